@@ -1,0 +1,96 @@
+"""python -m isobench: Hydra's entry. Light: torch and friends are imported once a config is valid."""
+
+import os
+import sys
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from isobench.errors import UserError
+from isobench.explain import explain
+from isobench.report.table import Row, print_table, shown
+from isobench.resources import conf_dir
+from isobench.run import RunFolder, identify
+from isobench.schema import register, to_config
+from isobench.sweep.sweeper import RUNS_VARIABLE, previous_result
+from isobench.validate import validate
+
+
+def main() -> None:
+    """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
+    debugging = "HYDRA_FULL_ERROR" in os.environ
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printing
+    register()
+    try:
+        hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job)()
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        if debugging:
+            raise
+        complain(error)
+        raise SystemExit(2) from None
+
+
+def job(config: DictConfig) -> int:
+    """One run, alone or in a sweep; returns its exit code, and in a run alone exits with it."""
+    alone = HydraConfig.get().mode == RunMode.RUN
+    try:
+        code = carry_out(config, alone)
+    except (UserError, OmegaConfBaseException) as error:
+        complain(error)
+        code = 2
+    if alone and code:
+        raise SystemExit(code)
+    return code
+
+
+def carry_out(config: DictConfig, alone: bool) -> int:
+    """Validate, skip if finished, train, say how it went."""
+    cfg = to_config(config)
+    validate(cfg)
+    identity = identify(cfg)
+    row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
+    row.record = previous_result(cfg, row.folder)
+    known = row.record is not None
+    if not known:
+        from isobench.train import train
+
+        row.record = train(cfg, identity, row.folder)
+    say(row, known, alone)
+    return 1 if row.record is not None and row.record["status"] == "failed" else 0
+
+
+def say(row: Row, known: bool, alone: bool) -> None:
+    """A run's progress line; alone, also its table."""
+    cfg = row.cfg
+    name = f"{cfg.task.name} {cfg.encoder.name} {cfg.calibration['name']} seed {cfg.seed}"
+    if row.record is None:
+        outcome = "another process is running it"
+    elif row.record["failure"]:
+        outcome = f"failed: {row.record['failure']['message']}"
+    else:
+        outcome = f"{cfg.task.primary} {shown(row)}"
+    seconds = f" ({row.record['cost']['seconds']:.0f} s)" if row.record and not known else ""
+    position = "" if alone else f"[{HydraConfig.get().job.num + 1}/{os.environ.get(RUNS_VARIABLE, '?')}] "
+    print(
+        f"{position}{name}: {outcome}{seconds}{', finished before' if known else ''}",
+        file=sys.stderr,
+        flush=True,
+    )
+    if alone:
+        print_table(cfg.experiment, [row])
+        print(f"This run: {row.folder.path}")
+
+
+def complain(error: Exception) -> Any:
+    """The one line."""
+    text = str(error) if isinstance(error, UserError) else explain(error)
+    print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

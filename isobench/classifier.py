@@ -1,0 +1,177 @@
+"""encoder -> calibration -> dropout -> head, as a LightningModule."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from isobench.calibration.base import Calibration, overrides
+from isobench.encoders import Loaded
+from isobench.errors import RunFailure
+from isobench.metrics.isotropy import explained_variance, partition_isotropy
+from isobench.metrics.task import evaluate, is_constant, score
+from isobench.schema import Config
+
+CHECK_EVERY = 25  # steps between looks at the loss flag: each look makes a GPU wait
+
+
+class Classifier(pl.LightningModule):
+    """Sentence classifier or regressor with a calibration before its head.
+
+    Args:
+        cfg: the run's config.
+        loaded: encoder and pooler.
+        calibration: the method.
+        total_steps: optimiser steps of the whole schedule.
+    """
+
+    def __init__(self, cfg: Config, loaded: Loaded, calibration: Calibration, total_steps: int) -> None:
+        super().__init__()
+        self.cfg, self.total_steps = cfg, total_steps
+        self.encoder, self.pooler, self.calibration = loaded.encoder, loaded.pooler, calibration
+        self.before_pooler = cfg.calibration["placement"] == "before_pooler"
+        self.vocabulary = cfg.calibration["target"] == "vocabulary"
+        dropout = cfg.head.dropout if cfg.head.dropout is not None else loaded.dropout
+        self.dropout = nn.Dropout(dropout)
+        classes = cfg.task.as_classes or (len(cfg.task.labels) if cfg.task.labels else 1)
+        self.regression = classes == 1
+        self.head = nn.Linear(loaded.dim, classes)
+        if cfg.head.init == "normal":
+            nn.init.normal_(self.head.weight, std=0.02)
+            nn.init.zeros_(self.head.bias)
+        self.has_penalty = overrides(calibration, "penalty")
+        self.has_objective = overrides(calibration, "objective")
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Any] = {}
+        self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
+
+    def embed(self, batch: dict[str, Any]) -> Tensor:
+        """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
+        h = torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
+        if self.before_pooler:
+            h = self.calibration(h)
+        h = self.pooler(h)
+        return h if self.before_pooler else self.calibration(h)
+
+    def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
+        """Task loss, plus the method's penalty and own objective if it has them."""
+        h = self.embed(batch)
+        loss = self.task_loss(self.head(self.dropout(h)), batch["labels"])
+        if self.has_penalty:
+            table = self.encoder.model.get_input_embeddings().weight if self.vocabulary else self.head.weight
+            loss = loss + self.calibration.penalty(table)
+        if self.has_objective:
+            loss = loss + self.calibration.objective(h.detach())
+        self._watch(loss.detach())
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy over classes, or squared error for a regression."""
+        logits = logits.float()
+        if self.regression:
+            return nn.functional.mse_loss(logits.squeeze(1), labels)
+        return nn.functional.cross_entropy(logits, labels)
+
+    def _watch(self, loss: Tensor) -> None:
+        """Note the first non-finite step on the device; look at the note now and then."""
+        new = ~torch.isfinite(loss) & (self.bad_step < 0)
+        self.bad_step = torch.where(new, self.global_step + 1, self.bad_step)
+        if self.device.type == "cpu" or self.global_step % CHECK_EVERY == 0:
+            self._raise_if_bad()
+
+    def _raise_if_bad(self) -> None:
+        if (step := int(self.bad_step)) >= 0:
+            raise RunFailure("non_finite_loss", f"the loss is not finite at step {step}", step)
+
+    def on_train_epoch_end(self) -> None:
+        """Look at the loss flag once more: nothing bad may reach an epoch's record unseen."""
+        self._raise_if_bad()
+
+    def on_validation_epoch_start(self) -> None:
+        """Empty the collections of the epoch's predictions."""
+        self.collected: dict[int, list[tuple[Tensor, ...]]] = {}
+
+    def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> None:
+        """Collect example index, logits and, of the first dev split, calibrated embeddings."""
+        h = self.embed(batch)
+        row = [batch["index"], self.head(self.dropout(h)).float()]
+        if dataloader_idx == 0:
+            row.append(h.float())
+        self.collected.setdefault(dataloader_idx, []).append(tuple(row))
+
+    def on_validation_epoch_end(self) -> None:
+        """Score the epoch, measure isotropy, and keep the best epoch's predictions."""
+        self._raise_if_bad()
+        splits = list(self.cfg.task.dev_splits)
+        labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
+        epoch: dict[str, Any] = {"epoch": self.current_epoch + 1, "step": self.global_step}
+        outputs = {}
+        for position, split in enumerate(splits):
+            columns = [torch.cat(column) for column in zip(*self.collected[position], strict=True)]
+            order = columns[0].argsort()
+            logits = columns[1][order].cpu().numpy()
+            predictions = logits[:, 0] if self.regression else logits.argmax(1)
+            outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
+            epoch[split] = evaluate(list(self.cfg.task.metrics), labels[position], predictions)
+            epoch[split]["constant_predictor"] = is_constant(predictions)
+            if not np.isfinite(logits).all():
+                raise RunFailure(
+                    "non_finite_output",
+                    f"logits are not finite after step {self.global_step}",
+                    self.global_step,
+                )
+            if position == 0:
+                epoch["isotropy"] = isotropy_of(columns[2], self.head.weight)
+        epoch["score"] = score(epoch[splits[0]][self.cfg.task.primary])
+        self.history.append(epoch)
+        if not self.best or epoch["score"] > self.best["epoch"]["score"]:
+            self.best = {"epoch": epoch, "outputs": outputs}
+        self.collected = {}
+        self._log_epoch(epoch, splits)
+
+    def _log_epoch(self, epoch: dict[str, Any], splits: list[str]) -> None:
+        for split in splits:
+            for name in self.cfg.task.metrics:
+                self.log(f"dev/{split}/{name}", epoch[split][name])
+        for name, value in epoch["isotropy"].items():
+            self.log(f"isotropy/{name}", value)
+        self.log(f"dev/{self.cfg.task.primary}", epoch["score"], prog_bar=True)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW without decay on biases and norms; linear warm-up, then linear decay to zero."""
+        o = self.cfg.optimization
+        own = self.calibration.parameter_groups()
+        taken = {id(p) for group in own for p in group["params"]}
+        rest = [p for p in self.parameters() if p.requires_grad and id(p) not in taken]
+        groups = [
+            {"params": [p for p in rest if p.ndim > 1], "weight_decay": o.weight_decay},
+            {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
+            *own,
+        ]
+        # Lightning can't clip a fused optimiser's gradients under a loss scaler (fp16).
+        fused = self.cfg.trainer.precision != "16-mixed"
+        optimizer = torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
+        warm = math.ceil(o.warmup * self.total_steps)
+
+        def factor(step: int) -> float:
+            if step < warm:
+                return step / warm
+            return max(0.0, (self.total_steps - step) / max(1, self.total_steps - warm))
+
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+@torch.no_grad()
+def isotropy_of(embeddings: Tensor, head: Tensor) -> dict[str, float]:
+    """EV_1..EV_3, I1 and I2 of the calibrated dev embeddings [N, d] and of the head's weight [c, d]."""
+    result = {}
+    for name, matrix in (("embedding", embeddings), ("head", head)):
+        for k, value in zip((1, 2, 3), explained_variance(matrix, (1, 2, 3)), strict=True):
+            result[f"{name}/ev{k}"] = value
+        result[f"{name}/i1"], result[f"{name}/i2"] = partition_isotropy(matrix)
+    return result

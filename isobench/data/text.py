@@ -1,0 +1,175 @@
+"""Tokenise once, keep on disk, and build batches without padding that is computed for nothing."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from torch.utils.data import Dataset, Sampler
+
+from isobench.data.sources import Examples
+from isobench.errors import UserError
+from isobench.files import write_atomic
+
+VERSION = 1  # of the cached files' content; part of their name
+
+
+@dataclass
+class Tokens(Dataset):
+    """N tokenised examples, flat: example i is ``ids[offsets[i]:offsets[i + 1]]``.
+
+    ids [total] int32; types [total] uint8 (empty if the tokenizer makes none); labels [N].
+    """
+
+    ids: np.ndarray
+    types: np.ndarray
+    offsets: np.ndarray
+    labels: np.ndarray
+    truncated: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> int:
+        return index  # the collator gathers a whole batch at once
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each example, [N]."""
+        return np.diff(self.offsets)
+
+
+def tokenise(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
+    """Tokenise all examples, one call, truncated to ``max_length`` (or what the model takes), unpadded."""
+    limit = min(max_length, tokenizer.model_max_length)
+    encoded = tokenizer(*examples.texts, truncation=True, max_length=limit, padding=False)
+    rows = encoded["input_ids"]
+    lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+    types = encoded.get("token_type_ids")
+    return Tokens(
+        ids=np.concatenate([np.asarray(row, np.int32) for row in rows]),
+        types=np.concatenate([np.asarray(row, np.uint8) for row in types]) if types else np.empty(0, np.uint8),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        labels=examples.labels,
+        truncated=int((lengths >= limit).sum()),
+    )
+
+
+def load_tokens(file: Path) -> Tokens | None:
+    """Tokens from the cache; None if absent or damaged (it is then made again)."""
+    try:
+        arrays = load_file(file)
+        return Tokens(
+            arrays["ids"], arrays["types"], arrays["offsets"], arrays["labels"], int(arrays["truncated"][0])
+        )
+    except FileNotFoundError:
+        return None
+    except Exception:  # safetensors raises its own kinds for a truncated or foreign file
+        return None
+
+
+def save_tokens(tokens: Tokens, file: Path) -> None:
+    """Write tokens to the cache, whole or not at all."""
+    arrays = {
+        "ids": tokens.ids,
+        "types": tokens.types,
+        "offsets": tokens.offsets,
+        "labels": tokens.labels,
+        "truncated": np.array([tokens.truncated]),
+    }
+    try:
+        write_atomic(file, lambda temporary: save_file(arrays, temporary))
+    except OSError as error:
+        raise UserError(
+            f"the token cache {file.parent} can't be written: {error.strerror}; set data.cache"
+        ) from error
+
+
+class EpochSampler(Sampler[int]):
+    """A permutation of n examples that depends on (seed, epoch) only, so any epoch can be replayed."""
+
+    def __init__(self, n: int, seed: int) -> None:
+        self.n, self.seed, self.epoch = n, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning at the start of every epoch."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        return iter(torch.randperm(self.n, generator=generator).tolist())
+
+    def __len__(self) -> int:
+        return self.n
+
+
+class Collator:
+    """Turns example indices into a batch of length-sorted chunks.
+
+    Only the encoder sees the chunks; their vectors are joined in the batch's own order before the
+    calibration (``restore``), so the batch's composition, and with it IsoBN's covariance, is untouched.
+
+    Args:
+        tokens: the examples.
+        pad_id: the tokenizer's padding token.
+        chunk_overhead: fixed cost of one more encoder call, in tokens; large values give one chunk.
+        token_type_ids: hand segment ids to the encoder.
+    """
+
+    def __init__(self, tokens: Tokens, pad_id: int, chunk_overhead: int, token_type_ids: bool) -> None:
+        self.tokens, self.pad_id, self.chunk_overhead = tokens, pad_id, chunk_overhead
+        self.token_type_ids = token_type_ids and len(tokens.types) > 0
+        self.lengths = tokens.lengths
+
+    def __call__(self, indices: list[int]) -> dict[str, Any]:
+        """Batch with ``chunks`` (encoder arguments, [b, T] each), ``restore`` [B], ``labels`` [B], ``index`` [B]."""
+        index = np.asarray(indices)
+        lengths = self.lengths[index]
+        order = np.argsort(-lengths, kind="stable")
+        bounds = split_lengths(lengths[order].tolist(), self.chunk_overhead)
+        chunks = [self._pad(index[order[a:b]]) for a, b in itertools.pairwise(bounds)]
+        return {
+            "chunks": chunks,
+            "restore": torch.from_numpy(np.argsort(order, kind="stable")),
+            "labels": torch.from_numpy(self.tokens.labels[index]),
+            "index": torch.from_numpy(index),
+        }
+
+    def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
+        starts, lengths = self.tokens.offsets[index], self.lengths[index]
+        columns = np.arange(lengths.max())
+        mask = columns < lengths[:, None]  # (b, T)
+        where = (starts[:, None] + columns)[mask]
+        ids = np.full(mask.shape, self.pad_id, np.int64)
+        ids[mask] = self.tokens.ids[where]
+        chunk = {
+            "input_ids": torch.from_numpy(ids),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+        }
+        if self.token_type_ids:
+            types = np.zeros(mask.shape, np.int64)
+            types[mask] = self.tokens.types[where]
+            chunk["token_type_ids"] = torch.from_numpy(types)
+        return chunk
+
+
+def split_lengths(lengths: list[int], overhead: int) -> list[int]:
+    """Cut points of the cheapest split of descending lengths into runs.
+
+    A run costs its longest length times its size, plus ``overhead``. Exact, by dynamic programming over
+    the end of the last run. Returns [0, ..., len(lengths)].
+    """
+    best, previous = [0.0], [0]
+    for end in range(1, len(lengths) + 1):
+        costs = [best[start] + lengths[start] * (end - start) + overhead for start in range(end)]
+        start = min(range(end), key=costs.__getitem__)
+        best.append(costs[start])
+        previous.append(start)
+    cuts = [len(lengths)]
+    while cuts[-1] > 0:
+        cuts.append(previous[cuts[-1]])
+    return cuts[::-1]

@@ -1,0 +1,175 @@
+"""A pretrained encoder, its pooling, and its tokenizer."""
+
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isobench import hub, weights
+from isobench.errors import UserError, nearest
+from isobench.schema import Encoder as EncoderConfig
+
+POOLINGS = ("pooler", "cls", "mean", "last")
+
+
+class Encoder(nn.Module):
+    """Token ids to one vector a sentence, before any pooler.
+
+    Args:
+        model: a transformers encoder or decoder without its pooler.
+        pooling: ``pooler`` and ``cls`` take the first token, ``mean`` averages, ``last`` takes the last token.
+    """
+
+    def __init__(self, model: nn.Module, pooling: str) -> None:
+        super().__init__()
+        self.model, self.pooling = model, pooling
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor) -> Tensor:
+        """[b, T] -> [b, d]."""
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask, **arguments)
+        hidden = output.last_hidden_state  # (b, T, d)
+        if self.pooling in ("pooler", "cls"):
+            return hidden[:, 0]
+        if self.pooling == "mean":
+            mask = attention_mask[:, :, None].to(hidden.dtype)
+            return (hidden * mask).sum(1) / mask.sum(1)
+        last = attention_mask.sum(1) - 1
+        return hidden[torch.arange(len(hidden), device=hidden.device), last]
+
+
+class Pooler(nn.Module):
+    """BERT's pooler: dense and tanh, [B, d] -> [B, d]."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(dim, dim)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """[B, d] -> [B, d]."""
+        return torch.tanh(self.dense(h))
+
+
+@dataclass
+class Loaded:
+    """What ``load`` returns; ``warnings`` belong in the run's result."""
+
+    encoder: Encoder
+    pooler: nn.Module
+    dim: int
+    dropout: float
+    warnings: list[str] = field(default_factory=list)
+
+
+def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
+    """Load a pretrained encoder; whatever the checkpoint lacks is initialised from ``seed`` and said.
+
+    Raises:
+        UserError: no such pooling, weights that can't be loaded, or a hub that can't be reached.
+    """
+    if cfg.pooling not in POOLINGS:
+        raise UserError(f"encoder.pooling={cfg.pooling} is not known: {nearest(cfg.pooling, POOLINGS)}")
+    torch.manual_seed(seed)
+    with _loading(cfg) as (where, options):
+        from transformers import AutoModel
+
+        model, report = AutoModel.from_pretrained(
+            where or weights.local_folder(cfg, cache),
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    config = model.config
+    dim = int(config.hidden_size)
+    missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
+    notes = [f"randomly initialised, not in the checkpoint: {', '.join(sorted(missing))}"] if missing else []
+    pooler: nn.Module = nn.Identity()
+    if cfg.pooling == "pooler":
+        pooler = Pooler(dim)
+        if not _take_pooler(model, pooler, report["missing_keys"], float(getattr(config, "initializer_range", 0.02))):
+            notes.append("the checkpoint has no pooler: pooler.dense is randomly initialised")
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None  # ours does its work, so that a calibration can stand before it
+    if cfg.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if cfg.compile:
+        model.compile(dynamic=True)
+    return Loaded(Encoder(model, cfg.pooling), pooler, dim, _dropout(config), notes)
+
+
+def load_tokenizer(cfg: EncoderConfig, cache: str | None) -> Any:
+    """The encoder's tokenizer, with a padding token (GPT-2 has none: its end token, always masked)."""
+    with _loading(cfg) as (where, options):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(where or weights.local_folder(cfg, cache), **options)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """What decides a tokenizer's output: its whole serialised pipeline, or its vocabulary and class."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    text = backend.to_str() if backend is not None else repr(sorted(tokenizer.get_vocab().items()))
+    return f"{type(tokenizer).__name__}:{tokenizer.model_max_length}:{text}"
+
+
+@contextlib.contextmanager
+def _loading(cfg: EncoderConfig) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Options for ``from_pretrained``; its many exceptions become one line."""
+    on_hub = weights.source_name(cfg) == "hub"
+    there = hub.reachable() if on_hub else True
+    quiet()
+    options: dict[str, Any] = {"trust_remote_code": cfg.trust_remote_code}
+    if on_hub:
+        options["revision"] = cfg.revision
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # a prompt about remote code would wait for ever
+            yield (str(cfg.hub) if on_hub else ""), options
+    except UserError:
+        raise
+    except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if not there:
+            raise UserError(
+                f"encoder={cfg.name}: the hub can't be reached and {cfg.hub} is not in its cache; set "
+                "encoder.path=FOLDER to its files, or use scale=embedded encoder=minilm"
+            ) from error
+        if "trust_remote_code" in str(error):
+            reason = "it brings code of its own; encoder.trust_remote_code=true runs it, if you trust it"
+        raise UserError(f"encoder={cfg.name} can't be loaded: {reason}") from error
+
+
+def quiet() -> None:
+    """Keep transformers' load reports and bars off the terminal: what matters goes into the result."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def _take_pooler(model: nn.Module, pooler: Pooler, missing: set[str], std: float) -> bool:
+    """Copy the checkpoint's pooler, if it has one; else initialise as BERT does. True if it was there."""
+    theirs = getattr(model, "pooler", None)
+    dense = theirs if isinstance(theirs, nn.Linear) else getattr(theirs, "dense", None)  # ALBERT's is a Linear
+    if dense is None or any(name.startswith("pooler.") for name in missing):
+        nn.init.normal_(pooler.dense.weight, std=std)
+        nn.init.zeros_(pooler.dense.bias)
+        return False
+    pooler.dense.load_state_dict(dense.state_dict())
+    return True
+
+
+def _dropout(config: Any) -> float:
+    """The encoder's hidden dropout, under the name its family uses."""
+    for name in ("hidden_dropout_prob", "dropout", "resid_pdrop"):
+        value = getattr(config, name, None)
+        if value is not None:
+            return float(value)
+    return 0.1

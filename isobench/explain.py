@@ -1,0 +1,74 @@
+"""Hydra's and OmegaConf's errors, said in one line with the nearest valid names."""
+
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from isobench.errors import nearest
+from isobench.resources import conf_dir
+from isobench.schema import Config
+
+
+def explain(error: BaseException) -> str:
+    """One line for a config that can't be composed: what is wrong and what to do."""
+    text = str(error)
+    cause = str(error.__cause__ or error.__context__ or "")
+    if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        return f"{found[1]}={found[2]} is not known: {nearest(found[2], options(found[1]))}"
+    if found := re.search(r"full_key: (\S+)", cause + "\n" + text):
+        return _explain_key(found[1], f"{cause}\n{text}")
+    if found := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
+        return unknown_key(found[1])
+    if found := re.search(r"Missing mandatory value: (\S+)", text):
+        return f"{found[1]} must be set: add {found[1]}=..."
+    if (
+        "mismatched input" in text
+        or "missing EQUAL" in text
+        or "extraneous input" in text
+        or "token recognition" in text
+    ):
+        return f"{_first(text)}; settings are written key=value (see python -m isobench --help)"
+    return _first(text)
+
+
+def _explain_key(key: str, text: str) -> str:
+    if "is not in struct" in text or "not in '" in text:
+        return unknown_key(key)
+    if "Missing mandatory value" in text:
+        return f"{key} must be set: add {key}=..."
+    if found := re.search(r"Value '(.*?)'.* could not be converted to (\w+)", text):
+        return f"{key}={found[1]} must be a{'n' if found[2] == 'Integer' else ''} {found[2].lower()}"
+    return f"{key}: {_first(text)}"
+
+
+def unknown_key(key: str) -> str:
+    """What to say of a setting that doesn't exist."""
+    *parents, name = key.split(".")
+    node: Any = Config
+    for parent in parents:
+        node = (
+            next((f.default_factory for f in fields(node) if f.name == parent), None) if is_dataclass(node) else None
+        )
+    choices = [f.name for f in fields(node)] if is_dataclass(node) else _yaml_keys(parents)
+    if not parents:
+        choices = sorted({*choices, *(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())})
+    prefix = "".join(f"{parent}." for parent in parents)
+    return f"there is no setting {key}: {nearest(name, choices)}" + (f" (in {prefix[:-1]})" if prefix else "")
+
+
+def options(group: str) -> list[str]:
+    """The options of a config group."""
+    return [file.stem for file in (Path(conf_dir()) / group).glob("*.yaml")]
+
+
+def _yaml_keys(parents: list[str]) -> list[str]:
+    """Settings named in any YAML of a free-form group, such as calibration."""
+    files = (Path(conf_dir()) / "/".join(parents)).glob("*.yaml")
+    return sorted({key for file in files for key in yaml.safe_load(file.read_text()) if not key.startswith("_")})
+
+
+def _first(text: str) -> str:
+    return " ".join((text.strip().splitlines() or ["the config can't be composed"])[0].split())

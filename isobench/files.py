@@ -1,0 +1,70 @@
+"""Small file helpers shared by the caches and the run record."""
+
+import functools
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+
+def cache_dir(configured: str | None) -> Path:
+    """Folder for tokenised data and converted weights (``data.cache``, else the user's cache folder)."""
+    return Path(configured or platformdirs.user_cache_dir("isobench"))
+
+
+def sha256_file(path: Path) -> str:
+    """Hex sha256 of a file's bytes; a file unchanged since the last call in this process is not read twice."""
+    stat = path.stat()
+    return _sha256(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sha256(path: str, size: int, mtime_ns: int) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_json(value: Any) -> str:
+    """Hex sha256 of a JSON value, independent of key order."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
+    """Call ``write`` on a temporary neighbour of ``path``, then flush it to disk and rename it into place.
+
+    A reader sees the whole file or none, whatever happens in between.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write strict JSON (no NaN) atomically."""
+    text = json.dumps(value, indent=1, allow_nan=False)
+    write_atomic(path, lambda temporary: temporary.write_text(text + "\n"))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,137 @@
+"""The table a sweep ends with: methods side by side, every seed shown, the published cell beside it."""
+
+import statistics
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from isobench.report.published import cell
+from isobench.run import RunFolder, scale_notes
+from isobench.schema import Config
+
+# Settings that may vary inside a sweep and are worth a column when they do.
+SETTINGS = (
+    "optimization.lr",
+    "optimization.batch_size",
+    "optimization.epochs",
+    "calibration.beta",
+    "encoder.pooling",
+)
+
+
+@dataclass
+class Row:
+    """One run: its config, its folder and its record (None while it is not finished)."""
+
+    cfg: Config
+    folder: RunFolder
+    record: dict[str, Any] | None
+
+
+def print_table(experiment: Any, rows: list[Row]) -> None:
+    """Print the table of a sweep's runs, what it is not, and where everything lies."""
+    console = Console()
+    console = console if console.is_terminal else Console(width=140)  # a file or a pipe has no width of its own
+    varying = [name for name in SETTINGS if len({str(setting(row.cfg, name)) for row in rows}) > 1]
+    table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
+    for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying)):
+        table.add_column(name)
+    for name in ("n", "median", "SD"):
+        table.add_column(name, justify="right")
+    for name in ("every seed", "published", "failures"):
+        table.add_column(name)
+    for group in groups(rows, varying):
+        table.add_row(*cells(group, varying, experiment))
+    console.print(table)
+    for note in footnotes(rows):
+        console.print(note, highlight=False, markup=False)
+
+
+def groups(rows: list[Row], varying: list[str]) -> list[list[Row]]:
+    """Runs that differ in their seeds only, in order of appearance."""
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        cfg = row.cfg
+        key = (
+            cfg.task.name,
+            cfg.encoder.name,
+            cfg.calibration["name"],
+            *(str(setting(cfg, name)) for name in varying),
+        )
+        found.setdefault(key, []).append(row)
+    return list(found.values())
+
+
+def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
+    """One line of the table."""
+    cfg = group[0].cfg
+    metric = cfg.task.primary
+    scores = [100 * row.record["best"]["score"] for row in group if row.record and row.record["best"]]
+    method = str(cfg.calibration["name"])
+    published = cell(experiment.paper, experiment.table, cfg.encoder.name, method, cfg.task.name)
+    return [
+        f"{cfg.task.name} ({metric})",
+        cfg.encoder.name,
+        method,
+        *(str(setting(cfg, name)) for name in varying),
+        str(len(scores)),
+        f"{statistics.median(scores):.2f}" if scores else "-",
+        f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "-",
+        "  ".join(f"{row.cfg.seed}: {shown(row)}" for row in group),
+        "not in the paper" if published is None else " ".join(published),
+        failures(group),
+    ]
+
+
+def shown(row: Row) -> str:
+    """A run's score, or what became of it."""
+    if row.record is None:
+        return "missing"
+    best = row.record["best"]
+    score = f"{100 * best['score']:.2f}" if best else ""
+    return f"{score} {failure(row) or ''}".strip()
+
+
+def failure(row: Row) -> str | None:
+    """The name of what went wrong in a run, None if nothing did."""
+    if row.record is None:
+        return None
+    if row.record["failure"]:
+        return str(row.record["failure"]["name"])
+    split = row.cfg.task.dev_splits[0]
+    return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
+
+
+def failures(group: list[Row]) -> str:
+    """Failures by name and number; runs that are missing are said to be."""
+    names = [failure(row) or ("missing" if row.record is None else "") for row in group]
+    return ", ".join(f"{names.count(name)} {name}" for name in sorted(set(names)) if name) or "none"
+
+
+def footnotes(rows: list[Row]) -> list[str]:
+    """Scale, selection rule, and where the records are."""
+    differs = list(dict.fromkeys(note for row in rows for note in differences(row)))
+    scale = f"Scale: {rows[0].cfg.scale}."
+    if differs:
+        scale += f" NOT the paper's setting: {'; '.join(differs)}."
+    warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
+    return [
+        scale,
+        "Score: x100, best epoch on the dev set, the set it is reported on (the paper's rule); SD over seeds.",
+        *(f"Warning: {warning}." for warning in warnings),
+        f"Records: {rows[0].folder.path.parent}/<key>/result.json",
+    ]
+
+
+def differences(row: Row) -> list[str]:
+    """Why a run is not at the paper's scale."""
+    return row.record["scale"]["differs"] if row.record else scale_notes(row.cfg)
+
+
+def setting(cfg: Config, name: str) -> Any:
+    """A setting by its dotted name, None where a method has no such setting."""
+    section, key = name.split(".")
+    value = getattr(cfg, section)
+    return (value if isinstance(value, dict) else asdict(value)).get(key)

@@ -1,0 +1,132 @@
+"""A run's identity, folder, lock and record.
+
+A run is what decides its result: its key is the sha256 of the resolved config less everything that
+doesn't (paths, tracking, where and how fast it runs), the data's fingerprint and the encoder's.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from isobench import weights
+from isobench.data import sources
+from isobench.errors import UserError
+from isobench.files import sha256_json, write_json
+from isobench.schema import Config
+from isobench.seeding import resolve_seeds
+
+PROTOCOL = 1  # raise it when the training loop changes what a config gives
+FORMAT = 1  # of result.json
+# Settings that don't decide a result, or stand in the fingerprints already.
+NOT_IN_KEY = {
+    "task": {"hub", "subset", "revision", "embedded"},
+    "encoder": {"hub", "revision", "embedded", "path", "trust_remote_code"},
+    "trainer": {"accelerator", "threads", "progress_bar"},
+}
+SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "trainer")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """``key`` (64 hex digits) and the fingerprints that went into it."""
+
+    key: str
+    data: dict[str, str]
+    encoder: dict[str, str]
+
+
+def identify(cfg: Config) -> Identity:
+    """The key of the run a valid config describes. Reads files' hashes; imports nothing heavy.
+
+    Raises:
+        UserError: data or weights that are not there.
+    """
+    data = sources.fingerprint(cfg.task, cfg.data)
+    encoder = weights.fingerprint(cfg.encoder)
+    resolved = asdict(cfg)
+    decisive: dict[str, Any] = {section: resolved[section] for section in SECTIONS}
+    for section, names in NOT_IN_KEY.items():
+        decisive[section] = {k: v for k, v in decisive[section].items() if k not in names}
+    decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
+    return Identity(sha256_json(decisive), data, encoder)
+
+
+class RunFolder:
+    """``<output_dir>/runs/<key>``: config.yaml, predictions.parquet, and result.json once it is finished."""
+
+    def __init__(self, output_dir: str, key: str) -> None:
+        self.key = key
+        self.path = Path(output_dir) / "runs" / key[:16]
+
+    @property
+    def result_file(self) -> Path:
+        """Where the record appears, whole, at the very end."""
+        return self.path / "result.json"
+
+    def result(self) -> dict[str, Any] | None:
+        """The record, or None if the run is not finished.
+
+        Raises:
+            UserError: a record that is damaged or belongs to another run; it is named, never trusted.
+        """
+        try:
+            record = json.loads(self.result_file.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.result_file} is damaged; remove it to run again") from error
+        if not isinstance(record, dict) or record.get("key") != self.key or "status" not in record:
+            raise UserError(f"{self.result_file} is not this run's record; remove it to run again")
+        return record
+
+    @contextmanager
+    def lock(self) -> Iterator[bool]:
+        """Hold the run's lock; yields False if another process holds it. The system frees it when we die."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = filelock.FileLock(self.path / "lock", timeout=0)
+            lock.acquire()
+        except filelock.Timeout:
+            yield False
+            return
+        except OSError as error:
+            raise UserError(f"{self.path} can't be written: {error.strerror}; set output_dir=FOLDER") from error
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def write_result(self, record: dict[str, Any]) -> None:
+        """Write result.json atomically; numbers that are not finite become null."""
+        write_json(self.result_file, finite({"format": FORMAT, "key": self.key, **record}))
+
+
+def finite(value: Any) -> Any:
+    """A copy in which NaN and infinities are None, as JSON has no words for them."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def scale_notes(cfg: Config, complete: bool = True) -> list[str]:
+    """What makes a run's setting differ from the paper's; empty at the paper's own scale."""
+    notes = []
+    if sources.source_name(cfg.task, cfg.data) == "embedded":
+        notes.append(f"task {cfg.task.name} is not in the paper")
+    if not cfg.encoder.hub or weights.source_name(cfg.encoder) == "path":
+        notes.append(f"encoder {cfg.encoder.name} is not the paper's")
+    if cfg.task.train_samples is not None:
+        notes.append(f"{cfg.task.train_samples:,} training examples, a subset")
+    elif cfg.task.train_split != "train" or not complete:
+        notes.append(f"training split {cfg.task.train_split}, a subset")
+    if cfg.task.dev_samples is not None:
+        notes.append(f"{cfg.task.dev_samples:,} dev examples, a subset")
+    return notes

@@ -1,0 +1,156 @@
+"""The typed config. A key that is not here, or in a calibration's own YAML, is an error."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+
+@dataclass
+class Seeds:
+    """Separate random streams; each derives from ``seed`` unless set here (see seeding.py)."""
+
+    init: int | None = None
+    order: int | None = None
+    dropout: int | None = None
+
+
+@dataclass
+class Data:
+    """Where examples come from. ``root``: a folder of Parquet files used instead of the hub."""
+
+    root: str | None = None
+    cache: str | None = None
+
+
+@dataclass
+class Task:
+    """One sentence or sentence-pair task."""
+
+    name: str = MISSING
+    version: int = 1
+    hub: str | None = None
+    subset: str | None = None
+    revision: str | None = None
+    embedded: bool = False
+    text: list[str] = MISSING
+    labels: list[str] | None = None
+    label_range: list[float] | None = None
+    as_classes: int | None = None
+    metrics: list[str] = MISSING
+    primary: str = MISSING
+    train_split: str = "train"
+    dev_splits: list[str] = field(default_factory=lambda: ["validation"])
+    train_samples: int | None = None
+    dev_samples: int | None = None
+    max_length: int = 256
+
+
+@dataclass
+class Encoder:
+    """A pretrained ``AutoModel`` and how its token vectors become one sentence vector."""
+
+    name: str = MISSING
+    version: int = 1
+    hub: str | None = None
+    revision: str | None = None
+    embedded: str | None = None
+    path: str | None = None
+    pooling: str = "pooler"
+    token_type_ids: bool = True
+    trust_remote_code: bool = False
+    gradient_checkpointing: bool = False
+    compile: bool = False
+
+
+@dataclass
+class Head:
+    """Dropout and linear classifier. ``dropout: null`` takes the encoder's own hidden dropout."""
+
+    init: str = "uniform"
+    dropout: float | None = None
+
+
+@dataclass
+class Optimization:
+    """AdamW with linear warm-up and linear decay to zero."""
+
+    lr: float = 2e-5
+    batch_size: int = 32
+    epochs: int = 10
+    max_steps: int | None = None
+    warmup: float = 0.06
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    clip: float | None = None
+    patience: int | None = 3
+    drop_last: bool = False
+
+
+@dataclass
+class Trainer:
+    """How the arithmetic is carried out."""
+
+    precision: str = "32-true"
+    accelerator: str = "auto"
+    threads: int | None = None
+    chunk_overhead: int | None = None
+    eval_batch_size: int = 64
+    progress_bar: bool | None = None
+
+
+@dataclass
+class Tracking:
+    """``backend: wandb`` logs offline unless there is a login; ``none`` keeps the local record only."""
+
+    backend: str = "none"
+    project: str = "isobench"
+    entity: str | None = None
+    mode: str | None = None
+
+
+@dataclass
+class Experiment:
+    """A named grid: for each scale a list of sub-grids, each a mapping of override to values."""
+
+    name: str | None = None
+    paper: str | None = None
+    table: str | None = None
+    grid: dict[str, list[dict[str, list[Any]]]] = field(default_factory=dict)
+
+
+@dataclass
+class Config:
+    """Everything a run is made of."""
+
+    seed: int = 1
+    scale: str = "embedded"
+    seeds: Seeds = field(default_factory=Seeds)
+    data: Data = field(default_factory=Data)
+    task: Task = field(default_factory=Task)
+    encoder: Encoder = field(default_factory=Encoder)
+    calibration: dict[str, Any] = field(default_factory=dict)
+    head: Head = field(default_factory=Head)
+    optimization: Optimization = field(default_factory=Optimization)
+    trainer: Trainer = field(default_factory=Trainer)
+    tracking: Tracking = field(default_factory=Tracking)
+    experiment: Experiment = field(default_factory=Experiment)
+    output_dir: str = "outputs"
+    retry_failed: bool = False
+
+
+def register() -> None:
+    """Put the schema where conf/config.yaml's defaults list finds it."""
+    ConfigStore.instance().store(name="schema", node=Config)
+
+
+def to_config(cfg: DictConfig) -> Config:
+    """The typed config of a composed one, without Hydra's own node; interpolations resolved.
+
+    Raises:
+        omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
+    """
+    plain = {str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
+    merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
+    return OmegaConf.to_object(merged)  # type: ignore[return-value]

@@ -1,0 +1,85 @@
+"""Expand the experiment's grid, run what isn't finished, end with the table."""
+
+import os
+import sys
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from isobench.errors import UserError
+from isobench.report.table import Row, print_table
+from isobench.run import RunFolder, identify
+from isobench.schema import Config, to_config
+from isobench.sweep.grid import expand
+from isobench.validate import validate
+
+RUNS_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
+
+
+class GridSweeper(Sweeper):
+    """Hydra sweeper: every configuration is composed, checked and keyed before anything is launched."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self.hydra_context, self.config = hydra_context, config
+        self.launcher: Launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Run the sweep; ends the program with 1 if a run failed, 2 if one could not be carried out."""
+        planned = self._plan(arguments)
+        todo = [(row, overrides) for row, overrides in planned.values() if row.record is None]
+        finished = len(planned) - len(todo)
+        print(f"{len(planned)} runs: {finished} finished, {len(todo)} to do", file=sys.stderr)
+        codes = self._launch([overrides for _, overrides in todo]) if todo else []
+        rows = [row for row, _ in planned.values()]
+        for row in rows:
+            row.record = row.folder.result()
+        print_table(self.config.experiment, rows)
+        failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
+        if code := max([*codes, int(failed)]):
+            raise SystemExit(code)
+
+    def _plan(self, arguments: list[str]) -> dict[str, tuple[Row, list[str]]]:
+        """Key -> table row and overrides, in the grid's order; equal runs once."""
+        loader = self.hydra_context.config_loader
+        command_line: dict[str, list[str]] = {}
+        for override in OverridesParser.create(config_loader=loader).parse_overrides(arguments):
+            key = override.get_key_element()
+            if not override.is_sweep_override():
+                values = [override.get_value_element_as_str()]
+            elif override.is_discrete_sweep():
+                values = list(override.sweep_string_iterator())
+            else:
+                raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
+            command_line[key] = [f"{key}={value}" for value in values]
+        grids = OmegaConf.to_container(self.config.experiment.grid, resolve=True)
+        planned: dict[str, tuple[Row, list[str]]] = {}
+        for overrides in expand(grids.get(self.config.scale, []), command_line):  # type: ignore[union-attr]
+            cfg = to_config(loader.load_sweep_config(self.config, overrides))
+            validate(cfg)
+            identity = identify(cfg)
+            if identity.key not in planned:
+                folder = RunFolder(cfg.output_dir, identity.key)
+                planned[identity.key] = Row(cfg, folder, previous_result(cfg, folder)), overrides
+        return planned
+
+    def _launch(self, jobs: list[list[str]]) -> list[int]:
+        os.environ[RUNS_VARIABLE] = str(len(jobs))
+        returns = self.launcher.launch(jobs, initial_job_idx=0)
+        return [int(job.return_value or 0) for job in returns]
+
+
+def previous_result(cfg: Config, folder: RunFolder) -> dict[str, Any] | None:
+    """The run's record if it need not be run again; ``retry_failed=true`` forgets a failed one."""
+    record = folder.result()
+    if record is not None and record["status"] == "failed" and cfg.retry_failed:
+        folder.result_file.unlink()
+        return None
+    return record

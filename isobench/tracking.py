@@ -1,0 +1,55 @@
+"""Weights & Biases, offline unless there is a login. The local record is written with or without it."""
+
+import netrc
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from isobench.schema import Config
+
+
+def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
+    """A Lightning logger for the run, or False for none.
+
+    Names of what is logged: ``train/loss``, ``dev/<split>/<metric>``, ``dev/<primary>``,
+    ``isotropy/{embedding,head}/{ev1,ev2,ev3,i1,i2}``, ``lr``.
+    """
+    if cfg.tracking.backend == "none":
+        return False
+    import wandb
+    from pytorch_lightning.loggers import WandbLogger
+
+    folder = Path(cfg.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return WandbLogger(
+        name=f"{cfg.task.name}-{cfg.encoder.name}-{cfg.calibration['name']}-{cfg.seed}",
+        id=key[:16],
+        resume="allow",
+        group=cfg.experiment.name,
+        project=cfg.tracking.project,
+        entity=cfg.tracking.entity,
+        save_dir=str(folder),
+        mode=cfg.tracking.mode or ("online" if has_login() else "offline"),
+        config=resolved,
+        settings=wandb.Settings(silent=True, console="off"),
+    )
+
+
+def finish(tracker: Any, failed: bool) -> None:
+    """End the W&B run, so that the next run in this process gets its own."""
+    if tracker is not False:
+        import wandb
+
+        wandb.finish(exit_code=int(failed))
+
+
+def has_login() -> bool:
+    """True if W&B would find a key: WANDB_API_KEY, or an entry for its host in the netrc file."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

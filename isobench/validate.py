@@ -1,0 +1,89 @@
+"""Checks of a config's values that need nothing heavy; everything is checked before anything is started."""
+
+from typing import Any
+
+from isobench.errors import UserError, nearest
+from isobench.schema import Config
+
+METRICS = ("accuracy", "f1", "accuracy_f1", "matthews", "pearson", "spearman", "pearson_spearman")
+CALIBRATION_KEYS = ("name", "version", "placement", "target")  # ours; the rest goes to the class
+
+
+def validate(cfg: Config) -> None:
+    """Raise UserError, naming the setting and what it may be, for the first value that can't work."""
+    o, t = cfg.optimization, cfg.trainer
+    _above("optimization.lr", o.lr, 0)
+    _at_least("optimization.batch_size", o.batch_size, 1)
+    _at_least("optimization.epochs", o.epochs, 1)
+    _at_least("optimization.max_steps", o.max_steps, 1)
+    _at_least("optimization.weight_decay", o.weight_decay, 0)
+    _at_least("optimization.patience", o.patience, 1)
+    _above("optimization.eps", o.eps, 0)
+    _above("optimization.clip", o.clip, 0)
+    _fraction("optimization.warmup", o.warmup)
+    _fraction("head.dropout", cfg.head.dropout)
+    _one_of("head.init", cfg.head.init, ("uniform", "normal"))
+    _one_of("trainer.precision", t.precision, ("32-true", "bf16-mixed", "16-mixed"))
+    _one_of("trainer.accelerator", t.accelerator, ("auto", "cpu", "gpu", "mps"))
+    _at_least("trainer.threads", t.threads, 1)
+    _at_least("trainer.chunk_overhead", t.chunk_overhead, 0)
+    _at_least("trainer.eval_batch_size", t.eval_batch_size, 1)
+    _one_of("tracking.backend", cfg.tracking.backend, ("wandb", "none"))
+    _one_of("scale", cfg.scale, ("embedded", "paper"))
+    _validate_task(cfg)
+    _validate_encoder(cfg)
+    _validate_calibration(cfg.calibration)
+
+
+def _validate_task(cfg: Config) -> None:
+    task = cfg.task
+    _at_least("task.max_length", task.max_length, 4)
+    _at_least("task.train_samples", task.train_samples, 1)
+    _at_least("task.dev_samples", task.dev_samples, 1)
+    _at_least("task.as_classes", task.as_classes, 2)
+    if not task.dev_splits:
+        raise UserError("task.dev_splits names no split")
+    if not 1 <= len(task.text) <= 2:
+        raise UserError(f"task.text must name one or two columns, not {len(task.text)}")
+    if task.as_classes is not None:
+        if task.labels is not None:
+            raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
+        task.metrics, task.primary = ["accuracy", "matthews"], "accuracy"  # a correlation needs scores
+    for name in task.metrics:
+        _one_of("task.metrics", name, METRICS)
+    _one_of("task.primary", task.primary, list(task.metrics))
+
+
+def _validate_encoder(cfg: Config) -> None:
+    encoder = cfg.encoder
+    _one_of("encoder.pooling", encoder.pooling, ("pooler", "cls", "mean", "last"))
+    if not (encoder.hub or encoder.embedded or encoder.path):
+        raise UserError("the encoder has no source: set encoder.path=FOLDER, or choose a group: encoder=minilm")
+
+
+def _validate_calibration(calibration: dict[str, Any]) -> None:
+    for key in ("_target_", *CALIBRATION_KEYS):
+        if key not in calibration:
+            raise UserError(f"calibration.{key} is missing; see conf/calibration/none.yaml")
+    _one_of("calibration.placement", calibration["placement"], ("before_pooler", "after_pooler"))
+    _one_of("calibration.target", calibration["target"], ("head", "vocabulary"))
+
+
+def _at_least(name: str, value: float | None, least: float) -> None:
+    if value is not None and not value >= least:
+        raise UserError(f"{name}={value} must be at least {least}")
+
+
+def _above(name: str, value: float | None, bound: float) -> None:
+    if value is not None and not bound < value < float("inf"):
+        raise UserError(f"{name}={value} must be a number above {bound}")
+
+
+def _fraction(name: str, value: float | None) -> None:
+    if value is not None and not 0 <= value < 1:
+        raise UserError(f"{name}={value} must be in [0, 1)")
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...] | list[str]) -> None:
+    if value not in choices:
+        raise UserError(f"{name}={value} is not known: {nearest(str(value), choices)}")
