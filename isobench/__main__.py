@@ -11,6 +11,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from isobench import hub, weights
+from isobench.data import sources
 from isobench.errors import UserError
 from isobench.explain import explain
 from isobench.report.table import Row, print_table, shown
@@ -25,6 +27,7 @@ def main() -> None:
     """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
     debugging = "HYDRA_FULL_ERROR" in os.environ
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printing
+    sys.argv[1:] = overrides_last(sys.argv[1:])
     register()
     try:
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job)()
@@ -33,6 +36,12 @@ def main() -> None:
             raise
         complain(error)
         raise SystemExit(2) from None
+
+
+def overrides_last(arguments: list[str]) -> list[str]:
+    """Options first, then settings, each in the order typed: argparse refuses settings on both sides of ``-m``."""
+    settings = [a for a in arguments if not a.startswith("-") and ("=" in a or a.startswith("~"))]
+    return [a for a in arguments if a not in settings] + settings
 
 
 def job(config: DictConfig) -> int:
@@ -57,6 +66,8 @@ def carry_out(config: DictConfig, alone: bool) -> int:
     row.record = previous_result(cfg, row.folder)
     known = row.record is not None
     if not known:
+        if "hub" in (sources.source_name(cfg.task, cfg.data), weights.source_name(cfg.encoder)):
+            hub.reachable()  # before the libraries that read its answer are imported
         from isobench.train import train
 
         row.record = train(cfg, identity, row.folder)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from isobench import hub, weights
 from isobench.errors import UserError, nearest
+from isobench.files import sha256_json
 from isobench.schema import Encoder as EncoderConfig
 
 POOLINGS = ("pooler", "cls", "mean", "last")
@@ -114,10 +116,14 @@ def load_tokenizer(cfg: EncoderConfig, cache: str | None) -> Any:
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """What decides a tokenizer's output: its whole serialised pipeline, or its vocabulary and class."""
+    """sha256 of what decides a tokenizer's output: its serialised pipeline, or its vocabulary and class.
+
+    Truncation and padding are left out: every call sets them, and they stay set in the object.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    text = backend.to_str() if backend is not None else repr(sorted(tokenizer.get_vocab().items()))
-    return f"{type(tokenizer).__name__}:{tokenizer.model_max_length}:{text}"
+    pipeline = json.loads(backend.to_str()) if backend is not None else tokenizer.get_vocab()
+    pipeline |= {"truncation": None, "padding": None}
+    return sha256_json([type(tokenizer).__name__, tokenizer.model_max_length, pipeline])
 
 
 @contextlib.contextmanager

@@ -22,18 +22,19 @@ def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
 
     folder = Path(cfg.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    return WandbLogger(
+    run = wandb.init(
         name=f"{cfg.task.name}-{cfg.encoder.name}-{cfg.calibration['name']}-{cfg.seed}",
         id=key[:16],
         resume="allow",
         group=cfg.experiment.name,
         project=cfg.tracking.project,
         entity=cfg.tracking.entity,
-        save_dir=str(folder),
+        dir=str(folder),
         mode=cfg.tracking.mode or ("online" if has_login() else "offline"),
         config=resolved,
         settings=wandb.Settings(silent=True, console="off"),
     )
+    return WandbLogger(experiment=run)
 
 
 def finish(tracker: Any, failed: bool) -> None:

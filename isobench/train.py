@@ -87,9 +87,9 @@ def configure(cfg: Config) -> None:
 def build(cfg: Config, identity: Identity) -> tuple[Classifier, Loaders, list[str]]:
     """Everything a run needs, checked and ready, before anything is written for it."""
     tokenizer = encoders.load_tokenizer(cfg.encoder, cfg.data.cache)
-    loaders = Loaders(cfg, identity, tokenizer)
     seeds = resolve_seeds(cfg)
     loaded = encoders.load(cfg.encoder, cfg.data.cache, seeds["init"])
+    loaders = Loaders(cfg, identity, tokenizer, loaded.dim)
     seed_everything(seeds["init"])
     calibration = make_calibration(cfg.calibration, loaded.dim)
     steps = len(loaders.train) * cfg.optimization.epochs

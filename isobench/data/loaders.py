@@ -15,23 +15,31 @@ from isobench.run import Identity
 from isobench.schema import Config
 from isobench.seeding import resolve_seeds
 
-# Tokens that one more encoder call costs as much as; measured by benchmarks/training_step.py.
-CHUNK_OVERHEAD = {"cpu": 64, "gpu": 1 << 20}
+
+def chunk_overhead(cfg: Config, dim: int) -> int:
+    """Tokens that one more encoder call costs as much as, unless ``trainer.chunk_overhead`` says.
+
+    A call's fixed cost is spread over d^2 operations a token: 128 tokens at d = 384 on a CPU (measured by
+    benchmarks/training_step.py). On a GPU small batches are bound by launches, and one call is best.
+    """
+    if cfg.trainer.chunk_overhead is not None:
+        return cfg.trainer.chunk_overhead
+    return 1 << 20 if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
+
 
 
 class Loaders:
     """Training and dev batches of a run, with what the record says of them."""
 
-    def __init__(self, cfg: Config, identity: Identity, tokenizer: Any) -> None:
+    def __init__(self, cfg: Config, identity: Identity, tokenizer: Any, dim: int) -> None:
         self.complete = True
         self.sizes: dict[str, int] = {}
         self.truncated: dict[str, int] = {}
+        self.tokenizer_fingerprint = encoders.tokenizer_fingerprint(tokenizer)
         task = cfg.task
         train = self._tokens(cfg, identity, tokenizer, task.train_split, task.train_samples)
         dev = [self._tokens(cfg, identity, tokenizer, split, task.dev_samples) for split in task.dev_splits]
-        overhead = cfg.trainer.chunk_overhead
-        if overhead is None:
-            overhead = CHUNK_OVERHEAD["gpu" if uses_gpu(cfg) else "cpu"]
+        overhead = chunk_overhead(cfg, dim)
 
         def collator(tokens: Tokens) -> Collator:
             return Collator(tokens, tokenizer.pad_token_id, overhead, cfg.encoder.token_type_ids)
@@ -66,7 +74,7 @@ class Loaders:
         task = cfg.task
         decisive = [
             VERSION, identity.data, split, limit, list(task.text), task.labels, task.as_classes,
-            task.max_length, encoders.tokenizer_fingerprint(tokenizer),
+            task.max_length, self.tokenizer_fingerprint,
         ]  # fmt: skip
         file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
         tokens = load_tokens(file)

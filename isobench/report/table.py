@@ -131,7 +131,7 @@ def differences(row: Row) -> list[str]:
 
 
 def setting(cfg: Config, name: str) -> Any:
-    """A setting by its dotted name, None where a method has no such setting."""
+    """A setting by its dotted name, a dash where a method has no such setting."""
     section, key = name.split(".")
     value = getattr(cfg, section)
-    return (value if isinstance(value, dict) else asdict(value)).get(key)
+    return (value if isinstance(value, dict) else asdict(value)).get(key, "-")

@@ -1,0 +1,52 @@
+"""What the benchmarks share: the run to measure, alternating rounds, the JSON record."""
+
+import json
+import os
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+
+from isobench.provenance import provenance
+from isobench.resources import conf_dir
+from isobench.schema import Config, register, to_config
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def config(*overrides: str) -> Config:
+    """A run's config, as the command line would give it, without tracking."""
+    register()
+    with initialize_config_dir(conf_dir(), version_base="1.3"):
+        return to_config(compose("config", overrides=["tracking=none", *overrides]))
+
+
+def need_data() -> None:
+    """End with one line if the GLUE files are not there."""
+    if not os.environ.get("ISOBENCH_DATA"):
+        raise SystemExit("set ISOBENCH_DATA to a folder with glue/<task>/<split>.parquet")
+
+
+def alternate(contestants: dict[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every contestant in every round, taking turns; round 0 warms up and is dropped."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds + 1):
+        for name, measure in contestants.items():
+            taken = measure(number)
+            if number:
+                seconds[name].append(taken)
+    return seconds
+
+
+def ratio(slow: list[float], fast: list[float]) -> float:
+    """Median over rounds of slow / fast."""
+    return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
+
+
+def save(name: str, result: dict) -> None:
+    """Write the record and say where."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{name}.json"
+    file.write_text(json.dumps({**result, "provenance": provenance()}, indent=1) + "\n")
+    print(f"-> {file}")

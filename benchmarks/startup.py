@@ -1,0 +1,53 @@
+"""How long a user waits: --help, a config error, tokenising once and again.
+
+    python benchmarks/startup.py
+
+Prints seconds for --help and for a config error (target under 2 each), and how many times faster a run's
+tokens come from the cache than from the tokenizer (target: under a second).
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from common import config, save
+
+from isobench import encoders
+from isobench.data.loaders import Loaders
+from isobench.run import identify
+
+
+def seconds(*arguments: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "isobench", *arguments], capture_output=True, check=False)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    wait = {
+        "help": statistics.median(seconds("--help") for _ in range(5)),
+        "config error": statistics.median(seconds("task=rtee") for _ in range(5)),
+    }
+    fresh, again = [], []
+    with tempfile.TemporaryDirectory() as cache:
+        for number in range(6):
+            cfg = config(f"data.cache={cache}/{number}")
+            identity, tokenizer = identify(cfg), encoders.load_tokenizer(cfg.encoder, None)
+            for times in (fresh, again):
+                start = time.perf_counter()
+                Loaders(cfg, identity, tokenizer, dim=384)
+                times.append(time.perf_counter() - start)
+    wait |= {"tokenise": statistics.median(fresh[1:]), "tokens from cache": statistics.median(again[1:])}
+    for name, value in wait.items():
+        print(f"{name}: {value:.3f} s")
+    print(f"cache: {wait['tokenise'] / wait['tokens from cache']:.0f}x faster than tokenising")
+    save("startup", wait)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Training steps against transformers.Trainer: same encoder, data, batches, precision and optimiser.
+
+    ISOBENCH_DATA=FOLDER python benchmarks/training_step.py [--tasks mrpc rte cola] [--rounds 5] [--steps 6]
+
+Prints, for every task, the throughput against Trainer with run_glue's default (padding to 128) and with
+dynamic padding: the median over rounds of the ratio of seconds for the same batches, taken in turns in one
+process. First it checks that both give the same float32 evaluation loss, dropout off, to 1e-5.
+"""
+
+import argparse
+import logging
+import os
+import statistics
+import tempfile
+import time
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytorch_lightning as pl
+import torch
+from common import alternate, config, need_data, ratio, save
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+
+from isobench import encoders, weights
+from isobench.data.text import EpochSampler
+from isobench.run import identify
+from isobench.train import build, configure
+from isobench.validate import validate
+
+MAX_LENGTH = 128  # run_glue's default
+
+
+class Clock:
+    """Marks the end of every training step."""
+
+    def __init__(self):
+        self.marks = []
+
+    def mark(self, *_, **__):
+        self.marks.append(time.perf_counter())
+
+    def seconds(self):
+        return self.marks[-1] - self.marks[0]
+
+
+class TheirClock(Clock, TrainerCallback):
+    on_step_end = Clock.mark
+
+
+class OurClock(Clock, pl.Callback):
+    on_train_batch_end = Clock.mark
+
+
+class SameOrder(Trainer):
+    """Trainer that visits the examples in isobench's order."""
+
+    order: list[int]
+
+    def _get_train_sampler(self, *_):
+        return self.order
+
+
+def batches(n: int, number: int, size: int, steps: int) -> list[int]:
+    """The examples of one round."""
+    sampler = EpochSampler(n, seed=1)
+    sampler.set_epoch(number)
+    return list(sampler)[: size * steps]
+
+
+def padded(tokens, pad_id: int, length: int | None):
+    """A collator for Trainer: padded to ``length``, or to the batch's longest."""
+
+    def collate(rows):
+        width = length or max(len(row[0]) for row in rows)
+        batch = {"input_ids": [], "attention_mask": [], "token_type_ids": [], "labels": [row[2] for row in rows]}
+        for ids, types, _ in rows:
+            fill = width - len(ids)
+            batch["input_ids"].append(ids + [pad_id] * fill)
+            batch["attention_mask"].append([1] * len(ids) + [0] * fill)
+            batch["token_type_ids"].append(types + [0] * fill)
+        return {name: torch.tensor(values) for name, values in batch.items()}
+
+    return collate
+
+
+def measure(task: str, rounds: int, steps: int) -> dict:
+    cfg = config(f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal")
+    validate(cfg)
+    configure(cfg)
+    module, loaders, _ = build(cfg, identify(cfg))
+    tokenizer = encoders.load_tokenizer(cfg.encoder, None)
+    tokens = loaders.train.dataset
+    size = cfg.optimization.batch_size
+    theirs = AutoModelForSequenceClassification.from_pretrained(
+        weights.local_folder(cfg.encoder, None), num_labels=module.head.out_features, dtype=torch.float32
+    )
+    theirs.bert.pooler.dense.load_state_dict(module.pooler.dense.state_dict())
+    theirs.classifier.load_state_dict(module.head.state_dict())
+    spans = [slice(*pair) for pair in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)]
+    rows = [
+        (tokens.ids[span].tolist(), tokens.types[span].tolist(), int(label))
+        for span, label in zip(spans, tokens.labels, strict=True)
+    ]
+    difference = loss_difference(module, theirs, loaders, rows, padded(tokens, tokenizer.pad_token_id, MAX_LENGTH))
+    assert difference < 1e-5, f"{task}: losses differ by {difference}"
+
+    def hugging_face(length: int | None):
+        def run(number: int) -> float:
+            clock = TheirClock()
+            arguments = TrainingArguments(
+                tempfile.mkdtemp(), per_device_train_batch_size=size, max_steps=steps, learning_rate=2e-5,
+                max_grad_norm=0, report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
+                use_cpu=not torch.cuda.is_available(), remove_unused_columns=False,
+            )  # fmt: skip
+            trainer = SameOrder(
+                theirs, arguments, train_dataset=rows, data_collator=padded(tokens, tokenizer.pad_token_id, length),
+                callbacks=[clock],
+            )  # fmt: skip
+            trainer.order = batches(len(rows), number, size, steps)
+            trainer.train()
+            return clock.seconds()
+
+        return run
+
+    def ours(number: int) -> float:
+        clock = OurClock()
+        order = batches(len(rows), number, size, steps)
+        loader = DataLoader(tokens, size, sampler=order, collate_fn=loaders.train.collate_fn)
+        trainer = pl.Trainer(
+            max_steps=steps, devices=1, logger=False, callbacks=[clock], deterministic=True, enable_checkpointing=False,
+            enable_model_summary=False, enable_progress_bar=False, limit_val_batches=0,
+        )  # fmt: skip
+        trainer.fit(module, loader)
+        return clock.seconds()
+
+    contestants = {"pad to 128": hugging_face(MAX_LENGTH), "dynamic padding": hugging_face(None), "isobench": ours}
+    seconds = alternate(contestants, rounds)
+    result = {
+        "loss difference": difference,
+        "seconds": {name: statistics.median(values) / (steps - 1) for name, values in seconds.items()},
+        "against padding to 128": ratio(seconds["pad to 128"], seconds["isobench"]),
+        "against dynamic padding": ratio(seconds["dynamic padding"], seconds["isobench"]),
+    }
+    print(
+        f"{task:5} {result['against padding to 128']:.2f}x padding to 128 (target 2.0), "
+        f"{result['against dynamic padding']:.2f}x dynamic padding (target 1.2); "
+        f"evaluation losses differ by {difference:.1e}",
+        flush=True,
+    )
+    return result
+
+
+@torch.no_grad()
+def loss_difference(module, theirs, loaders, rows, collate, count: int = 4) -> float:
+    """Largest difference of the two models' mean losses over a few batches in float32, dropout off."""
+    module.eval()
+    theirs.eval()
+    worst = 0.0
+    for number, batch in enumerate(loaders.train):
+        if number == count:
+            break
+        mine = module.task_loss(module.head(module.embed(batch)), batch["labels"])
+        other = theirs(**collate([rows[i] for i in batch["index"].tolist()])).loss
+        worst = max(worst, abs(float(mine) - float(other)))
+    module.train()
+    theirs.train()
+    return worst
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", default=["mrpc", "rte", "cola"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=6)
+    arguments = parser.parse_args()
+    need_data()
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    tasks = {task: measure(task, arguments.rounds, arguments.steps) for task in arguments.tasks}
+    save("training_step", {"batch size": 32, "rounds": arguments.rounds, "steps": arguments.steps, "tasks": tasks})
+
+
+if __name__ == "__main__":
+    main()
