@@ -128,8 +128,8 @@ def measure(task: str, rounds: int, steps: int) -> dict:
         order = batches(len(rows), number, size, steps)
         loader = DataLoader(tokens, size, sampler=order, collate_fn=loaders.train.collate_fn)
         trainer = pl.Trainer(
-            max_steps=steps, devices=1, logger=False, callbacks=[clock], deterministic=True, enable_checkpointing=False,
-            enable_model_summary=False, enable_progress_bar=False, limit_val_batches=0,
+            max_steps=steps, devices=1, logger=False, callbacks=[clock], deterministic=True,
+            enable_checkpointing=False, enable_model_summary=False, enable_progress_bar=False, limit_val_batches=0,
         )  # fmt: skip
         trainer.fit(module, loader)
         return clock.seconds()

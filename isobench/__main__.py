@@ -27,7 +27,7 @@ def main() -> None:
     """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
     debugging = "HYDRA_FULL_ERROR" in os.environ
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printing
-    sys.argv[1:] = overrides_last(sys.argv[1:])
+    sys.argv[1:] = multirun_first(sys.argv[1:])
     register()
     try:
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job)()
@@ -36,12 +36,15 @@ def main() -> None:
             raise
         complain(error)
         raise SystemExit(2) from None
+    finally:
+        if not debugging:
+            del os.environ["HYDRA_FULL_ERROR"]
 
 
-def overrides_last(arguments: list[str]) -> list[str]:
-    """Options first, then settings, each in the order typed: argparse refuses settings on both sides of ``-m``."""
-    settings = [a for a in arguments if not a.startswith("-") and ("=" in a or a.startswith("~"))]
-    return [a for a in arguments if a not in settings] + settings
+def multirun_first(arguments: list[str]) -> list[str]:
+    """``-m`` before everything else: argparse refuses settings on both sides of it."""
+    flags = ("-m", "--multirun")
+    return [a for a in arguments if a in flags] + [a for a in arguments if a not in flags]
 
 
 def job(config: DictConfig) -> int:

@@ -48,6 +48,9 @@ class Classifier(pl.LightningModule):
         self.best: dict[str, Any] = {}
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
+    bad_step: Tensor
+    calibration: Calibration
+
     def embed(self, batch: dict[str, Any]) -> Tensor:
         """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
         h = torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
@@ -61,7 +64,7 @@ class Classifier(pl.LightningModule):
         h = self.embed(batch)
         loss = self.task_loss(self.head(self.dropout(h)), batch["labels"])
         if self.has_penalty:
-            table = self.encoder.model.get_input_embeddings().weight if self.vocabulary else self.head.weight
+            table = self.encoder.vocabulary() if self.vocabulary else self.head.weight
             loss = loss + self.calibration.penalty(table)
         if self.has_objective:
             loss = loss + self.calibration.objective(h.detach())
@@ -152,8 +155,7 @@ class Classifier(pl.LightningModule):
             {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
             *own,
         ]
-        # Lightning can't clip a fused optimiser's gradients under a loss scaler (fp16).
-        fused = self.cfg.trainer.precision != "16-mixed"
+        fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
         optimizer = torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
         warm = math.ceil(o.warmup * self.total_steps)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from isobench import hub, weights
 from isobench.errors import UserError, nearest
 from isobench.files import sha256_json
+from isobench.last_layer import first_token_only
 from isobench.schema import Encoder as EncoderConfig
 
 POOLINGS = ("pooler", "cls", "mean", "last")
@@ -41,6 +42,10 @@ class Encoder(nn.Module):
             return (hidden * mask).sum(1) / mask.sum(1)
         last = attention_mask.sum(1) - 1
         return hidden[torch.arange(len(hidden), device=hidden.device), last]
+
+    def vocabulary(self) -> Tensor:
+        """The input embedding matrix, [V, d]."""
+        return self.model.get_input_embeddings().weight  # type: ignore[operator]
 
 
 class Pooler(nn.Module):
@@ -96,6 +101,8 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
             notes.append("the checkpoint has no pooler: pooler.dense is randomly initialised")
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # ours does its work, so that a calibration can stand before it
+    if cfg.first_token_only and cfg.pooling in ("pooler", "cls"):
+        first_token_only(model)
     if cfg.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if cfg.compile:

@@ -77,7 +77,7 @@ class RunFolder:
         """
         try:
             record = json.loads(self.result_file.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise UserError(f"{self.result_file} is damaged; remove it to run again") from error

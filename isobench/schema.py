@@ -49,7 +49,10 @@ class Task:
 
 @dataclass
 class Encoder:
-    """A pretrained ``AutoModel`` and how its token vectors become one sentence vector."""
+    """A pretrained ``AutoModel`` and how its token vectors become one sentence vector.
+
+    ``first_token_only``: where only the first token is pooled, the last layer computes no other (lossless).
+    """
 
     name: str = MISSING
     version: int = 1
@@ -60,6 +63,7 @@ class Encoder:
     pooling: str = "pooler"
     token_type_ids: bool = True
     trust_remote_code: bool = False
+    first_token_only: bool = True
     gradient_checkpointing: bool = False
     compile: bool = False
 
@@ -107,7 +111,7 @@ class Tracking:
     backend: str = "none"
     project: str = "isobench"
     entity: str | None = None
-    mode: str | None = None
+    mode: Any = None
 
 
 @dataclass

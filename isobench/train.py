@@ -147,7 +147,7 @@ def fit(cfg: Config, identity: Identity, module: Classifier, loaders: Loaders, s
         trainer = pl.Trainer(
             accelerator=cfg.trainer.accelerator,
             devices=1,
-            precision=cfg.trainer.precision,  # type: ignore[arg-type]
+            precision=cfg.trainer.precision,
             max_epochs=cfg.optimization.epochs,
             max_steps=cfg.optimization.max_steps or -1,
             gradient_clip_val=cfg.optimization.clip,

@@ -58,7 +58,9 @@ def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
     _one_of("encoder.pooling", encoder.pooling, ("pooler", "cls", "mean", "last"))
     if not (encoder.hub or encoder.embedded or encoder.path):
-        raise UserError("the encoder has no source: set encoder.path=FOLDER, or choose a group: encoder=minilm")
+        raise UserError(
+            "encoder.path must be set to a transformers folder, or choose another encoder: encoder=minilm"
+        )
 
 
 def _validate_calibration(calibration: dict[str, Any]) -> None:

@@ -27,7 +27,6 @@ def chunk_overhead(cfg: Config, dim: int) -> int:
     return 1 << 20 if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
 
 
-
 class Loaders:
     """Training and dev batches of a run, with what the record says of them."""
 

@@ -134,14 +134,14 @@ def _check_labels(task: Task, labels: np.ndarray, where: str) -> np.ndarray:
         low, high = task.label_range or (-np.inf, np.inf)
     else:
         low, high = 0, len(task.labels) - 1
-        if np.any(values != np.round(values)):
-            raise UserError(f"{where} has labels that are not whole numbers; task={task.name} has classes")
     outside = ~((values >= low) & (values <= high))  # NaN counts as outside
     if outside.any():
         raise UserError(
             f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {values[outside][0]:g}); "
             "is it an unlabelled split?"
         )
+    if task.labels is not None and np.any(values != np.round(values)):
+        raise UserError(f"{where} has labels that are not whole numbers; task={task.name} has classes")
     if task.as_classes is not None:
         return _as_classes(task, values)
     return values.astype(np.float32) if task.labels is None else values.astype(np.int64)

@@ -26,7 +26,7 @@ class GridSweeper(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
-        self.hydra_context, self.config = hydra_context, config
+        self.composer, self.base = hydra_context.config_loader, config
         self.launcher: Launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -41,16 +41,15 @@ class GridSweeper(Sweeper):
         rows = [row for row, _ in planned.values()]
         for row in rows:
             row.record = row.folder.result()
-        print_table(self.config.experiment, rows)
+        print_table(self.base.experiment, rows)
         failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
         if code := max([*codes, int(failed)]):
             raise SystemExit(code)
 
     def _plan(self, arguments: list[str]) -> dict[str, tuple[Row, list[str]]]:
         """Key -> table row and overrides, in the grid's order; equal runs once."""
-        loader = self.hydra_context.config_loader
         command_line: dict[str, list[str]] = {}
-        for override in OverridesParser.create(config_loader=loader).parse_overrides(arguments):
+        for override in OverridesParser.create(config_loader=self.composer).parse_overrides(arguments):
             key = override.get_key_element()
             if not override.is_sweep_override():
                 values = [override.get_value_element_as_str()]
@@ -59,10 +58,10 @@ class GridSweeper(Sweeper):
             else:
                 raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
             command_line[key] = [f"{key}={value}" for value in values]
-        grids = OmegaConf.to_container(self.config.experiment.grid, resolve=True)
+        grids = OmegaConf.to_container(self.base.experiment.grid, resolve=True)
         planned: dict[str, tuple[Row, list[str]]] = {}
-        for overrides in expand(grids.get(self.config.scale, []), command_line):  # type: ignore[union-attr]
-            cfg = to_config(loader.load_sweep_config(self.config, overrides))
+        for overrides in expand(grids.get(self.base.scale, []), command_line):  # type: ignore[union-attr]
+            cfg = to_config(self.composer.load_sweep_config(self.base, overrides))
             validate(cfg)
             identity = identify(cfg)
             if identity.key not in planned:

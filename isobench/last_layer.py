@@ -1,0 +1,57 @@
+"""A last layer that computes the first token only.
+
+Where the sentence vector is the first token's, nobody reads the last layer's other tokens: they are needed
+as keys and values, but not as queries nor in the feed-forward part. Leaving them out is lossless and saves
+about 10/12 of that layer: 14% of a six-layer encoder, 7% of a twelve-layer one.
+"""
+
+import types
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def first_token_only(model: Any) -> bool:
+    """Change the model's last layer in place; False, and nothing changed, for architectures not known here."""
+    config: Any = model.config
+    layer: Any
+    if getattr(config, "is_decoder", False) or config._attn_implementation not in ("sdpa", "eager"):
+        return False
+    if config.model_type in ("bert", "roberta", "xlm-roberta"):
+        layer, forward = model.encoder.layer[-1], bert_forward
+    elif config.model_type == "distilbert":
+        layer, forward = model.transformer.layer[-1], distilbert_forward
+    else:
+        return False
+    layer.forward = types.MethodType(forward, layer)
+    return True
+
+
+def bert_forward(
+    self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, *_: Any, **__: Any
+) -> Tensor:
+    """BertLayer and RobertaLayer: [b, T, d] -> [b, 1, d]."""
+    first, attention = hidden_states[:, :1], self.attention.self
+    query, key, value = attention.query(first), attention.key(hidden_states), attention.value(hidden_states)
+    dropout = attention.dropout.p if self.training else 0.0
+    context = attend(query, key, value, attention.num_attention_heads, attention_mask, dropout)
+    return self.feed_forward_chunk(self.attention.output(context, first))
+
+
+def distilbert_forward(self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
+    """DistilBERT's TransformerBlock: [b, T, d] -> [b, 1, d]."""
+    first, attention = hidden_states[:, :1], self.attention
+    query, key, value = attention.q_lin(first), attention.k_lin(hidden_states), attention.v_lin(hidden_states)
+    dropout = attention.dropout.p if self.training else 0.0
+    context = attention.out_lin(attend(query, key, value, attention.n_heads, attention_mask, dropout))
+    context = self.sa_layer_norm(context + first)
+    return self.output_layer_norm(self.ffn(context) + context)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float) -> Tensor:
+    """Scaled dot-product attention of [b, 1, d] over [b, T, d] -> [b, 1, d]; ``mask`` [b, 1, T or 1, T] or None."""
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))  # (b, heads, T, d / heads)
+    mask = mask if mask is None else mask[:, :, :1]
+    context = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    return context.transpose(1, 2).flatten(2)

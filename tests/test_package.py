@@ -1,0 +1,68 @@
+"""The package as a wheel, installed elsewhere; and the house rules."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_a_wheel_carries_its_configs_and_works_elsewhere(wheel, tmp_path, tiny, reviews):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "isobench/conf/config.yaml" in names
+    assert "isobench/experiments/isobn/published.yaml" in names
+    assert "hydra_plugins/isobench.py" in names
+    site = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    work = tmp_path / "work"
+    work.mkdir()
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); import isobench; print(isobench.__file__)\n"
+    code += "from isobench.__main__ import main; main()"
+    arguments = [
+        "task=sst2", f"data.root={reviews}", "data.cache=cache", "encoder=local", f"encoder.path={tiny}",
+        "tracking=none", "-m", "seed=1,2", "+experiment=glue_isobn", "calibration=none", "task.train_samples=64",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=work, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(site) in done.stdout.splitlines()[0]
+    assert len(list(work.glob("outputs/runs/*/result.json"))) == 2
+
+
+def test_files_stay_readable():
+    for file in [*ROOT.glob("isobench/**/*.py"), *ROOT.glob("hydra_plugins/*.py")]:
+        assert len(file.read_text().splitlines()) <= 250, file
+
+
+@pytest.mark.parametrize("command", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]])
+def test_the_checkers_pass(command):
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_pin_meets_its_floor():
+    """constraints.txt pins every direct dependency of pyproject.toml, within its range."""
+    import tomllib
+
+    from packaging.requirements import Requirement
+
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+        requirement = Requirement(text)
+        assert requirement.name in pins, requirement.name
+        assert requirement.specifier.contains(pins[requirement.name]), text

@@ -1,0 +1,107 @@
+"""What a run's key is made of, and its record."""
+
+import json
+
+import pytest
+from conftest import make_config
+
+from isobench.errors import UserError
+from isobench.files import write_atomic
+from isobench.run import RunFolder, finite, identify, scale_notes
+from isobench.seeding import derive, resolve_seeds
+
+
+def key(*overrides):
+    return identify(make_config(*overrides)).key
+
+
+def test_what_decides_a_result_is_in_the_key():
+    base = key()
+    changes = [
+        "seed=2", "seeds.init=3", "seeds.order=3", "seeds.dropout=3", "optimization.lr=1e-4", "task.max_length=32",
+        "task.train_samples=9", "calibration=isobn_paper", "encoder=distilbert-quire", "encoder.pooling=cls",
+        "head.init=normal", "trainer.precision=bf16-mixed", "task.version=2", "calibration.version=2",
+    ]  # fmt: skip
+    keys = {change: key(change) for change in changes}
+    assert base not in keys.values()
+    assert len(set(keys.values())) == len(changes)
+
+
+def test_what_does_not_is_not():
+    base = key()
+    for same in (
+        "output_dir=elsewhere", "tracking.backend=none", "trainer.threads=1", "trainer.accelerator=cpu",
+        "trainer.progress_bar=true", "data.cache=/nowhere", "retry_failed=true", "+experiment=glue_isobn",
+        "scale=paper task=rotten_tomatoes encoder=minilm",
+    ):  # fmt: skip
+        assert key(*same.split()) == base, same
+
+
+def test_a_path_counts_by_its_content(tiny, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny, copy)
+    assert key("encoder=local", f"encoder.path={tiny}") == key("encoder=local", f"encoder.path={copy}")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.2}))
+    assert key("encoder=local", f"encoder.path={tiny}") != key("encoder=local", f"encoder.path={copy}")
+
+
+def test_seeds_derive_apart_and_can_be_set_one_by_one():
+    streams = resolve_seeds(make_config("seed=1"))
+    assert len(set(streams.values())) == 3
+    assert resolve_seeds(make_config("seed=1", "seeds.order=7")) == streams | {"order": 7}
+    assert all(derive(1, name) != derive(2, name) for name in streams)
+
+
+def test_record_round_trip_and_nan(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    assert folder.result() is None
+    with folder.lock() as ours:
+        assert ours
+        folder.write_result({"status": "finished", "x": [float("nan"), 1.5, float("inf")]})
+    assert folder.result()["x"] == [None, 1.5, None]
+    assert finite({"a": (1, float("nan"))}) == {"a": [1, None]}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"status": "finished", "key": "other"}', "[]", '{"key": "%s"}' % ("ab" * 32)]
+)
+def test_a_damaged_or_foreign_record_is_named_not_trusted(tmp_path, content):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    folder.path.mkdir(parents=True)
+    folder.result_file.write_text(content)
+    with pytest.raises(UserError, match=r"result.json is (damaged|not this run's)"):
+        folder.result()
+
+
+def test_a_locked_run_is_left_to_its_owner(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    with folder.lock() as ours, RunFolder(str(tmp_path), "ab" * 32).lock() as theirs:
+        assert ours
+        assert not theirs
+    with folder.lock() as again:
+        assert again
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+    file = tmp_path / "result.json"
+    file.write_text("old")
+
+    def broken(temporary):
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(file, broken)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_scale_is_said(glue):
+    assert "encoder minilm is not the paper's" in scale_notes(make_config())
+    assert scale_notes(make_config("scale=paper", "task=rte", f"data.root={glue}")) == []
+    subset = make_config("scale=paper", "task=qqp", f"data.root={glue}", "task.train_split=train_subset")
+    assert scale_notes(subset) == ["training split train_subset, a subset"]
+    assert "9 training examples, a subset" in scale_notes(make_config("task.train_samples=9"))

@@ -1,0 +1,132 @@
+"""Grids, what a sweep runs and skips, its table and exit code."""
+
+import json
+
+import pytest
+import yaml
+
+from isobench.report import published
+from isobench.resources import experiments_dir
+from isobench.sweep.grid import expand
+
+
+def test_sub_grids_are_products_of_their_own():
+    grid = [{"calibration": ["none"], "lr": [1, 2]}, {"calibration": ["isobn"], "lr": [1], "beta": [0.5, 1.0]}]
+    runs = expand(grid, {"seed": ["seed=1", "seed=2"]})
+    assert len(runs) == 2 * 2 + 2 * 2
+    assert runs[0] == ["calibration=none", "lr=1", "seed=1"]
+    assert ["calibration=isobn", "lr=1", "beta=1.0", "seed=2"] in runs
+
+
+def test_the_command_line_replaces_the_grids_values():
+    runs = expand([{"task": ["rte", "mrpc"], "flag": [True, None]}], {"task": ["task=cola"]})
+    assert runs == [["flag=true", "task=cola"], ["flag=null", "task=cola"]]
+    assert expand([], {"seed": ["seed=1"]}) == [["seed=1"]]
+
+
+def records(outputs):
+    return {file.parent.name: json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")}
+
+
+def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, small, outputs):
+    grid = ["+experiment=glue_isobn", "-m", "calibration=none,isobn_paper", "task.train_samples=null"]
+    sweep = [*small, *grid, "seed=1,2"]
+    code, out, err = cli(*sweep)
+    assert code == 0, err
+    assert "4 runs: 0 finished, 4 to do" in err
+    assert "[4/4] sst2 local isobn_paper seed 2: accuracy" in err
+    first = records(outputs)
+    assert len(first) == 4
+    for name in ("none", "isobn_paper"):
+        line = next(line for line in out.splitlines() if f" {name} " in line)
+        scores = [100 * r["best"]["score"] for r in first.values() if r["config"]["calibration"]["name"] == name]
+        assert f"{sum(scores) / 2:.2f}" in line  # the median of two
+        assert all(f"{score:.2f}" in line for score in scores)
+        assert "92." in line  # the published SST-2 cell stands beside it
+        assert "bert-base-cased" in line
+    assert "NOT the paper's setting: encoder local is not the paper's" in out
+    code, again, err = cli(*sweep)
+    assert code == 0
+    assert "4 runs: 4 finished, 0 to do" in err
+    assert again == out
+    assert records(outputs) == first
+    code, _, err = cli(*sweep[:-1], "seed=1,2,3")
+    assert "6 runs: 4 finished, 2 to do" in err
+
+
+def test_equal_runs_are_run_once(cli, small):
+    _, _, err = cli(*small, "-m", "optimization.lr=0.003,3e-3,0.0030", "optimization.epochs=1")
+    assert "1 runs: 0 finished, 1 to do" in err
+
+
+def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outputs):
+    code, out, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1")
+    assert code == 1
+    assert "failed: the loss is not finite at step" in err
+    assert "1 non_finite_loss" in out
+    results = sorted(records(outputs).values(), key=lambda r: r["status"])
+    assert [r["status"] for r in results] == ["failed", "finished"]
+    assert results[0]["failure"]["step"] >= 1
+    code, _, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1")
+    assert code == 1
+    assert "2 runs: 2 finished, 0 to do" in err
+    _, _, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1", "retry_failed=true")
+    assert "2 runs: 1 finished, 1 to do" in err
+
+
+def test_a_crash_is_recorded_with_its_traceback(cli, small, outputs):
+    code, _, err = cli(*small, f"calibration._target_={__name__}.Crashing")
+    assert code == 1
+    assert "failed: RuntimeError: as meant" in err
+    (record,) = records(outputs).values()
+    assert record["failure"]["name"] == "crash"
+    assert "in forward" in record["failure"]["traceback"]
+
+
+class Crashing:
+    """Made a calibration below, so that torch is not imported while tests are collected."""
+
+    def __new__(cls, dim):
+        from isobench.calibration import Calibration
+
+        class Broken(Calibration):
+            def forward(self, h):
+                raise RuntimeError("as meant")
+
+        return Broken(dim)
+
+
+def test_the_published_table_agrees_with_its_own_averages():
+    """IsoBN's Table 1 prints each row's average, truncated to two decimals."""
+    table = published.load("isobn")["table1"]
+    for encoder, rows in table["cells"].items():
+        for method, cells in rows.items():
+            values = [value for value, _ in cells.values()]
+            assert len(values) == 7
+            assert int(sum(values) / 7 * 100 + 1e-6) / 100 == pytest.approx(table["average"][encoder][method]), (
+                encoder
+            )
+
+
+def test_every_experiment_opens_with_its_command_and_names_a_table_that_is_there():
+    from pathlib import Path
+
+    from isobench.resources import conf_dir
+
+    for file in Path(conf_dir(), "experiment").glob("*.yaml"):
+        text = file.read_text()
+        assert f"python -m isobench +experiment={file.stem}" in text.split("experiment:")[0]
+        experiment = yaml.safe_load(text)["experiment"]
+        assert experiment["name"] == file.stem
+        assert experiment["table"] in published.load(experiment["paper"])
+        assert Path(experiments_dir(), experiment["paper"], "README.md").is_file()
+
+
+def test_published_cells_fall_back_to_the_papers_encoder_and_say_so():
+    assert published.cell("isobn", "table1", "roberta-large", "isobn_released", "rte") == (
+        "87.00 (1.3)",
+        "roberta-large",
+    )
+    assert published.cell("isobn", "table1", "minilm", "none", "rte") == ("67.87 (1.1)", "bert-base-cased")
+    assert published.cell("isobn", "table1", "minilm", "none", "rotten_tomatoes") is None
+    assert published.cell(None, None, "minilm", "none", "rte") is None

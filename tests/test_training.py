@@ -1,0 +1,190 @@
+"""Whole runs: bit-identical, recorded in full, tracked; on a tiny model, the embedded ones and real GLUE."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from conftest import make_config
+
+from isobench.metrics.task import evaluate
+from isobench.run import RunFolder, identify
+from isobench.train import train
+from isobench.validate import validate
+
+
+def run(*overrides):
+    cfg = make_config(*overrides)
+    validate(cfg)
+    identity = identify(cfg)
+    folder = RunFolder(cfg.output_dir, identity.key)
+    return train(cfg, identity, folder), folder
+
+
+def predictions(folder):
+    return pyarrow.parquet.read_table(folder.path / "predictions.parquet")
+
+
+@pytest.mark.parametrize("calibration", ["none", "isobn_paper", "isobn_released"])
+def test_the_same_command_gives_the_same_bits(small, tmp_path, calibration):
+    results = []
+    for number in range(2):
+        torch.manual_seed(number)  # whatever went on before
+        results.append(run(*small, f"calibration={calibration}", f"output_dir={tmp_path}/{number}"))
+    (first, one), (second, two) = results
+    assert predictions(one).equals(predictions(two))
+    assert first["history"] == second["history"]
+    assert first["predictions"] == second["predictions"]
+    assert first["key"] == second["key"]
+
+
+def test_each_seed_stream_does_its_own_part(small, tmp_path):
+    def logits(name, *overrides):
+        _, folder = run(*small, f"output_dir={tmp_path}/{name}", "optimization.epochs=1", *overrides)
+        return np.array(predictions(folder)["logits"].to_pylist())
+
+    base = logits("base")
+    for stream in ("init", "order", "dropout"):
+        assert not np.array_equal(logits(stream, f"seeds.{stream}=99"), base)
+
+
+def test_the_record_is_whole_and_true(small):
+    result, folder = run(*small, "optimization.epochs=8", "optimization.patience=null")
+    assert result["status"] == "finished"
+    table = predictions(folder)
+    labels, predicted = (np.array(table[name]) for name in ("label", "prediction"))
+    best = result["best"]
+    assert best["validation"]["accuracy"] == evaluate(["accuracy"], labels, predicted)["accuracy"]
+    assert best["score"] == max(epoch["score"] for epoch in result["history"])
+    assert best["score"] > 0.8  # the tiny task is learnt
+    assert [epoch["epoch"] for epoch in result["history"]] == list(range(1, 9))
+    logits = np.array(table["logits"].to_pylist())
+    np.testing.assert_array_equal(logits.argmax(1), predicted)
+    assert table["index"].to_pylist() == list(range(60))
+    for name in ("embedding/ev1", "embedding/ev3", "embedding/i1", "embedding/i2", "head/ev1", "head/i1", "head/i2"):
+        assert best["isotropy"][name] >= 0
+    assert best["isotropy"]["embedding/ev1"] <= best["isotropy"]["embedding/ev3"] <= 1
+    cost, origin = result["cost"], result["provenance"]
+    assert cost["seconds"] > cost["training_seconds"] > 0
+    assert cost["tokens_per_second"] > 0
+    assert cost["peak_memory_mib"]["resident"] > 50
+    assert origin["versions"]["torch"] == torch.__version__
+    assert origin["threads"] == torch.get_num_threads()
+    assert result["data"]["examples"] == {"train": 160, "validation": 60}
+    assert set(result["data"]["fingerprint"]) == {"train", "validation"}
+    assert "model.safetensors" in result["encoder"]["fingerprint"]
+    assert sorted(file.name for file in folder.path.iterdir()) == [
+        "config.yaml", "lock", "predictions.parquet", "result.json"
+    ]  # fmt: skip
+
+
+def test_early_stopping_and_the_best_epoch(small):
+    result, _ = run(*small, "optimization.lr=1e-9", "optimization.epochs=9", "optimization.patience=2")
+    assert len(result["history"]) == 3  # no gain after the first: two more, then it stops
+    assert result["best"]["epoch"] == 1
+
+
+def test_a_constant_predictor_is_named(small):
+    result, _ = run(*small, "optimization.lr=1e-9", "head.init=normal", "optimization.epochs=1")
+    assert result["best"]["validation"]["constant_predictor"] is True
+    assert result["best"]["score"] == result["best"]["validation"]["accuracy"]
+
+
+@pytest.mark.parametrize("clip", ["null", "1.0"])
+def test_mixed_precision(small, tmp_path, clip):
+    overrides = [*small, "calibration=isobn_paper", f"optimization.clip={clip}"]
+    full, one = run(*overrides)
+    mixed, two = run(*overrides, "trainer.precision=bf16-mixed")
+    assert full["status"] == mixed["status"] == "finished"
+    a, b = (np.array(predictions(folder)["logits"].to_pylist()) for folder in (one, two))
+    assert not np.array_equal(a, b)
+    np.testing.assert_allclose(a, b, atol=0.5)
+
+
+def test_the_released_recipe(small):
+    result, _ = run(*small, "optimization=isobn_released", "calibration=isobn_released", "optimization.epochs=1")
+    config = result["config"]
+    assert config["encoder"]["token_type_ids"] is False
+    assert (config["optimization"]["eps"], config["optimization"]["drop_last"]) == (1e-6, True)
+    assert result["cost"]["examples"] == 160
+
+
+def test_wandb_offline_holds_the_curves(small, tmp_path):
+    """Read back from the transaction log, as ``wandb sync`` would."""
+    result, _ = run(*small, "tracking=wandb", "calibration=isobn_paper")
+    (log,) = (tmp_path / "outputs" / "wandb").glob("offline-run-*/run-*.wandb")
+    content = log.read_bytes()
+    for name in (
+        b"train/loss",
+        b"dev/validation/accuracy",
+        b"isotropy/embedding/ev1",
+        b"isotropy/head/i2",
+        b"lr-AdamW",
+    ):
+        assert name in content
+    assert result["key"][:16] in log.name
+
+
+def test_tracking_none_leaves_wandb_alone(small, tmp_path):
+    run(*small)
+    assert not (tmp_path / "outputs" / "wandb").exists()
+
+
+def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch):
+    from isobench.tracking import has_login
+
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    assert not has_login()
+    (tmp_path / "netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
+    assert has_login()
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef" * 3)
+    monkeypatch.setenv("HF_TOKEN", "hf_verysecret")
+    _, folder = run(*small, "tracking=wandb", "tracking.mode=offline", "optimization.epochs=1")
+    for file in [*folder.path.rglob("*"), *(tmp_path / "outputs" / "wandb").rglob("*")]:
+        if file.is_file():
+            content = file.read_bytes()
+            assert b"0123456789abcdef0123" not in content, file
+            assert b"hf_verysecret" not in content, file
+
+
+def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
+    """The demo's run, smaller, as a user starts it: the real weights learn real sentences."""
+    command = [
+        sys.executable, "-m", "isobench", "calibration=isobn_paper", "task.train_samples=256", "task.dev_samples=200",
+        "optimization.epochs=2", "optimization.batch_size=16", "optimization.lr=1e-4", "tracking=none",
+        f"data.cache={cache}", f"output_dir={tmp_path}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (file,) = tmp_path.glob("runs/*/result.json")
+    result = json.loads(file.read_text())
+    assert result["best"]["score"] > 0.6
+    assert "rotten_tomatoes (accuracy)" in done.stdout
+    assert "Scale: embedded. NOT the paper's setting" in done.stdout
+    assert str(file.parent) in done.stdout
+    assert result["scale"]["differs"]
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics"),
+    [
+        ("stsb", {"pearson", "spearman", "pearson_spearman"}),
+        ("stsb task.as_classes=6", {"accuracy", "matthews"}),
+        ("mrpc", {"accuracy", "f1", "accuracy_f1"}),
+        ("mnli task.train_split=train_subset", {"accuracy"}),
+    ],
+)
+def test_real_glue_runs_with_its_metrics(glue, cache, tiny, tmp_path, task, metrics):
+    overrides = [f"task={task.split()[0]}", *task.split()[1:]]
+    result, _ = run(
+        *overrides, f"data.root={glue}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
+        "task.max_length=40", "task.train_samples=64", "task.dev_samples=50", "optimization.epochs=1",
+        "calibration=isobn_paper", f"output_dir={tmp_path}",
+    )  # fmt: skip
+    assert result["status"] == "finished"
+    splits = ["validation_matched", "validation_mismatched"] if task.startswith("mnli") else ["validation"]
+    for split in splits:
+        assert set(result["best"][split]) == metrics | {"constant_predictor"}
