@@ -6,6 +6,7 @@ doesn't (paths, tracking, where and how fast it runs), the data's fingerprint an
 
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -99,6 +100,9 @@ class RunFolder:
             raise UserError(f"{self.path} can't be written: {error.strerror}; set output_dir=FOLDER") from error
         try:
             yield True
+        except UserError:
+            shutil.rmtree(self.path, ignore_errors=True)  # nothing stays of a run that could not start
+            raise
         finally:
             lock.release()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from isobench.errors import UserError
 from isobench.schema import Config
 
 
@@ -17,12 +18,25 @@ def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     """
     if cfg.tracking.backend == "none":
         return False
-    import wandb
     from pytorch_lightning.loggers import WandbLogger
 
     folder = Path(cfg.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    run = wandb.init(
+    try:
+        run = start(cfg, key, resolved, folder)
+    except Exception as error:  # no network, a wrong key, a broken installation
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"W&B can't start: {reason}; tracking.mode=offline or tracking=none does without it"
+        ) from error
+    return WandbLogger(experiment=run)
+
+
+def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
+    """A W&B run whose id is the run's key, grouped by experiment."""
+    import wandb
+
+    return wandb.init(
         name=f"{cfg.task.name}-{cfg.encoder.name}-{cfg.calibration['name']}-{cfg.seed}",
         id=key[:16],
         resume="allow",
@@ -34,7 +48,6 @@ def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
         config=resolved,
         settings=wandb.Settings(silent=True, console="off"),
     )
-    return WandbLogger(experiment=run)
 
 
 def finish(tracker: Any, failed: bool) -> None:

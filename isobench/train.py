@@ -48,9 +48,10 @@ def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] 
     with folder.lock() as ours:
         if not ours:
             return None
+        tracker = tracking.logger(cfg, identity.key, asdict(cfg))
         (folder.path / "config.yaml").write_text(yaml.safe_dump(asdict(cfg), sort_keys=False))
         stopwatch = Stopwatch()
-        failure = fit(cfg, identity, module, loaders, stopwatch)
+        failure = fit(cfg, tracker, module, loaders, stopwatch)
         record = {
             "status": "failed" if failure else "finished",
             "failure": failure,
@@ -129,9 +130,8 @@ def prepare(module: Classifier, loaders: Loaders) -> None:
     module.train()
 
 
-def fit(cfg: Config, identity: Identity, module: Classifier, loaders: Loaders, stopwatch: Stopwatch) -> Any:
+def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwatch: Stopwatch) -> Any:
     """Train; returns None, or what to record of the failure."""
-    tracker = tracking.logger(cfg, identity.key, asdict(cfg))
     callbacks: list[Callback] = [stopwatch]
     if cfg.optimization.patience is not None:
         stop = EarlyStopping(f"dev/{cfg.task.primary}", patience=cfg.optimization.patience, mode="max")
