@@ -28,7 +28,7 @@ def test_chunks_change_nothing(small):
     batch, split = next(iter(loaders.train)), next(iter(chunked.train))
     assert len(batch["chunks"]) == 1 < len(split["chunks"])
     one.encoder.eval(), many.encoder.eval()  # no dropout; the calibration stays in training
-    torch.testing.assert_close(one.embed(batch), many.embed(split), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(one.embed(batch), many.embed(split), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(one.calibration.covariance, many.calibration.covariance, rtol=1e-4, atol=1e-7)
 
 

@@ -34,7 +34,7 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
     """Print the table of a sweep's runs, what it is not, and where everything lies."""
     console = Console()
     console = console if console.is_terminal else Console(width=140)  # a file or a pipe has no width of its own
-    varying = [name for name in SETTINGS if len({str(setting(row.cfg, name)) for row in rows}) > 1]
+    varying = [name for name in SETTINGS if len({str(setting(row.cfg, name)) for row in rows} - {"-"}) > 1]
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
     for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying)):
         table.add_column(name)
