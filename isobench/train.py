@@ -1,6 +1,7 @@
 """ONE run, top to bottom: config -> data, encoder, calibration, head -> fit -> result.json."""
 
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -69,6 +70,8 @@ def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] 
         if module.best:
             record["predictions"] = write_predictions(folder.path / "predictions.parquet", module.best["outputs"])
         folder.write_result(record)
+    del module, loaders
+    gc.collect()  # a module and its trainer hold each other: free them before the next run of a sweep
     return folder.result()
 
 
