@@ -83,14 +83,14 @@ def reset_peak_memory() -> None:
 
 def peak_memory_mib() -> dict[str, float]:
     """Peak resident memory, and on a GPU its peak allocation, since ``reset_peak_memory``; in MiB."""
-    import resource
-
     import torch
 
     try:
         status = Path("/proc/self/status").read_text()
         resident = int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024  # type: ignore[index]
-    except (OSError, TypeError):
+    except (OSError, TypeError):  # not Linux
+        import resource
+
         unit = 1024**2 if sys.platform == "darwin" else 1024
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     peak = {"resident": round(resident, 1)}

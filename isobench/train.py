@@ -49,6 +49,8 @@ def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] 
     with folder.lock() as ours:
         if not ours:
             return None
+        if (record := folder.result()) is not None:  # another process finished it meanwhile
+            return record
         tracker = tracking.logger(cfg, identity.key, asdict(cfg))
         (folder.path / "config.yaml").write_text(yaml.safe_dump(asdict(cfg), sort_keys=False))
         stopwatch = Stopwatch()
@@ -96,6 +98,7 @@ def build(cfg: Config, identity: Identity) -> tuple[Classifier, Loaders, list[st
     loaders = Loaders(cfg, identity, tokenizer, loaded.dim)
     seed_everything(seeds["init"])
     calibration = make_calibration(cfg.calibration, loaded.dim)
+    seed_everything(seeds["init"])  # the head starts alike under every method, whatever the method drew
     steps = len(loaders.train) * cfg.optimization.epochs
     steps = min(steps, cfg.optimization.max_steps or steps)
     module = Classifier(cfg, loaded, calibration, steps)

@@ -49,6 +49,8 @@ def _validate_task(cfg: Config) -> None:
         if task.labels is not None:
             raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
         task.metrics, task.primary = ["accuracy", "matthews"], "accuracy"  # a correlation needs scores
+    if not task.embedded and not cfg.data.root:
+        _pinned("task", task.hub, task.revision)
     for name in task.metrics:
         _one_of("task.metrics", name, METRICS)
     _one_of("task.primary", task.primary, list(task.metrics))
@@ -57,10 +59,17 @@ def _validate_task(cfg: Config) -> None:
 def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
     _one_of("encoder.pooling", encoder.pooling, ("pooler", "cls", "mean", "last"))
+    if not (encoder.path or encoder.embedded):
+        _pinned("encoder", encoder.hub, encoder.revision)
     if not (encoder.hub or encoder.embedded or encoder.path):
         raise UserError(
             "encoder.path must be set to a transformers folder, or choose another encoder: encoder=minilm"
         )
+
+
+def _pinned(name: str, hub: str | None, revision: str | None) -> None:
+    if hub and not revision:
+        raise UserError(f"{name}.revision must be set: a result from the hub can only be repeated at a pinned commit")
 
 
 def _validate_calibration(calibration: dict[str, Any]) -> None:

@@ -184,3 +184,11 @@ def test_switches_change_no_number(small, override):
         loss.backward()
     grads = [m.encoder.model.embeddings.word_embeddings.weight.grad for m in (plain, switched)]
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
+
+
+def test_the_head_starts_alike_under_every_method(small):
+    """A method that draws random numbers of its own must not change what the others start from."""
+    plain, _, _ = built(small)
+    drawing, _, _ = built(small, f"calibration._target_={__name__}.Everything")
+    assert torch.equal(plain.head.weight, drawing.head.weight)
+    assert torch.equal(plain.pooler.dense.weight, drawing.pooler.dense.weight)

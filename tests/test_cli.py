@@ -33,6 +33,8 @@ BAD = [
     (["encoder=local", "encoder.path=/nowhere"], "encoder.path: the folder /nowhere does not exist"),
     (["task=rte", "data.root=null"], "the hub can't be reached"),
     (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
+    (["encoder=gpt2", "encoder.revision=null"], "encoder.revision must be set"),
+    (["task=cola", "data.root=null", "task.revision=null"], "task.revision must be set"),
     (["calibration=isobn_paper", "calibration.gamma=max"], "gamma must be sum or mean"),
 ]
 

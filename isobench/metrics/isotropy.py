@@ -28,12 +28,12 @@ def explained_variance(h: Tensor, k: int | Sequence[int]) -> float | list[float]
     Returns:
         EV_k in [0, 1], one for each k; NaN if ``h`` does not vary at all (a single row, or equal rows).
     """
-    x = h.detach().to(torch.float64)
-    x = x - x.mean(0)
+    h = float64(h)
+    x = h - h.mean(0)
     gram = x.T @ x if x.shape[0] >= x.shape[1] else x @ x.T
     variances = torch.linalg.eigvalsh(gram).clamp(min=0).flip(0)  # descending
     total = variances.sum()
-    rounding = x.numel() * torch.finfo(torch.float64).eps ** 2 * h.detach().to(torch.float64).square().sum()
+    rounding = x.numel() * torch.finfo(torch.float64).eps ** 2 * h.square().sum()
     ks = [k] if isinstance(k, int) else list(k)
     shares = [(variances[:i].sum() / total).item() if total > rounding else math.nan for i in ks]
     return shares[0] if isinstance(k, int) else shares
@@ -59,7 +59,7 @@ def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tu
         raise ValueError(f"directions must be 'eigenvectors' or 'symmetric', not {directions!r}")
     if w.shape[0] == 0:
         raise ValueError("partition_isotropy needs at least one row")
-    w = w.detach().to(torch.float64)
+    w = float64(w)
     vectors = torch.linalg.eigh(w.T @ w).eigenvectors  # columns, (d, d)
     if directions == "symmetric":
         vectors = torch.cat([vectors, -vectors], 1)
@@ -70,3 +70,9 @@ def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tu
         log_z = torch.logaddexp(log_z, torch.logsumexp(rows @ vectors, 0))
     z = torch.exp(log_z - log_z.max())  # in (0, 1]: ratios of Z are all that is asked for
     return z.min().item(), (z.std(correction=0) / z.mean()).item()
+
+
+def float64(x: Tensor) -> Tensor:
+    """Detached and in double precision, on the CPU where the device has none (Apple's)."""
+    x = x.detach()
+    return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
