@@ -37,11 +37,11 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
     varying = [name for name in SETTINGS if len({str(setting(row.cfg, name)) for row in rows} - {"-"}) > 1]
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
     for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying)):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
     for name in ("n", "median", "SD"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for name in ("every seed", "published", "failures"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for group in groups(rows, varying):
         table.add_row(*cells(group, varying, experiment))
     console.print(table)
