@@ -2,7 +2,6 @@
 
 import os
 import sys
-from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -19,25 +18,29 @@ from isobench.report.table import Row, print_table, shown
 from isobench.resources import conf_dir
 from isobench.run import RunFolder, identify
 from isobench.schema import register, to_config
-from isobench.sweep.sweeper import RUNS_VARIABLE, previous_result
+from isobench.sweep.sweeper import BUSY, RUNS_VARIABLE, exit_code
 from isobench.validate import validate
+
+DEBUGGING = "HYDRA_FULL_ERROR" in os.environ  # the user wants tracebacks
 
 
 def main() -> None:
-    """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
-    debugging = "HYDRA_FULL_ERROR" in os.environ
+    """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend, 3 run elsewhere."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printing
     sys.argv[1:] = multirun_first(sys.argv[1:])
     register()
     try:
         hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job)()
-    except (UserError, HydraException, OmegaConfBaseException) as error:
-        if debugging:
+    except KeyboardInterrupt:
+        print("isobench: interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
+        raise SystemExit(130) from None
+    except Exception as error:
+        if DEBUGGING:
             raise
         complain(error)
         raise SystemExit(2) from None
     finally:
-        if not debugging:
+        if not DEBUGGING:
             del os.environ["HYDRA_FULL_ERROR"]
 
 
@@ -52,9 +55,11 @@ def job(config: DictConfig) -> int:
     alone = HydraConfig.get().mode == RunMode.RUN
     try:
         code = carry_out(config, alone)
-    except (UserError, OmegaConfBaseException) as error:
+    except Exception as error:
+        if DEBUGGING:
+            raise
         complain(error)
-        code = 2
+        code = 2 if isinstance(error, UserError | OmegaConfBaseException) else 1
     if alone and code:
         raise SystemExit(code)
     return code
@@ -66,7 +71,7 @@ def carry_out(config: DictConfig, alone: bool) -> int:
     validate(cfg)
     identity = identify(cfg)
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
-    row.record = previous_result(cfg, row.folder)
+    row.record = row.folder.settled(cfg.retry_failed)
     known = row.record is not None
     if not known:
         if "hub" in (sources.source_name(cfg.task, cfg.data), weights.source_name(cfg.encoder)):
@@ -75,7 +80,7 @@ def carry_out(config: DictConfig, alone: bool) -> int:
 
         row.record = train(cfg, identity, row.folder)
     say(row, known, alone)
-    return 1 if row.record is not None and row.record["status"] == "failed" else 0
+    return exit_code([row], BUSY if row.record is None else 0)
 
 
 def say(row: Row, known: bool, alone: bool) -> None:
@@ -90,19 +95,19 @@ def say(row: Row, known: bool, alone: bool) -> None:
         outcome = f"{cfg.task.primary} {shown(row)}"
     seconds = f" ({row.record['cost']['seconds']:.0f} s)" if row.record and not known else ""
     position = "" if alone else f"[{HydraConfig.get().job.num + 1}/{os.environ.get(RUNS_VARIABLE, '?')}] "
-    print(
-        f"{position}{name}: {outcome}{seconds}{', finished before' if known else ''}",
-        file=sys.stderr,
-        flush=True,
-    )
+    before = "" if not known else ", ended so before"
+    again = "; retry_failed=true tries again" if known and row.record and row.record["failure"] else ""
+    print(f"{position}{name}: {outcome}{seconds}{before}{again}", file=sys.stderr, flush=True)
     if alone:
         print_table(cfg.experiment, [row])
         print(f"This run: {row.folder.path}")
 
 
-def complain(error: Exception) -> Any:
-    """The one line."""
+def complain(error: Exception) -> None:
+    """The one line; of an error that should not happen it says how to see where."""
+    known = isinstance(error, UserError | HydraException | OmegaConfBaseException)
     text = str(error) if isinstance(error, UserError) else explain(error)
+    text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
     print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 

@@ -117,16 +117,16 @@ class Classifier(pl.LightningModule):
             columns = [torch.cat(column) for column in zip(*self.collected[position], strict=True)]
             order = columns[0].argsort()
             logits = columns[1][order].cpu().numpy()
-            predictions = logits[:, 0] if self.regression else logits.argmax(1)
-            outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
-            epoch[split] = evaluate(list(self.cfg.task.metrics), labels[position], predictions)
-            epoch[split]["constant_predictor"] = is_constant(predictions)
             if not np.isfinite(logits).all():
                 raise RunFailure(
                     "non_finite_output",
                     f"logits are not finite after step {self.global_step}",
                     self.global_step,
                 )
+            predictions = logits[:, 0] if self.regression else logits.argmax(1)
+            outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
+            epoch[split] = evaluate(list(self.cfg.task.metrics), labels[position], predictions)
+            epoch[split]["constant_predictor"] = is_constant(predictions)
             if position == 0:
                 epoch["isotropy"] = isotropy_of(columns[2], self.head.weight)
         epoch["score"] = score(epoch[splits[0]][self.cfg.task.primary])
@@ -157,7 +157,7 @@ class Classifier(pl.LightningModule):
         ]
         fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
         optimizer = torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
-        warm = math.ceil(o.warmup * self.total_steps)
+        warm = min(math.ceil(o.warmup * self.total_steps), self.total_steps - 1)
 
         def factor(step: int) -> float:
             if step < warm:

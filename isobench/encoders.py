@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,7 @@ class Loaded:
     encoder: Encoder
     pooler: nn.Module
     dim: int
+    positions: int
     dropout: float
     warnings: list[str] = field(default_factory=list)
 
@@ -93,7 +95,17 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     config = model.config
     dim = int(config.hidden_size)
     missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
-    notes = [f"randomly initialised, not in the checkpoint: {', '.join(sorted(missing))}"] if missing else []
+    if 2 * len(missing) > len(list(model.parameters())):
+        raise UserError(
+            f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
+        )
+    names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    notes = [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
+    if cfg.pooling in ("pooler", "cls") and _is_decoder(config.model_type):
+        raise UserError(
+            f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
+            f"{config.model_type}: use encoder.pooling=last or mean"
+        )
     pooler: nn.Module = nn.Identity()
     if cfg.pooling == "pooler":
         pooler = Pooler(dim)
@@ -104,10 +116,12 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     if cfg.first_token_only and cfg.pooling in ("pooler", "cls"):
         first_token_only(model)
     if cfg.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        with warnings.catch_warnings():  # renamed in transformers 5, under a name that 5.0 lacks
+            warnings.simplefilter("ignore", FutureWarning)
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if cfg.compile:
         model.compile(dynamic=True)
-    return Loaded(Encoder(model, cfg.pooling), pooler, dim, _dropout(config), notes)
+    return Loaded(Encoder(model, cfg.pooling), pooler, dim, _positions(config), _dropout(config), notes)
 
 
 def load_tokenizer(cfg: EncoderConfig, cache: str | None) -> Any:
@@ -130,7 +144,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     pipeline = json.loads(backend.to_str()) if backend is not None else tokenizer.get_vocab()
     pipeline |= {"truncation": None, "padding": None}
-    return sha256_json([type(tokenizer).__name__, tokenizer.model_max_length, pipeline])
+    return sha256_json([type(tokenizer).__name__, tokenizer.truncation_side, pipeline])
 
 
 @contextlib.contextmanager
@@ -177,6 +191,23 @@ def _take_pooler(model: nn.Module, pooler: Pooler, missing: set[str], std: float
         return False
     pooler.dense.load_state_dict(dense.state_dict())
     return True
+
+
+def _is_decoder(model_type: str) -> bool:
+    """True for families that are only ever causal, such as GPT-2."""
+    from transformers.models.auto import modeling_auto as auto
+
+    return (
+        model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        and model_type not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    )
+
+
+def _positions(config: Any) -> int:
+    """How many tokens the model takes; RoBERTa's family keeps its first positions for padding."""
+    positions = getattr(config, "max_position_embeddings", None) or 1 << 20
+    offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
+    return int(positions) - offset
 
 
 def _dropout(config: Any) -> float:

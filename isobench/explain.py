@@ -17,7 +17,8 @@ def explain(error: BaseException) -> str:
     text = str(error)
     cause = str(error.__cause__ or error.__context__ or "")
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
-        return f"{found[1]}={found[2]} is not known: {nearest(found[2], options(found[1]))}"
+        options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists them, those on a search path too
+        return f"{found[1]}={found[2]} is not known: {nearest(found[2], options)}"
     if found := re.search(r"full_key: (\S+)", cause + "\n" + text):
         return _explain_key(found[1], f"{cause}\n{text}")
     if found := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
@@ -52,22 +53,23 @@ def unknown_key(key: str) -> str:
         node = (
             next((f.default_factory for f in fields(node) if f.name == parent), None) if is_dataclass(node) else None
         )
-    choices = [f.name for f in fields(node)] if is_dataclass(node) else _yaml_keys(parents)
+    by_key = {} if is_dataclass(node) else _options_by_key("/".join(parents))
+    if name in by_key:
+        return f"only {', '.join(f'{parents[0]}={option}' for option in by_key[name])} has the setting {key}"
+    choices = [f.name for f in fields(node)] if is_dataclass(node) else list(by_key)
     if not parents:
         choices = sorted({*choices, *(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())})
     prefix = "".join(f"{parent}." for parent in parents)
     return f"there is no setting {key}: {nearest(name, choices)}" + (f" (in {prefix[:-1]})" if prefix else "")
 
 
-def options(group: str) -> list[str]:
-    """The options of a config group."""
-    return [file.stem for file in (Path(conf_dir()) / group).glob("*.yaml")]
-
-
-def _yaml_keys(parents: list[str]) -> list[str]:
-    """Settings named in any YAML of a free-form group, such as calibration."""
-    files = (Path(conf_dir()) / "/".join(parents)).glob("*.yaml")
-    return sorted({key for file in files for key in yaml.safe_load(file.read_text()) if not key.startswith("_")})
+def _options_by_key(group: str) -> dict[str, list[str]]:
+    """Of a free-form group such as calibration: which options have which setting."""
+    found: dict[str, list[str]] = {}
+    for file in sorted((Path(conf_dir()) / group).glob("*.yaml")):
+        for key in yaml.safe_load(file.read_text()):
+            found.setdefault(key, []).append(file.stem)
+    return found
 
 
 def _first(text: str) -> str:

@@ -24,6 +24,7 @@ from isobench.seeding import resolve_seeds
 
 PROTOCOL = 1  # raise it when the training loop changes what a config gives
 FORMAT = 1  # of result.json
+REQUIRED = {"status", "failure", "best", "cost", "scale", "warnings", "config"}
 # Settings that don't decide a result, or stand in the fingerprints already.
 NOT_IN_KEY = {
     "task": {"hub", "subset", "revision", "embedded"},
@@ -82,13 +83,19 @@ class RunFolder:
             return None
         except (OSError, ValueError) as error:
             raise UserError(f"{self.result_file} is damaged; remove it to run again") from error
-        if not isinstance(record, dict) or record.get("key") != self.key or "status" not in record:
+        if not isinstance(record, dict) or record.get("key") != self.key or not record.keys() >= REQUIRED:
             raise UserError(f"{self.result_file} is not this run's record; remove it to run again")
         return record
+
+    def settled(self, retry_failed: bool) -> dict[str, Any] | None:
+        """The record if the run need not be run again; with ``retry_failed`` a failed one must."""
+        record = self.result()
+        return None if record is not None and record["status"] == "failed" and retry_failed else record
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
         """Hold the run's lock; yields False if another process holds it. The system frees it when we die."""
+        fresh = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(self.path / "lock", timeout=0)
@@ -101,7 +108,8 @@ class RunFolder:
         try:
             yield True
         except UserError:
-            shutil.rmtree(self.path, ignore_errors=True)  # nothing stays of a run that could not start
+            if fresh:
+                shutil.rmtree(self.path, ignore_errors=True)  # nothing stays of a run that could not start
             raise
         finally:
             lock.release()
@@ -120,17 +128,17 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def scale_notes(cfg: Config, complete: bool = True) -> list[str]:
-    """What makes a run's setting differ from the paper's; empty at the paper's own scale."""
+def scale_notes(cfg: Config) -> list[str]:
+    """How a run's data and encoder differ from the paper's; empty where they don't."""
     notes = []
     if sources.source_name(cfg.task, cfg.data) == "embedded":
         notes.append(f"task {cfg.task.name} is not in the paper")
     if not cfg.encoder.hub or weights.source_name(cfg.encoder) == "path":
         notes.append(f"encoder {cfg.encoder.name} is not the paper's")
     if cfg.task.train_samples is not None:
-        notes.append(f"{cfg.task.train_samples:,} training examples, a subset")
-    elif cfg.task.train_split != "train" or not complete:
-        notes.append(f"training split {cfg.task.train_split}, a subset")
+        notes.append(f"at most {cfg.task.train_samples:,} training examples")
+    if cfg.task.train_split != "train":
+        notes.append(f"trained on {cfg.task.train_split}")
     if cfg.task.dev_samples is not None:
-        notes.append(f"{cfg.task.dev_samples:,} dev examples, a subset")
+        notes.append(f"at most {cfg.task.dev_samples:,} dev examples")
     return notes

@@ -83,7 +83,6 @@ class Optimization:
     lr: float = 2e-5
     batch_size: int = 32
     epochs: int = 10
-    max_steps: int | None = None
     warmup: float = 0.06
     eps: float = 1e-8
     weight_decay: float = 0.0

@@ -49,7 +49,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] 
     with folder.lock() as ours:
         if not ours:
             return None
-        if (record := folder.result()) is not None:  # another process finished it meanwhile
+        if (record := folder.settled(cfg.retry_failed)) is not None:  # another process finished it meanwhile
             return record
         tracker = tracking.logger(cfg, identity.key, asdict(cfg))
         (folder.path / "config.yaml").write_text(yaml.safe_dump(asdict(cfg), sort_keys=False))
@@ -59,12 +59,12 @@ def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] 
             "status": "failed" if failure else "finished",
             "failure": failure,
             "seeds": resolve_seeds(cfg),
-            "scale": {"name": cfg.scale, "differs": scale_notes(cfg, loaders.complete)},
+            "scale": {"name": cfg.scale, "differs": scale_notes(cfg)},
             "best": module.best.get("epoch"),
             "history": module.history,
             "warnings": notes,
             "cost": cost(started, stopwatch, loaders.train),
-            "data": {"fingerprint": identity.data, "examples": loaders.sizes, "truncated": loaders.truncated},
+            "data": {"fingerprint": identity.data, "examples": loaders.sizes, "at_limit": loaders.at_limit},
             "encoder": {"fingerprint": identity.encoder},
             "provenance": provenance(),
             "config": asdict(cfg),
@@ -85,6 +85,10 @@ def configure(cfg: Config) -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if cfg.trainer.accelerator in ("gpu", "mps") and not (
+        torch.cuda.is_available() or torch.backends.mps.is_available()
+    ):
+        raise UserError(f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device; use auto or cpu")
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     reset_peak_memory()
@@ -95,12 +99,11 @@ def build(cfg: Config, identity: Identity) -> tuple[Classifier, Loaders, list[st
     tokenizer = encoders.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
     loaded = encoders.load(cfg.encoder, cfg.data.cache, seeds["init"])
-    loaders = Loaders(cfg, identity, tokenizer, loaded.dim)
+    loaders = Loaders(cfg, identity, tokenizer, loaded)
     seed_everything(seeds["init"])
     calibration = make_calibration(cfg.calibration, loaded.dim)
     seed_everything(seeds["init"])  # the head starts alike under every method, whatever the method drew
     steps = len(loaders.train) * cfg.optimization.epochs
-    steps = min(steps, cfg.optimization.max_steps or steps)
     module = Classifier(cfg, loaded, calibration, steps)
     if overrides(calibration, "prepare"):
         prepare(module, loaders)
@@ -114,7 +117,7 @@ def make_calibration(config: dict[str, Any], dim: int) -> Calibration:
         calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
     except hydra.errors.InstantiationException as error:
         cause = error.__cause__ or error
-        raise UserError(f"calibration={config['name']}: {str(cause).splitlines()[0]}") from error
+        raise UserError(f"calibration={config['name']}: {cause}") from error
     if not isinstance(calibration, Calibration):
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} is not an isobench.calibration.Calibration"
@@ -147,7 +150,7 @@ def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwat
     bar = cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
     if bar:
         callbacks.append(TQDMProgressBar(leave=False))
-    failure = None
+    failure: dict[str, Any] | None = {"name": "interrupted"}  # until it is known how it ended
     seed_everything(resolve_seeds(cfg)["dropout"])
     try:
         trainer = pl.Trainer(
@@ -155,7 +158,6 @@ def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwat
             devices=1,
             precision=cfg.trainer.precision,
             max_epochs=cfg.optimization.epochs,
-            max_steps=cfg.optimization.max_steps or -1,
             gradient_clip_val=cfg.optimization.clip,
             deterministic=True,
             logger=tracker,
@@ -168,6 +170,9 @@ def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwat
         )
         with contextlib.redirect_stdout(sys.stderr):
             trainer.fit(module, loaders.train, loaders.dev)
+        failure = None
+    except SystemExit as stop:  # Lightning's answer to Ctrl-C
+        raise KeyboardInterrupt from stop
     except RunFailure as error:
         failure = {"name": error.name, "message": str(error), "step": error.step}
     except Exception as error:  # one run's crash is its result; the sweep goes on

@@ -15,7 +15,6 @@ def validate(cfg: Config) -> None:
     _above("optimization.lr", o.lr, 0)
     _at_least("optimization.batch_size", o.batch_size, 1)
     _at_least("optimization.epochs", o.epochs, 1)
-    _at_least("optimization.max_steps", o.max_steps, 1)
     _at_least("optimization.weight_decay", o.weight_decay, 0)
     _at_least("optimization.patience", o.patience, 1)
     _above("optimization.eps", o.eps, 0)
@@ -26,9 +25,16 @@ def validate(cfg: Config) -> None:
     _one_of("trainer.precision", t.precision, ("32-true", "bf16-mixed", "16-mixed"))
     _one_of("trainer.accelerator", t.accelerator, ("auto", "cpu", "gpu", "mps"))
     _at_least("trainer.threads", t.threads, 1)
+    _at_most("trainer.threads", t.threads, 4096)
+    for stream in ("init", "order", "dropout"):
+        _at_least(f"seeds.{stream}", getattr(cfg.seeds, stream), 0)
+        _at_most(f"seeds.{stream}", getattr(cfg.seeds, stream), 2**32 - 1)
     _at_least("trainer.chunk_overhead", t.chunk_overhead, 0)
     _at_least("trainer.eval_batch_size", t.eval_batch_size, 1)
     _one_of("tracking.backend", cfg.tracking.backend, ("wandb", "none"))
+    _one_of("tracking.mode", cfg.tracking.mode or "offline", ("online", "offline", "disabled"))
+    if not cfg.output_dir.strip():
+        raise UserError("output_dir is empty: name a folder")
     _one_of("scale", cfg.scale, ("embedded", "paper"))
     _validate_task(cfg)
     _validate_encoder(cfg)
@@ -43,6 +49,12 @@ def _validate_task(cfg: Config) -> None:
     _at_least("task.as_classes", task.as_classes, 2)
     if not task.dev_splits:
         raise UserError("task.dev_splits names no split")
+    if len({task.train_split, *task.dev_splits}) <= len(task.dev_splits):
+        raise UserError("task.train_split and task.dev_splits must all be different")
+    if task.label_range is not None and not (
+        len(task.label_range) == 2 and task.label_range[0] < task.label_range[1]
+    ):
+        raise UserError("task.label_range must be [lowest, highest]")
     if not 1 <= len(task.text) <= 2:
         raise UserError(f"task.text must name one or two columns, not {len(task.text)}")
     if task.as_classes is not None:
@@ -53,7 +65,16 @@ def _validate_task(cfg: Config) -> None:
         _pinned("task", task.hub, task.revision)
     for name in task.metrics:
         _one_of("task.metrics", name, METRICS)
-    _one_of("task.primary", task.primary, list(task.metrics))
+    suited: tuple[str, ...] = METRICS[4:] if task.labels is None and task.as_classes is None else METRICS[:4]
+    if len(task.labels or []) != 2:
+        suited = tuple(name for name in suited if "f1" not in name)
+    for name in task.metrics:
+        if name not in suited:
+            raise UserError(f"task.metrics: {name} doesn't suit this task; it takes {', '.join(suited)}")
+    if task.primary not in task.metrics:
+        raise UserError(
+            f"task.primary={task.primary} must be one of task.metrics ({', '.join(task.metrics) or 'none'})"
+        )
 
 
 def _validate_encoder(cfg: Config) -> None:
@@ -76,6 +97,8 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
     for key in ("_target_", *CALIBRATION_KEYS):
         if key not in calibration:
             raise UserError(f"calibration.{key} is missing; see conf/calibration/none.yaml")
+    if "dim" in calibration:
+        raise UserError("calibration.dim can't be set: it is the encoder's width")
     _one_of("calibration.placement", calibration["placement"], ("before_pooler", "after_pooler"))
     _one_of("calibration.target", calibration["target"], ("head", "vocabulary"))
 
@@ -83,6 +106,11 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
 def _at_least(name: str, value: float | None, least: float) -> None:
     if value is not None and not value >= least:
         raise UserError(f"{name}={value} must be at least {least}")
+
+
+def _at_most(name: str, value: float | None, most: float) -> None:
+    if value is not None and not value <= most:
+        raise UserError(f"{name}={value} must be at most {most}")
 
 
 def _above(name: str, value: float | None, bound: float) -> None:

@@ -107,4 +107,8 @@ def local_folder(encoder: Encoder, cache: str | None) -> str:
         return str(file.parent)
     from isobench.convert import convert_distilbert
 
-    return str(convert_distilbert(file, cache_dir(cache) / "encoders"))
+    try:
+        return str(convert_distilbert(file, cache_dir(cache) / "encoders"))
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"the cache {cache_dir(cache)} can't be used: {reason}; set data.cache=FOLDER") from error

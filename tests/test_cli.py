@@ -35,6 +35,24 @@ BAD = [
     (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
     (["encoder=gpt2", "encoder.revision=null"], "encoder.revision must be set"),
     (["task=cola", "data.root=null", "task.revision=null"], "task.revision must be set"),
+    (["calibration.momentum=0.5"], "only calibration=isobn_paper, calibration=isobn_released has the setting"),
+    (["+calibration.dim=5"], "calibration.dim can't be set"),
+    (["calibration=null"], "Config group override must be a string"),
+    (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
+    (["calibration=isobn_paper", "calibration.eps=-1"], "eps must be above 0"),
+    (["calibration._target_=mine.Foo"], "mine"),
+    (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),
+    (["task.train_split=validation"], "must all be different"),
+    (["task.dev_splits=[validation,validation]"], "must all be different"),
+    (["task.text=[a,b]"], "task.text=[sentence]"),
+    (["task.metrics=[]"], "task.primary=accuracy must be one of task.metrics (none)"),
+    (["task=stsb", "task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task"),
+    (["task=stsb", "task.label_range=[5]"], "task.label_range must be [lowest, highest]"),
+    (["seeds.init=-1"], "seeds.init=-1 must be at least 0"),
+    (["seeds.order=100000000000000000000"], "seeds.order"),
+    (["trainer.threads=99999999999"], "trainer.threads=99999999999 must be at most"),
+    (["trainer.accelerator=gpu"], "torch sees no such device"),
+    (["tracking.mode=foo"], "tracking.mode=foo is not known"),
     (["calibration=isobn_paper", "calibration.gamma=max"], "gamma must be sum or mean"),
 ]
 
@@ -42,6 +60,10 @@ BAD = [
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a) for a, _ in BAD])
 @pytest.mark.parametrize("multirun", [False, True], ids=["run", "sweep"])
 def test_one_line_exit_2_nothing_written(cli, tmp_path, arguments, message, multirun):
+    if "trainer.accelerator=gpu" in arguments:
+        torch = pytest.importorskip("torch")
+        if torch.cuda.is_available():
+            pytest.skip("there is a GPU")
     output = tmp_path / "outputs"
     code, out, err = cli(f"output_dir={output}", "tracking=none", *arguments, *(["-m"] if multirun else []))
     complaints = [line for line in err.splitlines() if not line.startswith("1 runs:")]

@@ -72,7 +72,7 @@ def test_first_token_only_is_lossless(kind, lengths):
 
 def test_first_token_only_leaves_what_it_does_not_know(tmp_path):
     save_tiny(tmp_path, "gpt2")
-    loaded = load(Encoder(name="gpt2", path=str(tmp_path), pooling="cls"), None, seed=1)
+    loaded = load(Encoder(name="gpt2", path=str(tmp_path), pooling="mean"), None, seed=1)
     assert not first_token_only(loaded.encoder.model)
 
 
@@ -151,6 +151,32 @@ def test_bad_weights_are_one_line(tiny, tmp_path, spoil, message):
     with pytest.raises(UserError, match=message) as error:
         load(Encoder(name="local", path=str(folder)), None, seed=1)
     assert "\n" not in str(error.value)
+
+
+def test_a_decoders_first_token_is_refused(tmp_path):
+    save_tiny(tmp_path, "gpt2")
+    with pytest.raises(UserError, match="encoder.pooling=last or mean"):
+        load(Encoder(name="gpt2", path=str(tmp_path)), None, seed=1)
+
+
+def test_weights_of_another_model_are_refused(tiny, tmp_path):
+    from safetensors.torch import save_file
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny, folder)
+    save_file({"foo.weight": torch.zeros(2)}, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="weights are not this model's"):
+        load(Encoder(name="local", path=str(folder)), None, seed=1)
+
+
+def test_a_damaged_conversion_is_made_again(tmp_path):
+    cfg = Encoder(name="distilbert-quire", embedded="distilbert")
+    file = weights.package_file(cfg)
+    folder = convert.convert_distilbert(file, tmp_path)
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-1] + b"x")
+    assert convert.convert_distilbert(file, tmp_path) == folder
+    assert (folder / "model.safetensors").read_bytes() == whole
 
 
 def test_remote_code_is_not_run_unless_asked(tiny, tmp_path):

@@ -7,7 +7,7 @@ from conftest import make_config
 
 from isobench.errors import UserError
 from isobench.files import write_atomic
-from isobench.run import RunFolder, finite, identify, scale_notes
+from isobench.run import REQUIRED, RunFolder, finite, identify, scale_notes
 from isobench.seeding import derive, resolve_seeds
 
 
@@ -60,7 +60,7 @@ def test_record_round_trip_and_nan(tmp_path):
     assert folder.result() is None
     with folder.lock() as ours:
         assert ours
-        folder.write_result({"status": "finished", "x": [float("nan"), 1.5, float("inf")]})
+        folder.write_result(dict.fromkeys(REQUIRED) | {"status": "finished", "x": [float("nan"), 1.5, float("inf")]})
     assert folder.result()["x"] == [None, 1.5, None]
     assert finite({"a": (1, float("nan"))}) == {"a": [1, None]}
 
@@ -103,5 +103,5 @@ def test_scale_is_said(glue):
     assert "encoder minilm is not the paper's" in scale_notes(make_config())
     assert scale_notes(make_config("scale=paper", "task=rte", f"data.root={glue}")) == []
     subset = make_config("scale=paper", "task=qqp", f"data.root={glue}", "task.train_split=train_subset")
-    assert scale_notes(subset) == ["training split train_subset, a subset"]
-    assert "9 training examples, a subset" in scale_notes(make_config("task.train_samples=9"))
+    assert scale_notes(subset) == ["trained on train_subset"]
+    assert "at most 9 training examples" in scale_notes(make_config("task.train_samples=9"))

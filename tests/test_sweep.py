@@ -124,10 +124,94 @@ def test_every_experiment_opens_with_its_command_and_names_a_table_that_is_there
 
 
 def test_published_cells_fall_back_to_the_papers_encoder_and_say_so():
-    assert published.cell("isobn", "table1", "roberta-large", "isobn_released", "rte") == (
-        "87.00 (1.3)",
-        "roberta-large",
-    )
-    assert published.cell("isobn", "table1", "minilm", "none", "rte") == ("67.87 (1.1)", "bert-base-cased")
-    assert published.cell("isobn", "table1", "minilm", "none", "rotten_tomatoes") is None
-    assert published.cell(None, None, "minilm", "none", "rte") is None
+    def cell(encoder, method, task, metric="accuracy"):
+        return published.cell("isobn", "table1", encoder, method, task, metric)
+
+    assert cell("roberta-large", "isobn_released", "rte") == ("87.00 (1.3)", "roberta-large")
+    assert cell("minilm", "none", "rte") == ("67.87 (1.1)", "bert-base-cased")
+    assert cell("minilm", "none", "rotten_tomatoes") is None
+    assert cell("minilm", "none", "stsb") is None  # another metric
+    assert cell("minilm", "none", "stsb", "pearson") == ("88.64 (0.7)", "bert-base-cased")
+    assert published.cell(None, None, "minilm", "none", "rte", "accuracy") is None
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_never_pooled(cli, small):
+    sweep = ["-m", "calibration=isobn_paper", "calibration.eps=0.1,0.5", "seed=1,2", "optimization.epochs=1"]
+    code, out, _ = cli(*small, *sweep)
+    assert code == 0
+    lines = [line for line in out.splitlines() if "isobn_paper" in line]
+    assert len(lines) == 2
+    assert "eps" in out
+    assert all(f" {eps} " in line for eps, line in zip(("0.1", "0.5"), lines, strict=True))
+    assert "published" not in out  # no experiment, no paper
+
+
+def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small, outputs):
+    failing = ["optimization.lr=1e38", "optimization.epochs=1"]
+    cli(*small, *failing)
+    before = records(outputs)
+    code, _, _ = cli(*small, *failing, "-m", "retry_failed=true", "optimization.batch_size=16,0")
+    assert code == 2
+    assert records(outputs) == before
+    code, _, err = cli(*small, *failing)
+    assert code == 1
+    assert "ended so before; retry_failed=true tries again" in err
+    _, _, err = cli(*small, *failing, "retry_failed=true")
+    assert "ended so before" not in err
+    (old,), (new,) = before.values(), records(outputs).values()
+    assert old["cost"] != new["cost"]
+
+
+def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs):
+    from conftest import make_config
+
+    from isobench.run import RunFolder, identify
+    from isobench.validate import validate
+
+    cfg = make_config(*small)
+    validate(cfg)
+    with RunFolder(cfg.output_dir, identify(cfg).key).lock():
+        for mode in ([], ["-m"]):
+            code, out, err = cli(*small, *mode)
+            assert code == 3
+            assert "another process is running it" in err
+            assert "missing" in out
+
+
+def test_an_interrupted_run_says_so_and_the_same_command_goes_on(cli, small, outputs, monkeypatch):
+    import signal
+
+    from isobench.classifier import Classifier
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classifier, "training_step", interrupt)
+        code, _, err = cli(*small)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from here on
+    assert code == 130
+    assert err.splitlines()[-1] == "isobench: interrupted; finished runs are kept, the same command goes on"
+    assert "Traceback" not in err
+    assert not records(outputs)
+    code, _, err = cli(*small)
+    assert code == 0, err
+    assert len(records(outputs)) == 1
+
+
+def test_an_error_that_should_not_happen_is_one_line_too_and_the_table_still_comes(cli, small, monkeypatch):
+    import isobench.train
+
+    original = isobench.train.build
+
+    def build(cfg, identity):
+        if cfg.seed == 1:
+            raise RuntimeError("as meant")
+        return original(cfg, identity)
+
+    monkeypatch.setattr(isobench.train, "build", build)
+    code, out, err = cli(*small, "-m", "seed=1,2")
+    assert code == 1
+    assert "isobench: as meant (RuntimeError; HYDRA_FULL_ERROR=1 shows where)" in err
+    assert "Traceback" not in err
+    assert "1 missing" in out

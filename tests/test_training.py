@@ -173,7 +173,7 @@ def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
     result = json.loads(file.read_text())
     assert result["best"]["score"] > 0.6
     assert "rotten_tomatoes (accuracy)" in done.stdout
-    assert "Scale: embedded. NOT the paper's setting" in done.stdout
+    assert "scale=embedded. NOT the paper's setting" in done.stdout
     assert str(file.parent) in done.stdout
     assert result["scale"]["differs"]
 
@@ -198,3 +198,28 @@ def test_real_glue_runs_with_its_metrics(glue, cache, tiny, tmp_path, task, metr
     splits = ["validation_matched", "validation_mismatched"] if task.startswith("mnli") else ["validation"]
     for split in splits:
         assert set(result["best"][split]) == metrics | {"constant_predictor"}
+
+
+def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
+    """The same files read with another label range are other labels, not the cache's."""
+    from conftest import write_parquet
+
+    n = 32
+    columns = {"sentence1": ["the film"] * n, "sentence2": ["was good"] * n, "label": [5.0 * i / n for i in range(n)]}
+    for split in ("train", "validation"):
+        write_parquet(tmp_path / "data" / "glue" / "stsb" / f"{split}.parquet", columns)
+    base = [*small[2:], "task=stsb", "task.as_classes=6", f"data.root={tmp_path}/data", "optimization.epochs=1"]
+    _, five = run(*base)
+    _, ten = run(*base, "task.label_range=[0,10]")
+    assert max(predictions(five)["label"].to_pylist()) == 5
+    assert max(predictions(ten)["label"].to_pylist()) == 2
+
+
+def test_a_schedule_of_a_single_step_trains(small):
+    """Warm-up never takes the whole schedule."""
+    from isobench.train import build
+
+    cfg = make_config(*small, "optimization.epochs=1", "optimization.batch_size=160")
+    module, loaders, _ = build(cfg, identify(cfg))
+    assert len(loaders.train) == 1
+    assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr

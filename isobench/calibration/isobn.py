@@ -1,5 +1,6 @@
 """Isotropic batch normalisation (Zhou, Lin & Ren 2021)."""
 
+import math
 from typing import Literal
 
 import torch
@@ -35,7 +36,7 @@ class IsoBN(Calibration):
             two start from the first batch (the paper does not say).
 
     Raises:
-        ValueError: an unknown ``gamma`` or ``rescale``, or a momentum outside (0, 1].
+        ValueError: an unknown ``gamma`` or ``rescale``, a momentum outside (0, 1], or an eps not above 0.
     """
 
     covariance: Tensor  # [d, d]
@@ -56,9 +57,11 @@ class IsoBN(Calibration):
             raise ValueError(f"gamma must be sum or mean, not {gamma!r}")
         if rescale not in ("variance", "printed", "released"):
             raise ValueError(f"rescale must be variance, printed or released, not {rescale!r}")
-        if not 0 < momentum <= 1:
+        self.momentum, self.eps, self.beta = float(momentum), float(eps), float(beta)
+        if not 0 < self.momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], not {momentum}")
-        self.momentum, self.eps, self.beta = momentum, eps, beta
+        if not (0 < self.eps < math.inf and math.isfinite(self.beta)):
+            raise ValueError(f"eps must be above 0 and beta a number, not eps={eps}, beta={beta}")
         self.gamma, self.rescale = gamma, rescale
         self.register_buffer("covariance", torch.zeros(dim, dim, dtype=torch.float32))
         self.register_buffer("deviation", torch.zeros(dim, dtype=torch.float32))

@@ -30,15 +30,15 @@ def chunk_overhead(cfg: Config, dim: int) -> int:
 class Loaders:
     """Training and dev batches of a run, with what the record says of them."""
 
-    def __init__(self, cfg: Config, identity: Identity, tokenizer: Any, dim: int) -> None:
-        self.complete = True
+    def __init__(self, cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.Loaded) -> None:
         self.sizes: dict[str, int] = {}
-        self.truncated: dict[str, int] = {}
+        self.at_limit: dict[str, int] = {}
+        self.max_length = min(cfg.task.max_length, loaded.positions, tokenizer.model_max_length)
         self.tokenizer_fingerprint = encoders.tokenizer_fingerprint(tokenizer)
         task = cfg.task
         train = self._tokens(cfg, identity, tokenizer, task.train_split, task.train_samples)
         dev = [self._tokens(cfg, identity, tokenizer, split, task.dev_samples) for split in task.dev_splits]
-        overhead = chunk_overhead(cfg, dim)
+        overhead = chunk_overhead(cfg, loaded.dim)
 
         def collator(tokens: Tokens) -> Collator:
             return Collator(tokens, tokenizer.pad_token_id, overhead, cfg.encoder.token_type_ids)
@@ -72,16 +72,16 @@ class Loaders:
         """Tokens from the cache, or made now and cached under a fingerprint of all that decides them."""
         task = cfg.task
         decisive = [
-            VERSION, identity.data, split, limit, list(task.text), task.labels, task.as_classes,
-            task.max_length, self.tokenizer_fingerprint,
+            VERSION, identity.data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
+            self.max_length, self.tokenizer_fingerprint,
         ]  # fmt: skip
         file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
         tokens = load_tokens(file)
         if tokens is None:
             examples = sources.read(task, cfg.data, split, limit)
-            tokens = tokenise(examples, tokenizer, task.max_length)
+            tokens = tokenise(examples, tokenizer, self.max_length)
             save_tokens(tokens, file)
-        self.sizes[split], self.truncated[split] = len(tokens), tokens.truncated
+        self.sizes[split], self.at_limit[split] = len(tokens), tokens.at_limit
         return tokens
 
 

@@ -24,7 +24,6 @@ class Examples:
 
     texts: list[list[str]]
     labels: np.ndarray
-    complete: bool  # False when only a part of the split is used
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -45,6 +44,11 @@ def fingerprint(task: Task, data: Data) -> dict[str, str]:
     """
     source = source_name(task, data)
     if source == "embedded":
+        for split in (task.train_split, *task.dev_splits):
+            if split not in embedded.BOUNDS:
+                raise UserError(f"task={task.name} has no split {split}: {nearest(split, embedded.BOUNDS)}")
+        if list(task.text) != ["sentence"]:
+            raise UserError(f"task={task.name} has one column of text: task.text=[sentence]")
         embedded.path()
         return {"embedded": embedded.SHA256}
     if source == "hub":
@@ -86,9 +90,9 @@ def read(task: Task, data: Data, split: str, limit: int | None = None) -> Exampl
         columns, where = _read_parquet(path, task), str(path)
     else:
         columns, where = _read_hub(task, split), f"{task.hub}/{task.subset} {split}"
-    labels = _check_labels(task, np.asarray(columns["label"]), where)
+    labels = _check_labels(task, columns["label"], where)
     texts = [[_check_text(text, name, where) for text in columns[name]] for name in task.text]
-    return _choose(Examples(texts, labels, complete=split in ("train", *task.dev_splits)), limit)
+    return _choose(Examples(texts, labels), limit)
 
 
 def _read_parquet(path: Path, task: Task) -> dict[str, Any]:
@@ -123,11 +127,11 @@ def _read_hub(task: Task, split: str) -> dict[str, Any]:
     return {name: rows[name][:] for name in (*task.text, "label")}
 
 
-def _check_labels(task: Task, labels: np.ndarray, where: str) -> np.ndarray:
+def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
     if len(labels) == 0:
         raise UserError(f"{where} has no rows")
     try:
-        values = labels.astype(np.float64)
+        values = np.asarray(labels, np.float64)
     except (TypeError, ValueError) as error:
         raise UserError(f"{where} has labels that are not numbers") from error
     if task.labels is None:
@@ -168,7 +172,7 @@ def _choose(examples: Examples, limit: int | None) -> Examples:
     order = sorted(range(len(examples)), key=lambda i: hashlib.sha256(str(i).encode()).digest())[:limit]
     order.sort()
     texts = [[column[i] for i in order] for column in examples.texts]
-    return Examples(texts, examples.labels[order], complete=False)
+    return Examples(texts, examples.labels[order])
 
 
 def _first_line(error: BaseException) -> str:

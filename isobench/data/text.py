@@ -23,13 +23,14 @@ class Tokens(Dataset):
     """N tokenised examples, flat: example i is ``ids[offsets[i]:offsets[i + 1]]``.
 
     ids [total] int32; types [total] uint8 (empty if the tokenizer makes none); labels [N].
+    ``at_limit`` counts the examples that were cut, or are exactly as long as the limit.
     """
 
     ids: np.ndarray
     types: np.ndarray
     offsets: np.ndarray
     labels: np.ndarray
-    truncated: int
+    at_limit: int
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -44,9 +45,8 @@ class Tokens(Dataset):
 
 
 def tokenise(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
-    """Tokenise all examples, one call, truncated to ``max_length`` (or what the model takes), unpadded."""
-    limit = min(max_length, tokenizer.model_max_length)
-    encoded = tokenizer(*examples.texts, truncation=True, max_length=limit, padding=False)
+    """Tokenise all examples, one call, truncated to ``max_length``, unpadded."""
+    encoded = tokenizer(*examples.texts, truncation=True, max_length=max_length, padding=False)
     rows = encoded["input_ids"]
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
     types = encoded.get("token_type_ids")
@@ -55,7 +55,7 @@ def tokenise(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
         types=np.concatenate([np.asarray(row, np.uint8) for row in types]) if types else np.empty(0, np.uint8),
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
         labels=examples.labels,
-        truncated=int((lengths >= limit).sum()),
+        at_limit=int((lengths >= max_length).sum()),
     )
 
 
@@ -63,9 +63,7 @@ def load_tokens(file: Path) -> Tokens | None:
     """Tokens from the cache; None if absent or damaged (it is then made again)."""
     try:
         arrays = load_file(file)
-        return Tokens(
-            arrays["ids"], arrays["types"], arrays["offsets"], arrays["labels"], int(arrays["truncated"][0])
-        )
+        return Tokens(arrays["ids"], arrays["types"], arrays["offsets"], arrays["labels"], int(arrays["at_limit"][0]))
     except FileNotFoundError:
         return None
     except Exception:  # safetensors raises its own kinds for a truncated or foreign file
@@ -79,7 +77,7 @@ def save_tokens(tokens: Tokens, file: Path) -> None:
         "types": tokens.types,
         "offsets": tokens.offsets,
         "labels": tokens.labels,
-        "truncated": np.array([tokens.truncated]),
+        "at_limit": np.array([tokens.at_limit]),
     }
     try:
         write_atomic(file, lambda temporary: save_file(arrays, temporary))

@@ -11,14 +11,7 @@ from isobench.report.published import cell
 from isobench.run import RunFolder, scale_notes
 from isobench.schema import Config
 
-# Settings that may vary inside a sweep and are worth a column when they do.
-SETTINGS = (
-    "optimization.lr",
-    "optimization.batch_size",
-    "optimization.epochs",
-    "calibration.beta",
-    "encoder.pooling",
-)
+SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
 
 
 @dataclass
@@ -34,13 +27,13 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
     """Print the table of a sweep's runs, what it is not, and where everything lies."""
     console = Console()
     console = console if console.is_terminal else Console(width=140)  # a file or a pipe has no width of its own
-    varying = [name for name in SETTINGS if len({str(setting(row.cfg, name)) for row in rows} - {"-"}) > 1]
+    varying = varying_settings(rows)
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
     for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying)):
         table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
     for name in ("n", "median", "SD"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("every seed", "published", "failures"):
+    for name in ("every seed", *(["published"] if experiment.table else []), "failures"):
         table.add_column(name, overflow="fold")
     for group in groups(rows, varying):
         table.add_row(*cells(group, varying, experiment))
@@ -49,17 +42,33 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
         console.print(note, highlight=False, markup=False)
 
 
+def names(cfg: Config) -> tuple[str, str, str]:
+    """Task, encoder and method: what a line of the table is called."""
+    return cfg.task.name, cfg.encoder.name, str(cfg.calibration["name"])
+
+
+def varying_settings(rows: list[Row]) -> list[str]:
+    """Settings, dotted, in which runs of the same task, encoder and method differ: each gets a column."""
+    found: dict[str, None] = {}
+    for name in dict.fromkeys(names(row.cfg) for row in rows):
+        same = [settings(row.cfg) for row in rows if names(row.cfg) == name]
+        for key in dict.fromkeys(key for one in same for key in one):
+            if len({str(one.get(key, "-")) for one in same}) > 1:
+                found[key] = None
+    return list(found)
+
+
+def settings(cfg: Config) -> dict[str, Any]:
+    """Every setting that may vary, by its dotted name."""
+    everything = asdict(cfg)
+    return {f"{section}.{key}": value for section in SECTIONS for key, value in everything[section].items()}
+
+
 def groups(rows: list[Row], varying: list[str]) -> list[list[Row]]:
     """Runs that differ in their seeds only, in order of appearance."""
     found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        cfg = row.cfg
-        key = (
-            cfg.task.name,
-            cfg.encoder.name,
-            cfg.calibration["name"],
-            *(str(setting(cfg, name)) for name in varying),
-        )
+        key = (*names(row.cfg), *(setting(row.cfg, name) for name in varying))
         found.setdefault(key, []).append(row)
     return list(found.values())
 
@@ -70,17 +79,17 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
     metric = cfg.task.primary
     scores = [100 * row.record["best"]["score"] for row in group if row.record and row.record["best"]]
     method = str(cfg.calibration["name"])
-    published = cell(experiment.paper, experiment.table, cfg.encoder.name, method, cfg.task.name)
+    published = cell(experiment.paper, experiment.table, cfg.encoder.name, method, cfg.task.name, metric)
     return [
         f"{cfg.task.name} ({metric})",
         cfg.encoder.name,
         method,
-        *(str(setting(cfg, name)) for name in varying),
+        *(setting(cfg, name) for name in varying),
         str(len(scores)),
         f"{statistics.median(scores):.2f}" if scores else "-",
         f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "-",
         "  ".join(f"{row.cfg.seed}: {shown(row)}" for row in group),
-        "not in the paper" if published is None else " ".join(published),
+        *(["not in the paper" if published is None else " ".join(published)] if experiment.table else []),
         failures(group),
     ]
 
@@ -100,22 +109,23 @@ def failure(row: Row) -> str | None:
         return None
     if row.record["failure"]:
         return str(row.record["failure"]["name"])
+    if row.record["best"] is None:
+        return "no_result"
     split = row.cfg.task.dev_splits[0]
     return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
 
 
 def failures(group: list[Row]) -> str:
     """Failures by name and number; runs that are missing are said to be."""
-    names = [failure(row) or ("missing" if row.record is None else "") for row in group]
-    return ", ".join(f"{names.count(name)} {name}" for name in sorted(set(names)) if name) or "none"
+    found = [failure(row) or ("missing" if row.record is None else "") for row in group]
+    return ", ".join(f"{found.count(name)} {name}" for name in sorted(set(found)) if name) or "none"
 
 
 def footnotes(rows: list[Row]) -> list[str]:
     """Scale, selection rule, and where the records are."""
     differs = list(dict.fromkeys(note for row in rows for note in differences(row)))
-    scale = f"Scale: {rows[0].cfg.scale}."
-    if differs:
-        scale += f" NOT the paper's setting: {'; '.join(differs)}."
+    scale = f"scale={rows[0].cfg.scale}. "
+    scale += f"NOT the paper's setting: {'; '.join(differs)}." if differs else "Data and encoder are the paper's."
     warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
     return [
         scale,
@@ -130,8 +140,6 @@ def differences(row: Row) -> list[str]:
     return row.record["scale"]["differs"] if row.record else scale_notes(row.cfg)
 
 
-def setting(cfg: Config, name: str) -> Any:
+def setting(cfg: Config, name: str) -> str:
     """A setting by its dotted name, a dash where a method has no such setting."""
-    section, key = name.split(".")
-    value = getattr(cfg, section)
-    return (value if isinstance(value, dict) else asdict(value)).get(key, "-")
+    return str(settings(cfg).get(name, "-"))

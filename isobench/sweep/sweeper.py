@@ -14,11 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 from isobench.errors import UserError
 from isobench.report.table import Row, print_table
 from isobench.run import RunFolder, identify
-from isobench.schema import Config, to_config
+from isobench.schema import to_config
 from isobench.sweep.grid import expand
 from isobench.validate import validate
 
 RUNS_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
+BUSY = 3  # exit code: another process is at a run
 
 
 class GridSweeper(Sweeper):
@@ -32,7 +33,7 @@ class GridSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run the sweep; ends the program with 1 if a run failed, 2 if one could not be carried out."""
+        """Run the sweep; ends the program with ``exit_code`` if that is not 0."""
         planned = self._plan(arguments)
         todo = [(row, overrides) for row, overrides in planned.values() if row.record is None]
         finished = len(planned) - len(todo)
@@ -42,8 +43,7 @@ class GridSweeper(Sweeper):
         for row in rows:
             row.record = row.folder.result()
         print_table(self.base.experiment, rows)
-        failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
-        if code := max([*codes, int(failed)]):
+        if code := exit_code(rows, *codes):
             raise SystemExit(code)
 
     def _plan(self, arguments: list[str]) -> dict[str, tuple[Row, list[str]]]:
@@ -66,7 +66,7 @@ class GridSweeper(Sweeper):
             identity = identify(cfg)
             if identity.key not in planned:
                 folder = RunFolder(cfg.output_dir, identity.key)
-                planned[identity.key] = Row(cfg, folder, previous_result(cfg, folder)), overrides
+                planned[identity.key] = Row(cfg, folder, folder.settled(cfg.retry_failed)), overrides
         return planned
 
     def _launch(self, jobs: list[list[str]]) -> list[int]:
@@ -75,10 +75,8 @@ class GridSweeper(Sweeper):
         return [int(job.return_value or 0) for job in returns]
 
 
-def previous_result(cfg: Config, folder: RunFolder) -> dict[str, Any] | None:
-    """The run's record if it need not be run again; ``retry_failed=true`` forgets a failed one."""
-    record = folder.result()
-    if record is not None and record["status"] == "failed" and cfg.retry_failed:
-        folder.result_file.unlink()
-        return None
-    return record
+def exit_code(rows: list[Row], *codes: int) -> int:
+    """2 if something is to be mended, else 1 if a run failed, else 3 if another process is at one, else 0."""
+    failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
+    found = {*codes, int(failed)}
+    return next(code for code in (2, 1, BUSY, 0) if code in found)
