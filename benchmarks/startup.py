@@ -38,9 +38,10 @@ def main() -> None:
         for number in range(6):
             cfg = config(f"data.cache={cache}/{number}")
             identity, tokenizer = identify(cfg), encoders.load_tokenizer(cfg.encoder, None)
+            loaded = encoders.load(cfg.encoder, None, seed=1)
             for times in (fresh, again):
                 start = time.perf_counter()
-                Loaders(cfg, identity, tokenizer, dim=384)
+                Loaders(cfg, identity, tokenizer, loaded)
                 times.append(time.perf_counter() - start)
     wait |= {"tokenise": statistics.median(fresh[1:]), "tokens from cache": statistics.median(again[1:])}
     for name, value in wait.items():
