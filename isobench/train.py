@@ -107,6 +107,7 @@ def build(cfg: Config, identity: Identity) -> tuple[Classifier, Loaders, list[st
     module = Classifier(cfg, loaded, calibration, steps)
     if overrides(calibration, "prepare"):
         prepare(module, loaders)
+    module.train()  # from_pretrained gives a model in evaluation mode, and Lightning leaves modes as they are
     return module, loaders, loaded.warnings
 
 
@@ -136,7 +137,6 @@ def prepare(module: Classifier, loaders: Loaders) -> None:
             yield h if module.before_pooler else module.pooler(h)
 
     module.calibration.prepare(embeddings())
-    module.train()
 
 
 def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwatch: Stopwatch) -> Any:

@@ -223,3 +223,19 @@ def test_a_schedule_of_a_single_step_trains(small):
     module, loaders, _ = build(cfg, identify(cfg))
     assert len(loaders.train) == 1
     assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr
+
+
+def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(small, monkeypatch):
+    """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
+    from isobench.classifier import Classifier
+
+    modes = {"training_step": set(), "validation_step": set()}
+    for name, seen in modes.items():
+
+        def spy(self, *arguments, original=getattr(Classifier, name), seen=seen):
+            seen.update(part.training for part in self.modules())
+            return original(self, *arguments)
+
+        monkeypatch.setattr(Classifier, name, spy)
+    run(*small)
+    assert modes == {"training_step": {True}, "validation_step": {False}}
