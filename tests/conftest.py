@@ -68,6 +68,7 @@ def save_tiny(folder: Path, architecture: str = "bert") -> None:
             BertConfig(
                 vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
                 intermediate_size=48, max_position_embeddings=40, initializer_range=0.3,
+                hidden_dropout_prob=0.02, attention_probs_dropout_prob=0.02,
             )
         )  # fmt: skip
     else:

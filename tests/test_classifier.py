@@ -43,7 +43,7 @@ def test_placement_is_pooler_isobn_dropout_linear(small):
     module.calibration.load_state_dict(type(module.calibration)(32).state_dict())
     torch.testing.assert_close(module.embed(batch), expected)
     assert isinstance(module.dropout, nn.Dropout)
-    assert module.dropout.p == 0.1
+    assert module.dropout.p == 0.02  # the encoder's own
 
 
 def test_before_the_pooler(small):

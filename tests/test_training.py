@@ -164,8 +164,8 @@ def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch
 def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
     """The demo's run, smaller, as a user starts it: the real weights learn real sentences."""
     command = [
-        sys.executable, "-m", "isobench", "calibration=isobn_paper", "task.train_samples=256", "task.dev_samples=200",
-        "optimization.epochs=2", "optimization.batch_size=16", "optimization.lr=1e-4", "tracking=none",
+        sys.executable, "-m", "isobench", "calibration=isobn_paper", "task.train_samples=320", "task.dev_samples=200",
+        "optimization.epochs=2", "optimization.batch_size=8", "optimization.lr=1e-4", "tracking=none",
         f"data.cache={cache}", f"output_dir={tmp_path}",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -230,12 +230,15 @@ def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(
     from isobench.classifier import Classifier
 
     modes = {"training_step": set(), "validation_step": set()}
-    for name, seen in modes.items():
 
-        def spy(self, *arguments, original=getattr(Classifier, name), seen=seen):
-            seen.update(part.training for part in self.modules())
+    def watch(name, original):
+        def spy(self, *arguments):
+            modes[name].update(part.training for part in self.modules())
             return original(self, *arguments)
 
         monkeypatch.setattr(Classifier, name, spy)
+
+    for name in modes:
+        watch(name, getattr(Classifier, name))
     run(*small)
     assert modes == {"training_step": {True}, "validation_step": {False}}
