@@ -28,6 +28,9 @@ class Classifier(pl.LightningModule):
         total_steps: optimiser steps of the whole schedule.
     """
 
+    bad_step: Tensor
+    calibration: Calibration
+
     def __init__(self, cfg: Config, loaded: Loaded, calibration: Calibration, total_steps: int) -> None:
         super().__init__()
         self.cfg, self.total_steps = cfg, total_steps
@@ -48,12 +51,13 @@ class Classifier(pl.LightningModule):
         self.best: dict[str, Any] = {}
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
-    bad_step: Tensor
-    calibration: Calibration
+    def encode(self, batch: dict[str, Any]) -> Tensor:
+        """The encoder's sentence vectors of a batch, [B, d], chunk by chunk, joined in the batch's order."""
+        return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
 
     def embed(self, batch: dict[str, Any]) -> Tensor:
         """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
-        h = torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
+        h = self.encode(batch)
         if self.before_pooler:
             h = self.calibration(h)
         h = self.pooler(h)

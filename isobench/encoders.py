@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from isobench import hub, weights
-from isobench.errors import UserError, nearest
+from isobench.errors import UserError, first_line, nearest
 from isobench.files import sha256_json
 from isobench.last_layer import first_token_only
 from isobench.schema import Encoder as EncoderConfig
-
-POOLINGS = ("pooler", "cls", "mean", "last")
+from isobench.validate import POOLINGS
 
 
 class Encoder(nn.Module):
@@ -162,7 +161,7 @@ def _loading(cfg: EncoderConfig) -> Iterator[tuple[str, dict[str, Any]]]:
     except UserError:
         raise
     except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         if not there:
             raise UserError(
                 f"encoder={cfg.name}: the hub can't be reached and {cfg.hub} is not in its cache; set "

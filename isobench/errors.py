@@ -27,3 +27,8 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     options = sorted(choices)
     close = difflib.get_close_matches(word, options, n=3, cutoff=0.5)
     return f"did you mean {', '.join(close)}?" if close else f"choose one of: {', '.join(options)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its kind if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

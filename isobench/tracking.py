@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from isobench.errors import UserError
+from isobench.errors import UserError, first_line
 from isobench.schema import Config
 
 
@@ -25,7 +25,7 @@ def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     try:
         run = start(cfg, key, resolved, folder)
     except Exception as error:  # no network, a wrong key, a broken installation
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise UserError(
             f"W&B can't start: {reason}; tracking.mode=offline or tracking=none does without it"
         ) from error

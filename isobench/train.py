@@ -133,7 +133,7 @@ def prepare(module: Classifier, loaders: Loaders) -> None:
 
     def embeddings() -> Any:
         for batch in loaders.train:
-            h = torch.cat([module.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
+            h = module.encode(batch)
             yield h if module.before_pooler else module.pooler(h)
 
     module.calibration.prepare(embeddings())

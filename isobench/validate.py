@@ -5,7 +5,10 @@ from typing import Any
 from isobench.errors import UserError, nearest
 from isobench.schema import Config
 
-METRICS = ("accuracy", "f1", "accuracy_f1", "matthews", "pearson", "spearman", "pearson_spearman")
+CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
+SCORE_METRICS = ("pearson", "spearman", "pearson_spearman")
+METRICS = CLASS_METRICS + SCORE_METRICS
+POOLINGS = ("pooler", "cls", "mean", "last")
 CALIBRATION_KEYS = ("name", "version", "placement", "target")  # ours; the rest goes to the class
 
 
@@ -65,7 +68,8 @@ def _validate_task(cfg: Config) -> None:
         _pinned("task", task.hub, task.revision)
     for name in task.metrics:
         _one_of("task.metrics", name, METRICS)
-    suited: tuple[str, ...] = METRICS[4:] if task.labels is None and task.as_classes is None else METRICS[:4]
+    regression = task.labels is None and task.as_classes is None
+    suited: tuple[str, ...] = SCORE_METRICS if regression else CLASS_METRICS
     if len(task.labels or []) != 2:
         suited = tuple(name for name in suited if "f1" not in name)
     for name in task.metrics:
@@ -79,7 +83,7 @@ def _validate_task(cfg: Config) -> None:
 
 def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
-    _one_of("encoder.pooling", encoder.pooling, ("pooler", "cls", "mean", "last"))
+    _one_of("encoder.pooling", encoder.pooling, POOLINGS)
     if not (encoder.path or encoder.embedded):
         _pinned("encoder", encoder.hub, encoder.revision)
     if not (encoder.hub or encoder.embedded or encoder.path):

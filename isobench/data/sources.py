@@ -13,7 +13,7 @@ import numpy as np
 
 from isobench import hub
 from isobench.data import embedded
-from isobench.errors import UserError, nearest
+from isobench.errors import UserError, first_line, nearest
 from isobench.files import sha256_file
 from isobench.schema import Data, Task
 
@@ -106,7 +106,7 @@ def _read_parquet(path: Path, task: Task) -> dict[str, Any]:
             raise UserError(f"{path} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
         table = pyarrow.parquet.read_table(path, columns=[*task.text, "label"])
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} can't be read as Parquet: {_first_line(error)}") from error
+        raise UserError(f"{path} can't be read as Parquet: {first_line(error)}") from error
     return {name: table[name].to_pylist() for name in table.column_names}
 
 
@@ -119,7 +119,7 @@ def _read_hub(task: Task, split: str) -> dict[str, Any]:
         rows = datasets.load_dataset(task.hub, task.subset, revision=task.revision, split=split)
     except Exception as error:  # the client raises many kinds; all mean the same to the user
         if there:
-            raise UserError(f"the hub did not give {task.hub}/{task.subset} {split}: {_first_line(error)}") from error
+            raise UserError(f"the hub did not give {task.hub}/{task.subset} {split}: {first_line(error)}") from error
         raise UserError(
             f"task={task.name}: the hub can't be reached and {task.hub}/{task.subset} is not in its cache; set "
             "data.root=FOLDER to Parquet files, or use scale=embedded task=rotten_tomatoes"
@@ -173,7 +173,3 @@ def _choose(examples: Examples, limit: int | None) -> Examples:
     order.sort()
     texts = [[column[i] for i in order] for column in examples.texts]
     return Examples(texts, examples.labels[order])
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -68,7 +68,7 @@ def groups(rows: list[Row], varying: list[str]) -> list[list[Row]]:
     """Runs that differ in their seeds only, in order of appearance."""
     found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = (*names(row.cfg), *(setting(row.cfg, name) for name in varying))
+        key = (*names(row.cfg), *chosen(row.cfg, varying))
         found.setdefault(key, []).append(row)
     return list(found.values())
 
@@ -84,7 +84,7 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
         f"{cfg.task.name} ({metric})",
         cfg.encoder.name,
         method,
-        *(setting(cfg, name) for name in varying),
+        *chosen(cfg, varying),
         str(len(scores)),
         f"{statistics.median(scores):.2f}" if scores else "-",
         f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "-",
@@ -140,6 +140,7 @@ def differences(row: Row) -> list[str]:
     return row.record["scale"]["differs"] if row.record else scale_notes(row.cfg)
 
 
-def setting(cfg: Config, name: str) -> str:
-    """A setting by its dotted name, a dash where a method has no such setting."""
-    return str(settings(cfg).get(name, "-"))
+def chosen(cfg: Config, varying: list[str]) -> list[str]:
+    """A run's values of the varying settings, a dash where a method has no such setting."""
+    values = settings(cfg)
+    return [str(values.get(name, "-")) for name in varying]
