@@ -148,6 +148,22 @@ class Classifier(pl.LightningModule):
             self.log(f"isotropy/{name}", value)
         self.log(f"dev/{self.cfg.task.primary}", epoch["score"], prog_bar=True)
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """The epochs so far and the best one's predictions travel with the weights."""
+        checkpoint["history"], checkpoint["best"] = self.history, {}
+        if self.best:
+            outputs = {
+                split: {name: torch.as_tensor(values) for name, values in output.items()}
+                for split, output in self.best["outputs"].items()
+            }
+            checkpoint["best"] = {"epoch": self.best["epoch"], "outputs": outputs}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """The inverse of ``on_save_checkpoint``."""
+        self.history, self.best = checkpoint["history"], checkpoint["best"]
+        for output in self.best.get("outputs", {}).values():
+            output.update({name: values.numpy() for name, values in output.items()})
+
     def configure_optimizers(self) -> dict[str, Any]:
         """AdamW without decay on biases and norms; linear warm-up, then linear decay to zero."""
         o = self.cfg.optimization

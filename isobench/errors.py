@@ -1,4 +1,4 @@
-"""The two ways a run can end without a result."""
+"""The ways a run can end without a result."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,6 +6,10 @@ from collections.abc import Iterable
 
 class UserError(Exception):
     """Something the user can mend: shown as one line, exit code 2, no traceback."""
+
+
+class StorageError(UserError):
+    """Results can't be written: a sweep stops at once, for no other run could keep its result either."""
 
 
 class RunFailure(Exception):

@@ -1,5 +1,6 @@
 """Small file helpers shared by the caches and the run record."""
 
+import errno
 import functools
 import hashlib
 import json
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from isobench.errors import StorageError
 
 
 def cache_dir(configured: str | None) -> Path:
@@ -56,6 +59,32 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
             os.close(folder)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a small file in one step; quicker than ``write_atomic``, and lost in a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what a killed process left half-written in a folder that is ours alone now."""
+    for file in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
+        file.unlink(missing_ok=True)
+
+
+def storage_error(error: OSError, path: Path) -> StorageError | None:
+    """What to tell the user if the disk, not the program, is the trouble; None otherwise."""
+    if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM):
+        return None
+    reason = (error.strerror or str(error)).lower()
+    return StorageError(
+        f"{path} can't be written: {reason}; earlier results are intact; make room or set output_dir=FOLDER"
+    )
 
 
 def write_json(path: Path, value: Any) -> None:

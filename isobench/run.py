@@ -4,6 +4,7 @@ A run is what decides its result: its key is the sha256 of the resolved config l
 doesn't (paths, tracking, where and how fast it runs), the data's fingerprint and the encoder's.
 """
 
+import contextlib
 import json
 import math
 import shutil
@@ -14,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import yaml
 
 from isobench import weights
 from isobench.data import sources
-from isobench.errors import UserError
-from isobench.files import sha256_json, write_json
+from isobench.errors import StorageError, UserError
+from isobench.files import remove_temporaries, replace_text, sha256_json, storage_error, write_json
 from isobench.schema import Config
 from isobench.seeding import resolve_seeds
 
-PROTOCOL = 1  # raise it when the training loop changes what a config gives
+PROTOCOL = 2  # raise it when the training loop changes what a config gives
 FORMAT = 1  # of result.json
 REQUIRED = {"status", "failure", "best", "cost", "scale", "warnings", "config"}
 # Settings that don't decide a result, or stand in the fingerprints already.
@@ -94,7 +96,11 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Hold the run's lock; yields False if another process holds it. The system frees it when we die."""
+        """Hold the run's lock; yields False if another process holds it. The system frees it when we die.
+
+        Raises:
+            StorageError: the folder can't be written to.
+        """
         fresh = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -103,16 +109,34 @@ class RunFolder:
         except filelock.Timeout:
             yield False
             return
+        except NotImplementedError as error:
+            raise StorageError(
+                f"{self.path}: this file system has no locks; set output_dir to one that does"
+            ) from error
         except OSError as error:
-            raise UserError(f"{self.path} can't be written: {error.strerror}; set output_dir=FOLDER") from error
+            raise storage_error(error, self.path) or StorageError(f"{self.path}: {error.strerror}") from error
         try:
             yield True
         except UserError:
             if fresh:
-                shutil.rmtree(self.path, ignore_errors=True)  # nothing stays of a run that could not start
+                self._remove()  # nothing stays of a run that could not start
             raise
+        except OSError as error:
+            raise storage_error(error, self.path) or error from error
         finally:
             lock.release()
+
+    def begin(self, resolved: dict[str, Any]) -> None:
+        """Tidy up after a process that was killed, and note the config. Only under the lock."""
+        remove_temporaries(self.path)
+        text = yaml.safe_dump(resolved, sort_keys=False)
+        replace_text(self.path / "config.yaml", text)
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty: other runs are there
+            self.path.parent.rmdir()
+            self.path.parent.parent.rmdir()
 
     def write_result(self, record: dict[str, Any]) -> None:
         """Write result.json atomically; numbers that are not finite become null."""

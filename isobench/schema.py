@@ -104,12 +104,25 @@ class Trainer:
 
 
 @dataclass
+class Checkpoint:
+    """How often an interrupted run can lose how much; ``keep`` leaves a finished run's checkpoints in place."""
+
+    minutes: float | None = 10.0
+    steps: int | None = None
+    keep: bool = False
+
+
+@dataclass
 class Tracking:
-    """``backend: wandb`` logs offline unless there is a login; ``none`` keeps the local record only."""
+    """``backend: wandb`` logs offline unless there is a login; ``none`` keeps the local record only.
+
+    ``group``: the W&B group; by default the experiment's name, in a sweep without one a name made for it.
+    """
 
     backend: str = "none"
     project: str = "isobench"
     entity: str | None = None
+    group: str | None = None
     mode: Any = None
 
 
@@ -137,10 +150,12 @@ class Config:
     head: Head = field(default_factory=Head)
     optimization: Optimization = field(default_factory=Optimization)
     trainer: Trainer = field(default_factory=Trainer)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     tracking: Tracking = field(default_factory=Tracking)
     experiment: Experiment = field(default_factory=Experiment)
     output_dir: str = "outputs"
     retry_failed: bool = False
+    dry_run: bool = False
 
 
 def register() -> None:

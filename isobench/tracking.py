@@ -40,7 +40,7 @@ def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
         name=f"{cfg.task.name}-{cfg.encoder.name}-{cfg.calibration['name']}-{cfg.seed}",
         id=key[:16],
         resume="allow",
-        group=cfg.experiment.name,
+        group=cfg.tracking.group or cfg.experiment.name,
         project=cfg.tracking.project,
         entity=cfg.tracking.entity,
         dir=str(folder),

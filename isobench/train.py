@@ -5,12 +5,11 @@ import gc
 import logging
 import os
 import sys
-import time
 import traceback
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra.utils
 import numpy as np
@@ -18,15 +17,18 @@ import pyarrow
 import pyarrow.parquet
 import pytorch_lightning as pl
 import torch
-import yaml
 from pytorch_lightning.callbacks import Callback, EarlyStopping, LearningRateMonitor, TQDMProgressBar
+from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from isobench import encoders, tracking
 from isobench.calibration.base import Calibration, overrides
+from isobench.checkpoint import Checkpointer, CheckpointFiles
 from isobench.classifier import Classifier
 from isobench.data.loaders import Loaders
 from isobench.errors import RunFailure, UserError
-from isobench.files import sha256_file, write_atomic
+from isobench.files import sha256_file, storage_error, write_atomic
+from isobench.heartbeat import Heartbeat, where
+from isobench.interruption import Watch
 from isobench.provenance import provenance, reset_peak_memory
 from isobench.run import Identity, RunFolder, scale_notes
 from isobench.schema import Config
@@ -36,50 +38,101 @@ from isobench.validate import CALIBRATION_KEYS
 
 
 def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] | None:
-    """Carry out one run and write its record; None if another process is at it.
+    """Carry out one run, from its last checkpoint if there is one, and write its record.
 
     A non-finite loss, a crash, lack of memory: the record then says ``failed``, with a name and a reason.
+    Returns None if another process is at it.
 
     Raises:
         UserError: something the user can mend; nothing is written then.
+        Interrupted: a signal asked to stop; a checkpoint was saved first if training was on.
     """
-    started = time.perf_counter()
-    configure(cfg)
-    module, loaders, notes = build(cfg, identity)
+    watch = Watch()
     with folder.lock() as ours:
         if not ours:
             return None
         if (record := folder.settled(cfg.retry_failed)) is not None:  # another process finished it meanwhile
             return record
-        tracker = tracking.logger(cfg, identity.key, asdict(cfg))
-        (folder.path / "config.yaml").write_text(yaml.safe_dump(asdict(cfg), sort_keys=False))
-        stopwatch = Stopwatch()
-        failure = fit(cfg, tracker, module, loaders, stopwatch)
-        record = {
-            "status": "failed" if failure else "finished",
-            "failure": failure,
-            "seeds": resolve_seeds(cfg),
-            "scale": {"name": cfg.scale, "differs": scale_notes(cfg)},
-            "best": module.best.get("epoch"),
-            "history": module.history,
-            "warnings": notes,
-            "cost": cost(started, stopwatch, loaders.train),
-            "data": {"fingerprint": identity.data, "examples": loaders.sizes, "at_limit": loaders.at_limit},
-            "encoder": {"fingerprint": identity.encoder},
-            "provenance": provenance(),
-            "config": asdict(cfg),
-        }
-        if module.best:
-            record["predictions"] = write_predictions(folder.path / "predictions.parquet", module.best["outputs"])
-        folder.write_result(record)
-    del module, loaders
+        folder.begin(asdict(cfg))
+        with Heartbeat(folder.path) as heartbeat:
+            checkpoints = CheckpointFiles(folder.path, identity.key)
+            record = attempt(cfg, identity, folder, checkpoints, watch, heartbeat)
+            folder.write_result(record)
+        deterministic = record["failure"] is not None and record["failure"]["name"] not in ("crash", "out_of_memory")
+        if deterministic or (record["failure"] is None and not cfg.checkpoint.keep):
+            checkpoints.discard()
     gc.collect()  # a module and its trainer hold each other: free them before the next run of a sweep
+    watch.obey()  # a signal that came too late to stop this run stops the sweep
     return folder.result()
+
+
+def attempt(
+    cfg: Config,
+    identity: Identity,
+    folder: RunFolder,
+    checkpoints: CheckpointFiles,
+    watch: Watch,
+    heartbeat: Heartbeat,
+) -> dict[str, Any]:
+    """Build and fit; returns the record, whatever becomes of it."""
+    stopwatch = Stopwatch()
+    built: Built | None = None
+    failure: dict[str, Any] | None = None
+    saving = 0.0
+    try:
+        configure(cfg)
+        built = build(cfg, identity)
+        loaders = built.loaders
+        checkpointer = Checkpointer(
+            cfg.checkpoint, checkpoints, loaders.sampler, cfg.optimization.batch_size, watch, heartbeat
+        )
+        try:
+            fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer])
+        finally:
+            watch.stop()
+            saving = checkpointer.seconds
+    except UserError:
+        raise
+    except RunFailure as error:
+        failure = {"name": error.name, "message": str(error), "step": error.step}
+    except Exception as error:  # one run's crash is its result; the sweep goes on
+        if isinstance(error, OSError) and (trouble := storage_error(error, folder.path)):
+            raise trouble from error
+        failure = crash(error, built.module.global_step if built else None)
+    module = built.module if built else None
+    record = {
+        "status": "failed" if failure else "finished",
+        "failure": failure,
+        "seeds": resolve_seeds(cfg),
+        "scale": {"name": cfg.scale, "differs": scale_notes(cfg)},
+        "best": module.best.get("epoch") if module else None,
+        "history": module.history if module else [],
+        "warnings": built.warnings if built else [],
+        "cost": cost(stopwatch, built.loaders.train if built else None, saving),
+        "attempts": heartbeat.state["attempt"],
+        "where": where(),
+        "data": {"fingerprint": identity.data},
+        "encoder": {"fingerprint": identity.encoder},
+        "provenance": provenance(),
+        "config": asdict(cfg),
+    }
+    if built:
+        record["data"] |= {"examples": built.loaders.sizes, "at_limit": built.loaders.at_limit}
+    if module and module.best:
+        record["predictions"] = write_predictions(folder.path / "predictions.parquet", module.best["outputs"])
+    return record
+
+
+def crash(error: Exception, step: int | None) -> dict[str, Any]:
+    """What to record of an error that should not have happened."""
+    name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
+    message = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return {"name": name, "message": message, "step": step, "traceback": traceback.format_exc()}
 
 
 def configure(cfg: Config) -> None:
     """Process-wide settings: quiet libraries, repeatable arithmetic, threads."""
-    warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_utilities|torch.utils.data")
+    warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data")
     for name in ("pytorch_lightning.utilities.rank_zero", "pytorch_lightning.accelerators.cuda", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -94,8 +147,16 @@ def configure(cfg: Config) -> None:
     reset_peak_memory()
 
 
-def build(cfg: Config, identity: Identity) -> tuple[Classifier, Loaders, list[str]]:
-    """Everything a run needs, checked and ready, before anything is written for it."""
+class Built(NamedTuple):
+    """A run's parts, checked and ready."""
+
+    module: Classifier
+    loaders: Loaders
+    warnings: list[str]
+
+
+def build(cfg: Config, identity: Identity) -> Built:
+    """Everything a run needs before it can be trained."""
     tokenizer = encoders.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
     loaded = encoders.load(cfg.encoder, cfg.data.cache, seeds["init"])
@@ -108,7 +169,7 @@ def build(cfg: Config, identity: Identity) -> tuple[Classifier, Loaders, list[st
     if overrides(calibration, "prepare"):
         prepare(module, loaders)
     module.train()  # from_pretrained gives a model in evaluation mode, and Lightning leaves modes as they are
-    return module, loaders, loaded.warnings
+    return Built(module, loaders, loaded.warnings)
 
 
 def make_calibration(config: dict[str, Any], dim: int) -> Calibration:
@@ -139,19 +200,21 @@ def prepare(module: Classifier, loaders: Loaders) -> None:
     module.calibration.prepare(embeddings())
 
 
-def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwatch: Stopwatch) -> Any:
-    """Train; returns None, or what to record of the failure."""
-    callbacks: list[Callback] = [stopwatch]
+def fit(
+    cfg: Config, identity: Identity, built: Built, checkpoints: CheckpointFiles, callbacks: list[Callback]
+) -> None:
+    """Train, from the newest checkpoint if there is one."""
     if cfg.optimization.patience is not None:
         stop = EarlyStopping(f"dev/{cfg.task.primary}", patience=cfg.optimization.patience, mode="max")
-        callbacks.append(stop)
+        callbacks = [*callbacks, stop]
+    tracker = tracking.logger(cfg, identity.key, asdict(cfg))
     if tracker is not False:
-        callbacks.append(LearningRateMonitor("step"))
+        callbacks = [*callbacks, LearningRateMonitor("step")]
     bar = cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
     if bar:
-        callbacks.append(TQDMProgressBar(leave=False))
-    failure: dict[str, Any] | None = {"name": "interrupted"}  # until it is known how it ended
+        callbacks = [*callbacks, TQDMProgressBar(leave=False)]
     seed_everything(resolve_seeds(cfg)["dropout"])
+    done = False
     try:
         trainer = pl.Trainer(
             accelerator=cfg.trainer.accelerator,
@@ -162,6 +225,8 @@ def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwat
             deterministic=True,
             logger=tracker,
             callbacks=callbacks,
+            # A run is one process: Lightning must neither requeue a SLURM job nor take its tasks for ranks.
+            plugins=[checkpoints, LightningEnvironment()],
             enable_checkpointing=False,
             enable_model_summary=False,
             enable_progress_bar=bar,
@@ -169,24 +234,18 @@ def fit(cfg: Config, tracker: Any, module: Classifier, loaders: Loaders, stopwat
             log_every_n_steps=10,
         )
         with contextlib.redirect_stdout(sys.stderr):
-            trainer.fit(module, loaders.train, loaders.dev)
-        failure = None
+            trainer.fit(
+                built.module,
+                built.loaders.train,
+                built.loaders.dev,
+                ckpt_path=checkpoints.newest(),
+                weights_only=True,
+            )
+        done = True
     except SystemExit as stop:  # Lightning's answer to Ctrl-C
         raise KeyboardInterrupt from stop
-    except RunFailure as error:
-        failure = {"name": error.name, "message": str(error), "step": error.step}
-    except Exception as error:  # one run's crash is its result; the sweep goes on
-        name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
-        message = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        failure = {
-            "name": name,
-            "message": message,
-            "step": module.global_step,
-            "traceback": traceback.format_exc(),
-        }
     finally:
-        tracking.finish(tracker, failed=failure is not None)
-    return failure
+        tracking.finish(tracker, failed=not done)
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:

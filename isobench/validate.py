@@ -34,6 +34,8 @@ def validate(cfg: Config) -> None:
         _at_most(f"seeds.{stream}", getattr(cfg.seeds, stream), 2**32 - 1)
     _at_least("trainer.chunk_overhead", t.chunk_overhead, 0)
     _at_least("trainer.eval_batch_size", t.eval_batch_size, 1)
+    _above("checkpoint.minutes", cfg.checkpoint.minutes, 0)
+    _at_least("checkpoint.steps", cfg.checkpoint.steps, 1)
     _one_of("tracking.backend", cfg.tracking.backend, ("wandb", "none"))
     _one_of("tracking.mode", cfg.tracking.mode or "offline", ("online", "offline", "disabled"))
     if not cfg.output_dir.strip():

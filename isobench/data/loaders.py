@@ -46,15 +46,16 @@ class Loaders:
         batch = cfg.optimization.batch_size
         if cfg.optimization.drop_last and len(train) < batch:
             raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
-        sampler = EpochSampler(len(train), resolve_seeds(cfg)["order"])
+        self.sampler = EpochSampler(len(train), resolve_seeds(cfg)["order"])
         pin = uses_gpu(cfg)
         self.train = DataLoader(
             train,
             batch,
-            sampler=sampler,
+            sampler=self.sampler,
             collate_fn=collator(train),
             drop_last=cfg.optimization.drop_last,
             pin_memory=pin,
+            generator=torch.Generator(),  # else every pass draws from the stream that dropout uses
         )
         # Evaluation uses moving statistics only: batches of like length cost no padding and change nothing.
         self.dev = [
@@ -64,6 +65,7 @@ class Loaders:
                 sampler=np.argsort(tokens.lengths, kind="stable").tolist(),
                 collate_fn=collator(tokens),
                 pin_memory=pin,
+                generator=torch.Generator(),
             )
             for tokens in dev
         ]

@@ -91,15 +91,20 @@ class EpochSampler(Sampler[int]):
     """A permutation of n examples that depends on (seed, epoch) only, so any epoch can be replayed."""
 
     def __init__(self, n: int, seed: int) -> None:
-        self.n, self.seed, self.epoch = n, seed, 0
+        self.n, self.seed, self.epoch, self._skip = n, seed, 0, 0
 
     def set_epoch(self, epoch: int) -> None:
         """Called by Lightning at the start of every epoch."""
         self.epoch = epoch
 
+    def skip(self, examples: int) -> None:
+        """Leave out the first ``examples`` of the next epoch that is read: they were trained on already."""
+        self._skip = examples
+
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        return iter(torch.randperm(self.n, generator=generator).tolist())
+        start, self._skip = self._skip, 0
+        return iter(torch.randperm(self.n, generator=generator).tolist()[start:])
 
     def __len__(self) -> int:
         return self.n

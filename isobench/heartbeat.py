@@ -1,0 +1,102 @@
+"""What a running run says of itself: ``progress.json`` in its folder, renewed every few seconds."""
+
+import json
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from isobench.files import replace_text
+
+INTERVAL = 10.0  # seconds between beats
+STALE = 60.0  # seconds of silence after which a run counts as gone
+FILE = "progress.json"
+LOG_VARIABLE = "ISOBENCH_LOG"  # set by a launcher's worker: where this process's output goes
+JOB_VARIABLE = "ISOBENCH_JOB"  # likewise: the scheduler's name of the job
+
+
+class Heartbeat:
+    """A context in which a thread keeps ``progress.json`` fresh; it stays behind if the process dies."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / FILE
+        before = read(folder) or {}
+        self.state: dict[str, Any] = {
+            "state": "starting",
+            "step": before.get("step"),
+            "steps": before.get("steps"),
+            **where(),
+            "pid": os.getpid(),
+            "since": time.time(),
+            "attempt": before.get("attempt", 0) + 1,
+        }
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self.write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if kind is None:
+            self.file.unlink(missing_ok=True)  # the record takes its place
+        else:
+            self.state["state"] = "interrupted"
+            self.write()
+
+    def training(self, step: int, steps: int) -> None:
+        """Progress, in optimiser steps."""
+        self.state.update(state="training", step=step, steps=steps)
+
+    def evaluating(self) -> None:
+        """On the dev set."""
+        self.state["state"] = "evaluating"
+
+    def write(self) -> None:
+        """Renew the file; a disk that can't be written to is reported by the record, not here."""
+        try:
+            replace_text(self.file, json.dumps({**self.state, "updated": time.time()}))
+        except OSError:
+            return
+
+    def _beat(self) -> None:
+        while not self._stop.wait(INTERVAL):
+            self.write()
+
+
+def where() -> dict[str, Any]:
+    """Host, job and log of this process, as far as a launcher told."""
+    return {
+        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        "machine": socket.gethostname(),
+        "job": os.environ.get(JOB_VARIABLE),
+        "log": os.environ.get(LOG_VARIABLE),
+    }
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """The last beat of a run, None if there is none or it can't be read."""
+    try:
+        state = json.loads((folder / FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return state if isinstance(state, dict) and "updated" in state else None
+
+
+def alive(beat: dict[str, Any]) -> bool:
+    """Whether a run is still at it: its last beat is fresh and, on this machine, its process is there."""
+    if beat["state"] == "interrupted" or time.time() - beat["updated"] > STALE:
+        return False
+    if beat["machine"] == socket.gethostname():
+        try:
+            os.kill(beat["pid"], 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+    return True

@@ -1,0 +1,54 @@
+"""Signals that ask a run to stop: noted, and obeyed at the next point where nothing is lost."""
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+# Time limits and preemption (SLURM through submitit: USR2; others: TERM), and Ctrl-C.
+SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
+
+
+class Interrupted(BaseException):
+    """A run stopped because it was asked to; it goes on from its last checkpoint.
+
+    Not an Exception: nothing that records a run's failure may take it for one.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        self.signum = signum
+
+
+class Watch:
+    """Notes the first signal instead of obeying it at once; a second Ctrl-C is obeyed at once.
+
+    ``start`` may be called again: Lightning puts its own handler for TERM in place when training begins, and
+    would end the job as if it were complete.
+    """
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def start(self) -> None:
+        """Take the signals over; in a thread, where Python allows no handlers, do nothing."""
+        if threading.current_thread() is threading.main_thread():
+            for signum in SIGNALS:
+                self._previous.setdefault(signum, signal.getsignal(signum))
+                signal.signal(signum, self._note)
+
+    def stop(self) -> None:
+        """Give the signals back to whoever had them."""
+        while self._previous:
+            signal.signal(*self._previous.popitem())
+
+    def obey(self) -> None:
+        """Raise Interrupted if a signal was noted."""
+        if self.signum is not None:
+            raise Interrupted(self.signum)
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGINT and self.signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signum = self.signum or signum
