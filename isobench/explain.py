@@ -1,15 +1,34 @@
 """Hydra's and OmegaConf's errors, said in one line with the nearest valid names."""
 
+import os
 import re
+import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
-from isobench.errors import nearest
+from isobench.errors import UserError, nearest
 from isobench.resources import conf_dir
 from isobench.schema import Config
+
+DEBUG_VARIABLE = "ISOBENCH_DEBUG"  # set if the user wants tracebacks; workers inherit it
+
+
+def debugging() -> bool:
+    """True if the user set HYDRA_FULL_ERROR."""
+    return os.environ.get(DEBUG_VARIABLE) == "1"
+
+
+def complain(error: Exception) -> None:
+    """The one line; of an error that should not happen it says how to see where."""
+    known = isinstance(error, UserError | HydraException | OmegaConfBaseException)
+    text = str(error) if isinstance(error, UserError) else explain(error)
+    text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
+    print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 def explain(error: BaseException) -> str:

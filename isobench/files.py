@@ -77,14 +77,18 @@ def remove_temporaries(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def storage_error(error: OSError, path: Path) -> StorageError | None:
-    """What to tell the user if the disk, not the program, is the trouble; None otherwise."""
-    if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM):
-        return None
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """What to tell the user if results can't be written."""
     reason = (error.strerror or str(error)).lower()
     return StorageError(
-        f"{path} can't be written: {reason}; earlier results are intact; make room or set output_dir=FOLDER"
+        f"{path} can't be written: {reason}; make room or set output_dir=FOLDER (earlier results are intact)"
     )
+
+
+def is_storage_error(error: BaseException) -> bool:
+    """True if the disk, not the program, is the trouble: full, read-only, over quota, forbidden."""
+    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM)
+    return isinstance(error, OSError) and error.errno in errors
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -10,7 +10,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import yaml
 from isobench import weights
 from isobench.data import sources
 from isobench.errors import StorageError, UserError
-from isobench.files import remove_temporaries, replace_text, sha256_json, storage_error, write_json
+from isobench.files import is_storage_error, remove_temporaries, replace_text, sha256_json, storage_error, write_json
 from isobench.schema import Config
 from isobench.seeding import resolve_seeds
 
@@ -53,12 +53,16 @@ def identify(cfg: Config) -> Identity:
     """
     data = sources.fingerprint(cfg.task, cfg.data)
     encoder = weights.fingerprint(cfg.encoder)
-    resolved = asdict(cfg)
-    decisive: dict[str, Any] = {section: resolved[section] for section in SECTIONS}
+    decisive: dict[str, Any] = {section: plain(getattr(cfg, section)) for section in SECTIONS}
     for section, names in NOT_IN_KEY.items():
         decisive[section] = {k: v for k, v in decisive[section].items() if k not in names}
     decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
     return Identity(sha256_json(decisive), data, encoder)
+
+
+def plain(section: Any) -> Any:
+    """A section of a config as plain values."""
+    return vars(section) if is_dataclass(section) else section
 
 
 class RunFolder:
@@ -114,7 +118,7 @@ class RunFolder:
                 f"{self.path}: this file system has no locks; set output_dir to one that does"
             ) from error
         except OSError as error:
-            raise storage_error(error, self.path) or StorageError(f"{self.path}: {error.strerror}") from error
+            raise storage_error(error, self.path) from error
         try:
             yield True
         except UserError:
@@ -122,7 +126,7 @@ class RunFolder:
                 self._remove()  # nothing stays of a run that could not start
             raise
         except OSError as error:
-            raise storage_error(error, self.path) or error from error
+            raise storage_error(error, self.path) if is_storage_error(error) else error from None
         finally:
             lock.release()
 

@@ -1,6 +1,6 @@
 """The typed config. A key that is not here, or in a calibration's own YAML, is an error."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -171,4 +171,17 @@ def to_config(cfg: DictConfig) -> Config:
     """
     plain = {str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
     merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
-    return OmegaConf.to_object(merged)  # type: ignore[return-value]
+    return settle(OmegaConf.to_object(merged))  # type: ignore[arg-type]
+
+
+def from_plain(resolved: dict[str, Any]) -> Config:
+    """The typed config of what ``asdict`` made of one: a record's, or a job's."""
+    return settle(OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved)))  # type: ignore[arg-type]
+
+
+def settle(cfg: Config) -> Config:
+    """Settings that follow from others: a regression read as classes is scored as classes."""
+    if cfg.task.as_classes is not None and cfg.task.labels is None:
+        task = replace(cfg.task, metrics=["accuracy", "matthews"], primary="accuracy")  # correlations need scores
+        return replace(cfg, task=task)
+    return cfg

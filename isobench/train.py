@@ -26,7 +26,7 @@ from isobench.checkpoint import Checkpointer, CheckpointFiles
 from isobench.classifier import Classifier
 from isobench.data.loaders import Loaders
 from isobench.errors import RunFailure, UserError
-from isobench.files import sha256_file, storage_error, write_atomic
+from isobench.files import is_storage_error, sha256_file, write_atomic
 from isobench.heartbeat import Heartbeat, where
 from isobench.interruption import Watch
 from isobench.provenance import provenance, reset_peak_memory
@@ -96,8 +96,8 @@ def attempt(
     except RunFailure as error:
         failure = {"name": error.name, "message": str(error), "step": error.step}
     except Exception as error:  # one run's crash is its result; the sweep goes on
-        if isinstance(error, OSError) and (trouble := storage_error(error, folder.path)):
-            raise trouble from error
+        if is_storage_error(error):
+            raise
         failure = crash(error, built.module.global_step if built else None)
     module = built.module if built else None
     record = {
@@ -132,7 +132,9 @@ def crash(error: Exception, step: int | None) -> dict[str, Any]:
 
 def configure(cfg: Config) -> None:
     """Process-wide settings: quiet libraries, repeatable arithmetic, threads."""
-    warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data")
+    warnings.filterwarnings(
+        "ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data"
+    )
     for name in ("pytorch_lightning.utilities.rank_zero", "pytorch_lightning.accelerators.cuda", "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)

@@ -62,10 +62,8 @@ def _validate_task(cfg: Config) -> None:
         raise UserError("task.label_range must be [lowest, highest]")
     if not 1 <= len(task.text) <= 2:
         raise UserError(f"task.text must name one or two columns, not {len(task.text)}")
-    if task.as_classes is not None:
-        if task.labels is not None:
-            raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
-        task.metrics, task.primary = ["accuracy", "matthews"], "accuracy"  # a correlation needs scores
+    if task.as_classes is not None and task.labels is not None:
+        raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
     if not task.embedded and not cfg.data.root:
         _pinned("task", task.hub, task.revision)
     for name in task.metrics:

@@ -1,14 +1,14 @@
 """The table a sweep ends with: methods side by side, every seed shown, the published cell beside it."""
 
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from isobench.report.published import cell
-from isobench.run import RunFolder, scale_notes
+from isobench.run import RunFolder, plain, scale_notes
 from isobench.schema import Config
 
 SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
@@ -23,10 +23,15 @@ class Row:
     record: dict[str, Any] | None
 
 
+def console() -> Console:
+    """Standard output; a file or a pipe has no width of its own and gets one."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=140)
+
+
 def print_table(experiment: Any, rows: list[Row]) -> None:
     """Print the table of a sweep's runs, what it is not, and where everything lies."""
-    console = Console()
-    console = console if console.is_terminal else Console(width=140)  # a file or a pipe has no width of its own
+    out = console()
     varying = varying_settings(rows)
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
     for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying)):
@@ -37,9 +42,9 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
         table.add_column(name, overflow="fold")
     for group in groups(rows, varying):
         table.add_row(*cells(group, varying, experiment))
-    console.print(table)
+    out.print(table)
     for note in footnotes(rows):
-        console.print(note, highlight=False, markup=False)
+        out.print(note, highlight=False, markup=False)
 
 
 def names(cfg: Config) -> tuple[str, str, str]:
@@ -49,19 +54,20 @@ def names(cfg: Config) -> tuple[str, str, str]:
 
 def varying_settings(rows: list[Row]) -> list[str]:
     """Settings, dotted, in which runs of the same task, encoder and method differ: each gets a column."""
+    same: dict[tuple[str, ...], dict[str, set[str]]] = {}
+    for row in rows:
+        values = same.setdefault(names(row.cfg), {})
+        for key, value in settings(row.cfg).items():
+            values.setdefault(key, set()).add(str(value))
     found: dict[str, None] = {}
-    for name in dict.fromkeys(names(row.cfg) for row in rows):
-        same = [settings(row.cfg) for row in rows if names(row.cfg) == name]
-        for key in dict.fromkeys(key for one in same for key in one):
-            if len({str(one.get(key, "-")) for one in same}) > 1:
-                found[key] = None
+    for values in same.values():
+        found.update({key: None for key, seen in values.items() if len(seen) > 1})
     return list(found)
 
 
 def settings(cfg: Config) -> dict[str, Any]:
     """Every setting that may vary, by its dotted name."""
-    everything = asdict(cfg)
-    return {f"{section}.{key}": value for section in SECTIONS for key, value in everything[section].items()}
+    return {f"{name}.{key}": value for name in SECTIONS for key, value in plain(getattr(cfg, name)).items()}
 
 
 def groups(rows: list[Row], varying: list[str]) -> list[list[Row]]:

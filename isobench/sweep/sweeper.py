@@ -2,24 +2,28 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from isobench.errors import UserError
+from isobench.execute import BUSY, DONE, MEND, exit_code
 from isobench.report.table import Row, print_table
 from isobench.run import RunFolder, identify
-from isobench.schema import to_config
-from isobench.sweep.grid import expand
+from isobench.schema import Config
+from isobench.sweep import commands
+from isobench.sweep.forecast import Forecast
+from isobench.sweep.overview import print_overview, time_of
+from isobench.sweep.plan import Planned, plan
+from isobench.sweep.state import OPEN, states_of
 from isobench.validate import validate
 
 RUNS_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
-BUSY = 3  # exit code: another process is at a run
 
 
 class GridSweeper(Sweeper):
@@ -34,49 +38,71 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; ends the program with ``exit_code`` if that is not 0."""
-        planned = self._plan(arguments)
-        todo = [(row, overrides) for row, overrides in planned.values() if row.record is None]
-        finished = len(planned) - len(todo)
-        print(f"{len(planned)} runs: {finished} finished, {len(todo)} to do", file=sys.stderr)
-        codes = self._launch([overrides for _, overrides in todo]) if todo else []
-        rows = [row for row, _ in planned.values()]
+        planned = list(plan(self.composer, self.base, arguments).values())
+        rows = [run.row for run in planned]
+        states = states_of(rows)
+        if self.base.dry_run:
+            print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states)
+            return
+        starts = (*OPEN, "failed") if self.base.retry_failed else OPEN
+        todo = [run for run, state in zip(planned, states, strict=True) if state.name in starts]
+        elsewhere = sum(state.name in ("running", "queued") for state in states)
+        print(announcement(rows, todo, elsewhere), file=sys.stderr)
+        codes = self._run(todo, rows[0].cfg.output_dir)
+        if note := getattr(self.launcher, "submitted", None):
+            print(note)
+            return
         for row in rows:
             row.record = row.folder.result()
         print_table(self.base.experiment, rows)
-        if code := exit_code(rows, *codes):
+        if code := exit_code(rows, *codes, BUSY if elsewhere else DONE):
             raise SystemExit(code)
 
-    def _plan(self, arguments: list[str]) -> dict[str, tuple[Row, list[str]]]:
-        """Key -> table row and overrides, in the grid's order; equal runs once."""
-        command_line: dict[str, list[str]] = {}
-        for override in OverridesParser.create(config_loader=self.composer).parse_overrides(arguments):
-            key = override.get_key_element()
-            if not override.is_sweep_override():
-                values = [override.get_value_element_as_str()]
-            elif override.is_discrete_sweep():
-                values = list(override.sweep_string_iterator())
-            else:
-                raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
-            command_line[key] = [f"{key}={value}" for value in values]
-        grids = OmegaConf.to_container(self.base.experiment.grid, resolve=True)
-        planned: dict[str, tuple[Row, list[str]]] = {}
-        for overrides in expand(grids.get(self.base.scale, []), command_line):  # type: ignore[union-attr]
-            cfg = to_config(self.composer.load_sweep_config(self.base, overrides))
-            validate(cfg)
-            identity = identify(cfg)
-            if identity.key not in planned:
-                folder = RunFolder(cfg.output_dir, identity.key)
-                planned[identity.key] = Row(cfg, folder, folder.settled(cfg.retry_failed)), overrides
-        return planned
+    def _run(self, todo: list[Planned], output_dir: str) -> list[int]:
+        """Launch what is to do; the codes of what was launched."""
+        if not todo:
+            commands.remember(output_dir, sys.argv[1:], self.base.experiment.name)
+            return []
+        new = not Path(output_dir).exists()
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        commands.remember(output_dir, sys.argv[1:], self.base.experiment.name)
+        codes = [MEND]  # unless launching ends well
+        try:
+            codes = self._launch(todo)
+        finally:
+            if new and MEND in codes and not list(Path(output_dir).glob("runs/*")):
+                commands.forget(output_dir)  # nothing was started: nothing stays
+        return codes
 
-    def _launch(self, jobs: list[list[str]]) -> list[int]:
-        os.environ[RUNS_VARIABLE] = str(len(jobs))
-        returns = self.launcher.launch(jobs, initial_job_idx=0)
+    def _launch(self, todo: list[Planned]) -> list[int]:
+        """Start the runs; again for the rest if one took its whole pool of processes with it."""
+        os.environ[RUNS_VARIABLE] = str(len(todo))
+        try:
+            returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
+        except Exception as error:
+            if type(error).__name__ != "TerminatedWorkerError":
+                raise
+            rest = [run for run in todo if run.row.folder.settled(run.row.cfg.retry_failed) is None]
+            print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)
+            if len(rest) == len(todo):
+                raise UserError("processes are killed before any run ends: fewer of them at once?") from error
+            return [1, *self._launch(rest)]
         return [int(job.return_value or 0) for job in returns]
 
 
-def exit_code(rows: list[Row], *codes: int) -> int:
-    """2 if something is to be mended, else 1 if a run failed, else 3 if another process is at one, else 0."""
-    failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
-    found = {*codes, int(failed)}
-    return next(code for code in (2, 1, BUSY, 0) if code in found)
+def announcement(rows: list[Row], todo: list[Planned], elsewhere: int) -> str:
+    """What a sweep will do: runs, finished, at work elsewhere, to do, and the forecast for these."""
+    finished = len(rows) - len(todo) - elsewhere
+    line = f"{len(rows)} runs: {finished} finished" + (f", {elsewhere} running or queued" if elsewhere else "")
+    forecast = time_of([run.row for run in todo], Forecast(rows)) if todo else ""
+    return f"{line}, {len(todo)} to do" + (f", about {forecast} of device time" if forecast not in ("", "?") else "")
+
+
+def show_plan(configs: list[Config]) -> None:
+    """What ``dry_run`` prints for runs that are no sweep."""
+    rows = []
+    for cfg in configs:
+        validate(cfg)
+        folder = RunFolder(cfg.output_dir, identify(cfg).key)
+        rows.append(Row(cfg, folder, folder.result()))
+    print_overview("nothing is started", rows, states_of(rows))

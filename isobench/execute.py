@@ -1,0 +1,78 @@
+"""Carry out one run and say how it went: what the command line and every launcher's worker call."""
+
+import sys
+
+from omegaconf.errors import OmegaConfBaseException
+
+from isobench import hub, weights
+from isobench.data import sources
+from isobench.errors import StorageError, UserError
+from isobench.explain import complain, debugging
+from isobench.report.table import Row, shown
+from isobench.run import RunFolder, identify
+from isobench.schema import Config
+from isobench.validate import validate
+
+DONE, FAILED, MEND, BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process is at a run
+
+
+def execute(cfg: Config, position: str = "") -> tuple[int, Row | None]:
+    """One run's exit code and table row. Errors become one line each, but for those that must stop a sweep.
+
+    Raises:
+        StorageError: no other run could keep its result either.
+        Interrupted: asked to stop.
+    """
+    try:
+        row, known = carry_out(cfg)
+    except StorageError:
+        raise
+    except Exception as error:
+        if debugging():
+            raise
+        complain(error)
+        return (MEND if isinstance(error, UserError | OmegaConfBaseException) else FAILED), None
+    print(f"{position}{outcome(row, known)}", file=sys.stderr, flush=True)
+    return exit_code([row], BUSY if row.record is None else DONE), row
+
+
+def carry_out(cfg: Config) -> tuple[Row, bool]:
+    """Validate, skip if finished, train. Returns the row, and whether it was finished before."""
+    validate(cfg)
+    identity = identify(cfg)
+    row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
+    row.record = row.folder.settled(cfg.retry_failed)
+    if row.record is not None:
+        return row, True
+    if "hub" in (sources.source_name(cfg.task, cfg.data), weights.source_name(cfg.encoder)):
+        hub.reachable()  # before the libraries that read its answer are imported
+    from isobench.train import train
+
+    row.record = train(cfg, identity, row.folder)
+    return row, False
+
+
+def outcome(row: Row, known: bool) -> str:
+    """A run's progress line."""
+    record = row.record
+    name = label(row.cfg)
+    if record is None:
+        return f"{name}: another process is running it"
+    text = f"{row.cfg.task.primary} {shown(row)}"
+    if record["failure"]:
+        text = f"failed: {record['failure']['message']}"
+    seconds = f" ({record['cost']['seconds']:.0f} s)" if not known else ", ended so before"
+    again = "; retry_failed=true tries again" if known and record["failure"] else ""
+    return f"{name}: {text}{seconds}{again}"
+
+
+def label(cfg: Config) -> str:
+    """What a run is called in one line."""
+    return f"{cfg.task.name} {cfg.encoder.name} {cfg.calibration['name']} seed {cfg.seed}"
+
+
+def exit_code(rows: list[Row], *codes: int) -> int:
+    """The gravest: something to mend, a run failed, another process is at one, done."""
+    failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
+    found = {*codes, FAILED if failed else DONE}
+    return next(code for code in (MEND, FAILED, BUSY, DONE) if code in found)

@@ -1,0 +1,67 @@
+"""python -m isobench.status +experiment=NAME: what is done, running, queued, failed, missing, and what it costs."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from isobench.__main__ import run_guarded
+from isobench.errors import UserError
+from isobench.report.table import Row, console
+from isobench.sweep.commands import FLAGS, recall
+from isobench.sweep.overview import print_details, print_overview
+from isobench.sweep.plan import composed, plan
+from isobench.sweep.state import states_of
+
+
+def main() -> None:
+    """The command line; exit codes as for ``python -m isobench``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m isobench.status",
+        description="The state of a sweep's runs. Give it the sweep's own arguments; with +experiment=NAME alone "
+        "(and output_dir=...) it shows every run that commands with this experiment asked for.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--watch", nargs="?", const=10.0, type=float, metavar="SECONDS", help="renew (every 10 s)")
+    options, arguments = parser.parse_known_args()
+    run_guarded(lambda: status(arguments, options.watch))
+
+
+def status(arguments: Sequence[str], watch: float | None = None) -> None:
+    """Print the state once, or again and again until Ctrl-C or until nothing is left to wait for."""
+    if watch is not None and not watch > 0:
+        raise UserError(f"--watch {watch:g} must be a number of seconds above 0")
+    while True:
+        title, rows = rows_of(arguments)
+        states = states_of(rows)
+        if watch is not None:
+            console().clear()
+        print_overview(title, rows, states)
+        print_details(rows, states)
+        if watch is None or all(state.name in ("done", "failed") for state in states):
+            return
+        print(time.strftime("%H:%M:%S"), f"renewed every {watch:g} s, Ctrl-C ends", flush=True)
+        time.sleep(watch)
+
+
+def rows_of(arguments: Sequence[str]) -> tuple[str, list[Row]]:
+    """Title and rows: of these arguments, or of all commands the output folder remembers for the experiment."""
+    wanted = [argument for argument in arguments if argument not in FLAGS]
+    with composed(wanted) as (loader, base, task):
+        name, output_dir = base.experiment.name, base.output_dir
+        planned = {key: run.row for key, run in plan(loader, base, task).items()}
+    general = all(argument.startswith(("+experiment=", "output_dir=")) for argument in wanted)
+    remembered = [c["arguments"] for c in recall(output_dir) if c["experiment"] == name] if general else []
+    if remembered:
+        planned = {}
+    for command in remembered:
+        try:
+            with composed([*command, f"output_dir={output_dir}"]) as (loader, base, task):
+                planned.update({key: run.row for key, run in plan(loader, base, task).items()})
+        except Exception as error:  # its data are gone, or a setting it used
+            print(f"isobench: left out: {' '.join(command)} ({' '.join(str(error).split())[:200]})", file=sys.stderr)
+    return name or "runs", list(planned.values())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""How long runs that are still to do will take, from runs of the same shape that are done."""
+
+import json
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from isobench.report.table import Row
+from isobench.schema import Config, from_plain
+
+Shape = tuple[Any, ...]
+
+
+class Forecast:
+    """Seconds of a run: the median of finished runs of its shape.
+
+    Shape: task and how much of it, length limit, encoder, batch size, epochs, precision. Where no such run is
+    done, runs that differ in batch size and epochs only, by the epoch.
+
+    Args:
+        rows: the sweep's runs; the records of the others in their output folder are read if these don't do.
+    """
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.exact: dict[Shape, list[float]] = defaultdict(list)
+        self.by_epoch: dict[Shape, list[float]] = defaultdict(list)
+        for row in rows:
+            if row.record is not None:
+                self._add(row.cfg, row.record)
+        if any(row.record is None and self.seconds(row.cfg) is None for row in rows):
+            self._add_others(rows)
+
+    def seconds(self, cfg: Config) -> float | None:
+        """Of one device; None if nothing comparable is done."""
+        if same := self.exact.get(shape(cfg)):
+            return statistics.median(same)
+        if alike := self.by_epoch.get(coarse(cfg)):
+            return statistics.median(alike) * cfg.optimization.epochs
+        return None
+
+    def _add(self, cfg: Config, record: dict[str, Any]) -> None:
+        if record["status"] == "finished":
+            seconds = record["cost"]["seconds"]
+            self.exact[shape(cfg)].append(seconds)
+            self.by_epoch[coarse(cfg)].append(seconds / cfg.optimization.epochs)
+
+    def _add_others(self, rows: list[Row]) -> None:
+        known = {row.folder.path.name for row in rows}
+        for file in sorted(rows[0].folder.path.parent.glob("*/result.json")):
+            if file.parent.name not in known:
+                self._add_file(file)
+
+    def _add_file(self, file: Path) -> None:
+        try:
+            record = json.loads(file.read_text())
+            self._add(from_plain(record["config"]), record)
+        except Exception:  # another version's record, or a damaged one: nothing to learn from it
+            return
+
+
+def coarse(cfg: Config) -> Shape:
+    """What decides the time of an epoch, but for the batch size."""
+    task = cfg.task
+    return task.name, task.train_split, task.train_samples, task.max_length, cfg.encoder.name, cfg.trainer.precision
+
+
+def shape(cfg: Config) -> Shape:
+    """What decides the time of a run."""
+    return *coarse(cfg), cfg.optimization.batch_size, cfg.optimization.epochs
+
+
+def hours(seconds: float) -> str:
+    """Device time for people: ``42 s``, ``3.1 min``, ``12.4 h``."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,176 @@
+"""Hydra launchers on submitit: local processes, and SLURM arrays that are submitted and left to themselves."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from isobench.errors import UserError, first_line
+from isobench.run import RunFolder, identify
+from isobench.schema import Config
+from isobench.sweep import jobs
+from isobench.sweep.compose import Composer
+
+PATIENCE = 10  # seconds for local processes to save when Ctrl-C ends the wait for them
+
+
+class Submitit(Launcher):
+    """What the two have in common. ``submitted`` says, after ``launch``, what to tell a user who need not wait."""
+
+    name: str
+    wait: bool
+    submitted: str | None = None
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self.loader, self.config = hydra_context.config_loader, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Submit the runs; wait for them if asked to."""
+        composer = Composer(self.loader, self.config)
+        configs = [composer.config(overrides) for overrides in job_overrides]
+        runs = [(cfg, identify(cfg).key) for cfg in configs]
+        output_dir = configs[0].output_dir
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        folder = jobs.jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
+        try:
+            submission = self._submit(runs, folder.absolute())
+        except UserError:
+            raise
+        except Exception as error:  # submitit and the scheduler raise many kinds
+            raise UserError(f"hydra/launcher={self.name}: {first_line(error)}") from error
+        submission.save(output_dir)
+        here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
+        if not self.wait:
+            again = f"python -m isobench.status {' '.join(sys.argv[1:])}"
+            self.submitted = f"Submitted {here}.\nHow it goes: {again}"
+            return []
+        print(f"Waiting for {here}", file=sys.stderr, flush=True)
+        try:
+            jobs.wait_for(output_dir, submission, [RunFolder(output_dir, key) for _, key in runs])
+        except KeyboardInterrupt:
+            self._leave(submission)
+            raise
+        return [ended(RunFolder(output_dir, key)) for _, key in runs]
+
+    def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
+        raise NotImplementedError
+
+    def _leave(self, submission: jobs.Submission) -> None:
+        """What becomes of the jobs when the wait for them is interrupted."""
+
+
+class Local(Submitit):
+    """Processes on this machine, which take the runs from each other."""
+
+    name = "local"
+
+    def __init__(self, wait: bool, processes: int, setup: Sequence[str]) -> None:
+        positive("processes", processes)
+        self.wait, self.processes, self.lines = wait, processes, list(setup)
+
+    def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
+        from submitit import LocalExecutor
+
+        from isobench.sweep.worker import Worker
+
+        count = min(self.processes, len(runs))
+        threads = max(1, (os.cpu_count() or 1) // count) if "OMP_NUM_THREADS" not in os.environ else None
+        executor = LocalExecutor(folder)
+        executor.update_parameters(timeout_min=60 * 24 * 365, setup=self.lines)
+        started = [executor.submit(Worker(runs, index * len(runs) // count, threads)) for index in range(count)]
+        folders = [key[:16] for _, key in runs]
+        return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
+
+    def _leave(self, submission: jobs.Submission) -> None:
+        for job in submission.runs:
+            if jobs.is_local_job(job):
+                os.kill(int(job), signal.SIGTERM)  # the process saves, then ends
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and any(jobs.is_local_job(job) for job in submission.runs):
+            time.sleep(0.2)
+
+
+class Slurm(Submitit):
+    """An array of jobs; see conf/hydra/launcher/slurm.yaml for what each setting means."""
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        wait: bool,
+        runs_per_job: int,
+        runs_at_once: int,
+        time: int,
+        gpus: int | None,
+        cpus: int,
+        memory_gb: float | None,
+        max_jobs: int,
+        setup: Sequence[str],
+        extra: dict[str, Any],
+        signal_seconds: int,
+        max_timeouts: int,
+        **options: str | None,
+    ) -> None:
+        for name, value in (
+            ("runs_per_job", runs_per_job),
+            ("runs_at_once", runs_at_once),
+            ("time", time),
+            ("cpus", cpus),
+            ("max_jobs", max_jobs),
+            ("signal_seconds", signal_seconds),
+        ):
+            positive(name, value)
+        self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
+        self.parameters = {
+            "job_name": "isobench",
+            "time": time,
+            "ntasks_per_node": runs_at_once,
+            "gpus_per_node": gpus or None,
+            "cpus_per_task": cpus,
+            "mem": None if memory_gb is None else f"{round(memory_gb * 1024)}MB",
+            "array_parallelism": max_jobs,
+            "setup": list(setup),
+            "signal_delay_s": signal_seconds,
+            "additional_parameters": {"requeue": True, **extra},
+            **options,
+        }
+
+    def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
+        from submitit import SlurmExecutor
+
+        from isobench.sweep.worker import Worker
+
+        if SlurmExecutor.affinity() < 0:
+            raise UserError("hydra/launcher=slurm: there is no srun here; submit from a machine of the cluster")
+        executor = SlurmExecutor(folder, max_num_timeout=self.max_timeouts)
+        executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
+        chunks = [runs[start : start + self.runs_per_job] for start in range(0, len(runs), self.runs_per_job)]
+        with executor.batch():
+            started = [executor.submit(Worker(chunk)) for chunk in chunks]
+        held = {job.job_id: [key[:16] for _, key in chunk] for job, chunk in zip(started, chunks, strict=True)}
+        return jobs.Submission(self.name, started[0].job_id.split("_")[0], held, time.time())
+
+    def _leave(self, submission: jobs.Submission) -> None:
+        print(f"isobench: job {submission.job} goes on; scancel {submission.job} ends it", file=sys.stderr)
+
+
+def positive(name: str, value: Any) -> None:
+    """Raise UserError unless a launcher's setting is a whole number of at least 1."""
+    if not isinstance(value, int) or value < 1:
+        raise UserError(f"hydra.launcher.{name}={value} must be a whole number of at least 1")
+
+
+def ended(folder: RunFolder) -> JobReturn:
+    """What Hydra wants to know of a run that was waited for: 1 if it has no result."""
+    result = JobReturn(status=JobStatus.COMPLETED)
+    result.return_value = 0 if folder.result_file.exists() else 1
+    return result

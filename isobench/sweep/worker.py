@@ -1,0 +1,131 @@
+"""What a job does, locally or under SLURM: its runs, and the right thing when it is told to stop."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from submitit import JobEnvironment
+from submitit.helpers import DelayedSubmission
+
+from isobench.errors import StorageError
+from isobench.execute import MEND, execute, label
+from isobench.explain import complain
+from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE
+from isobench.interruption import Interrupted
+from isobench.report.table import Row
+from isobench.run import RunFolder
+from isobench.schema import Config
+from isobench.sweep.state import OPEN, state_of
+
+
+class Worker:
+    """A job's runs. submitit pickles it, calls it in the job, and pickles it again when the job is requeued.
+
+    It holds the configs themselves: editing a YAML after submitting changes nothing for what waits.
+
+    Args:
+        runs: config and key of every run.
+        first: which of them to begin with; the processes of one job, and local processes, begin at different ones
+            and then take what nobody else has.
+        threads: torch's threads; None leaves them to SLURM's cpus-per-task.
+    """
+
+    def __init__(self, runs: list[tuple[Config, str]], first: int = 0, threads: int | None = None) -> None:
+        self.runs, self.first, self.threads = runs, first, threads
+        self.created = time.time()
+        self.devices = os.environ.get("CUDA_VISIBLE_DEVICES")  # submitit hides a local job's
+
+    def __call__(self) -> list[int]:
+        """Carry out the runs; returns their exit codes."""
+        environment = JobEnvironment()
+        self._prepare(environment)
+        codes = []
+        first = self.first + environment.global_rank * max(1, len(self.runs) // environment.num_tasks)
+        for number in range(len(self.runs)):
+            cfg, key = self.runs[(first + number) % len(self.runs)]
+            if not self._is_to_do(cfg, key):
+                continue
+            print(f"isobench: {label(cfg)}", flush=True)
+            try:
+                codes.append(execute(cfg)[0])
+            except Interrupted as stop:
+                hand_over(stop.signum, environment)
+            except StorageError as error:
+                complain(error)
+                return [*codes, MEND]
+        if environment.global_rank == 0:
+            self._wait_for_others()
+        return codes
+
+    def checkpoint(self) -> DelayedSubmission:
+        """Called by submitit when the job is requeued: the same again; finished runs are passed over."""
+        return DelayedSubmission(self)
+
+    def _is_to_do(self, cfg: Config, key: str) -> bool:
+        """Not ended and not at work elsewhere; with ``retry_failed`` also if it failed before this job was made."""
+        row = row_of(cfg, key)
+        state = state_of(row, {}).name
+        if state == "failed" and cfg.retry_failed:
+            return row.folder.result_file.stat().st_mtime < self.created
+        return state in OPEN
+
+    def _prepare(self, environment: JobEnvironment) -> None:
+        os.environ[JOB_VARIABLE] = environment.job_id
+        os.environ[LOG_VARIABLE] = str(Path(environment.paths.stderr))
+        threads = self.threads or os.environ.get("SLURM_CPUS_PER_TASK")
+        if threads:
+            os.environ["OMP_NUM_THREADS"] = str(threads)
+        if os.environ.get("SUBMITIT_EXECUTOR") == "local":
+            share_gpus(self.devices, self.first)
+
+    def _wait_for_others(self) -> None:
+        """The first process of a job requeues it, so it stays until the others are through."""
+        while any(state_of(row_of(cfg, key), {}).name == "running" for cfg, key in self.runs):
+            time.sleep(2)
+
+
+def row_of(cfg: Config, key: str) -> Row:
+    """A run's row, with its record if there is one."""
+    folder = RunFolder(cfg.output_dir, key)
+    return Row(cfg, folder, folder.result())
+
+
+def share_gpus(devices: str | None, number: int) -> None:
+    """Give local process ``number`` its GPU in turn, of those this user's shell shows (all if it doesn't say)."""
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    if devices is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices
+    import torch
+
+    if (count := torch.cuda.device_count()) > 1:
+        names = devices.split(",") if devices else [str(index) for index in range(count)]
+        os.environ["CUDA_VISIBLE_DEVICES"] = names[number % len(names)]
+
+
+def hand_over(signum: int, environment: JobEnvironment) -> None:
+    """The checkpoint is written: requeue the job if it may live on, and end.
+
+    submitit's own handler, which is in place again, requeues; on TERM too, which is all that some clusters
+    send before they preempt. A job that was cancelled is not brought back.
+    """
+    handler: Any = signal.getsignal(signal.SIGUSR2)
+    slurm = os.environ.get("SUBMITIT_EXECUTOR") == "slurm"
+    if callable(handler) and (
+        signum == signal.SIGUSR2 or (slurm and signum == signal.SIGTERM and lives(environment))
+    ):
+        handler(signal.SIGUSR2, None)  # ends the process, but in the job's other processes
+        time.sleep(120)  # the requeue ends those
+    raise SystemExit(128 + signum)
+
+
+def lives(environment: JobEnvironment) -> bool:
+    """Whether SLURM still takes the job for running: not cancelled, not at its end."""
+    command = ["scontrol", "show", "job", "-o", environment.job_id]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return "JobState=RUNNING" in answer.stdout
