@@ -43,6 +43,7 @@ def carry_out(cfg: Config) -> tuple[Row, bool]:
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
     row.record = row.folder.settled(cfg.retry_failed)
     if row.record is not None:
+        row.folder.tidy(row.record)
         return row, True
     if "hub" in (sources.source_name(cfg.task, cfg.data), weights.source_name(cfg.encoder)):
         hub.reachable()  # before the libraries that read its answer are imported

@@ -1,5 +1,6 @@
 """What a running run says of itself: ``progress.json`` in its folder, renewed every few seconds."""
 
+import contextlib
 import json
 import os
 import socket
@@ -32,7 +33,7 @@ class Heartbeat:
             "since": time.time(),
             "attempt": before.get("attempt", 0) + 1,
         }
-        self._stop = threading.Event()
+        self._stop, self._lock = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Self:
@@ -51,18 +52,20 @@ class Heartbeat:
 
     def training(self, step: int, steps: int) -> None:
         """Progress, in optimiser steps."""
+        began = self.state["state"] != "training"
         self.state.update(state="training", step=step, steps=steps)
+        if began:
+            self.write()
 
     def evaluating(self) -> None:
         """On the dev set."""
         self.state["state"] = "evaluating"
+        self.write()
 
     def write(self) -> None:
         """Renew the file; a disk that can't be written to is reported by the record, not here."""
-        try:
+        with self._lock, contextlib.suppress(OSError):
             replace_text(self.file, json.dumps({**self.state, "updated": time.time()}))
-        except OSError:
-            return
 
     def _beat(self) -> None:
         while not self._stop.wait(INTERVAL):
@@ -92,11 +95,26 @@ def alive(beat: dict[str, Any]) -> bool:
     """Whether a run is still at it: its last beat is fresh and, on this machine, its process is there."""
     if beat["state"] == "interrupted" or time.time() - beat["updated"] > STALE:
         return False
-    if beat["machine"] == socket.gethostname():
-        try:
-            os.kill(beat["pid"], 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-    return True
+    return beat["machine"] != socket.gethostname() or is_process(beat["pid"])
+
+
+def is_process(pid: int) -> bool:
+    """Whether a process of this machine is there and no zombie."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's, or not Linux
+        return True
+
+
+def beats_on(folder: Path) -> bool:
+    """Watch a run's heartbeat for longer than it takes to beat: True if it does, or the run ends."""
+    first = read(folder)
+    deadline = time.monotonic() + 2.5 * INTERVAL
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        if read(folder) != first:
+            return True
+    return False

@@ -136,6 +136,12 @@ class RunFolder:
         text = yaml.safe_dump(resolved, sort_keys=False)
         replace_text(self.path / "config.yaml", text)
 
+    def tidy(self, record: dict[str, Any]) -> None:
+        """Remove the checkpoints of a finished run whose process was killed before it could."""
+        keep = record["config"].get("checkpoint", {}).get("keep", False)
+        if record["status"] == "finished" and not keep:
+            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+
     def _remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):  # not empty: other runs are there

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import hydra.utils
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -21,7 +20,8 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping, LearningRateMon
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from isobench import encoders, tracking
-from isobench.calibration.base import Calibration, overrides
+from isobench.calibration.base import overrides
+from isobench.calibration.make import make
 from isobench.checkpoint import Checkpointer, CheckpointFiles
 from isobench.classifier import Classifier
 from isobench.data.loaders import Loaders
@@ -34,7 +34,6 @@ from isobench.run import Identity, RunFolder, scale_notes
 from isobench.schema import Config
 from isobench.seeding import resolve_seeds, seed_everything
 from isobench.stopwatch import Stopwatch, cost
-from isobench.validate import CALIBRATION_KEYS
 
 
 def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] | None:
@@ -164,7 +163,7 @@ def build(cfg: Config, identity: Identity) -> Built:
     loaded = encoders.load(cfg.encoder, cfg.data.cache, seeds["init"])
     loaders = Loaders(cfg, identity, tokenizer, loaded)
     seed_everything(seeds["init"])
-    calibration = make_calibration(cfg.calibration, loaded.dim)
+    calibration = make(cfg.calibration, loaded.dim)
     seed_everything(seeds["init"])  # the head starts alike under every method, whatever the method drew
     steps = len(loaders.train) * cfg.optimization.epochs
     module = Classifier(cfg, loaded, calibration, steps)
@@ -172,21 +171,6 @@ def build(cfg: Config, identity: Identity) -> Built:
         prepare(module, loaders)
     module.train()  # from_pretrained gives a model in evaluation mode, and Lightning leaves modes as they are
     return Built(module, loaders, loaded.warnings)
-
-
-def make_calibration(config: dict[str, Any], dim: int) -> Calibration:
-    """The class that ``_target_`` names, with its settings and the embedding's width."""
-    settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
-    try:
-        calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
-    except hydra.errors.InstantiationException as error:
-        cause = error.__cause__ or error
-        raise UserError(f"calibration={config['name']}: {cause}") from error
-    if not isinstance(calibration, Calibration):
-        raise UserError(
-            f"calibration={config['name']}: {config['_target_']} is not an isobench.calibration.Calibration"
-        )
-    return calibration
 
 
 @torch.no_grad()

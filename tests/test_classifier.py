@@ -9,9 +9,10 @@ from conftest import make_config
 from torch import nn
 
 from isobench.calibration import Calibration
+from isobench.calibration.make import make
 from isobench.errors import RunFailure, UserError
 from isobench.run import identify
-from isobench.train import build, make_calibration
+from isobench.train import build
 from isobench.validate import validate
 
 
@@ -150,11 +151,11 @@ def test_prepare_is_the_only_look_at_the_data_before_training(small):
 def test_calibrations_that_are_not(small):
     base = {"name": "x", "version": 1, "placement": "after_pooler", "target": "head"}
     with pytest.raises(UserError, match="nowhere"):
-        make_calibration({**base, "_target_": "isobench.calibration.nowhere.No"}, 4)
+        make({**base, "_target_": "isobench.calibration.nowhere.No"}, 4)
     with pytest.raises(UserError, match="not an isobench.calibration.Calibration"):
-        make_calibration({**base, "_target_": "collections.Counter"}, 4)
+        make({**base, "_target_": "collections.Counter"}, 4)
     with pytest.raises(UserError, match="gamma must be"):
-        make_calibration({**base, "_target_": "isobench.calibration.IsoBN", "gamma": "max"}, 4)
+        make({**base, "_target_": "isobench.calibration.IsoBN", "gamma": "max"}, 4)
 
 
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):

@@ -16,11 +16,12 @@ SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")
 
 @dataclass
 class Row:
-    """One run: its config, its folder and its record (None while it is not finished)."""
+    """One run: its config, its folder and its record (None while it has not ended; ``state`` says why)."""
 
     cfg: Config
     folder: RunFolder
     record: dict[str, Any] | None
+    state: str = "missing"
 
 
 def console() -> Console:
@@ -103,7 +104,7 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
 def shown(row: Row) -> str:
     """A run's score, or what became of it."""
     if row.record is None:
-        return "missing"
+        return row.state
     best = row.record["best"]
     score = f"{100 * best['score']:.2f}" if best else ""
     return f"{score} {failure(row) or ''}".strip()
@@ -122,8 +123,8 @@ def failure(row: Row) -> str | None:
 
 
 def failures(group: list[Row]) -> str:
-    """Failures by name and number; runs that are missing are said to be."""
-    found = [failure(row) or ("missing" if row.record is None else "") for row in group]
+    """Failures by name and number; runs that have not ended are said to be missing, running, ..."""
+    found = [failure(row) or (row.state if row.record is None else "") for row in group]
     return ", ".join(f"{found.count(name)} {name}" for name in sorted(set(found)) if name) or "none"
 
 

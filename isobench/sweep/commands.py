@@ -12,11 +12,17 @@ FLAGS = ("-m", "--multirun")
 
 def remember(output_dir: str, arguments: list[str], experiment: str | None) -> None:
     """Add a command to ``commands.json``, once. A folder that can't be written to has nothing to remember."""
-    command = {"experiment": experiment, "arguments": [a for a in arguments if a not in FLAGS]}
+    command = {"experiment": experiment, "arguments": lasting(arguments)}
     known = recall(output_dir)
     if command not in known and Path(output_dir).is_dir():
         with contextlib.suppress(OSError):
             write_json(_file(output_dir), [*known, command])
+
+
+def lasting(arguments: list[str]) -> list[str]:
+    """A command's arguments without what says how and where its runs are launched."""
+    passing = ("hydra/launcher", "hydra.launcher.", "dry_run=", "retry_failed=")
+    return [a for a in arguments if a not in FLAGS and not a.lstrip("+").startswith(passing)]
 
 
 def forget(output_dir: str) -> None:

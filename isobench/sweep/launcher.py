@@ -1,6 +1,8 @@
 """Hydra launchers on submitit: local processes, and SLURM arrays that are submitted and left to themselves."""
 
+import math
 import os
+import shlex
 import signal
 import sys
 import time
@@ -17,6 +19,7 @@ from isobench.errors import UserError, first_line
 from isobench.run import RunFolder, identify
 from isobench.schema import Config
 from isobench.sweep import jobs
+from isobench.sweep.commands import lasting
 from isobench.sweep.compose import Composer
 
 PATIENCE = 10  # seconds for local processes to save when Ctrl-C ends the wait for them
@@ -50,7 +53,7 @@ class Submitit(Launcher):
         submission.save(output_dir)
         here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
         if not self.wait:
-            again = f"python -m isobench.status {' '.join(sys.argv[1:])}"
+            again = shlex.join(["python", "-m", "isobench.status", *lasting(sys.argv[1:])])
             self.submitted = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)
@@ -86,7 +89,8 @@ class Local(Submitit):
         threads = max(1, (os.cpu_count() or 1) // count) if "OMP_NUM_THREADS" not in os.environ else None
         executor = LocalExecutor(folder)
         executor.update_parameters(timeout_min=60 * 24 * 365, setup=self.lines)
-        started = [executor.submit(Worker(runs, index * len(runs) // count, threads)) for index in range(count)]
+        share = math.ceil(len(runs) / count)
+        started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
         folders = [key[:16] for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 

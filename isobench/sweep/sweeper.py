@@ -54,6 +54,10 @@ class GridSweeper(Sweeper):
             return
         for row in rows:
             row.record = row.folder.result()
+        for row, state in zip(rows, states_of(rows), strict=True):
+            row.state = state.name
+            if row.record is not None:
+                row.folder.tidy(row.record)
         print_table(self.base.experiment, rows)
         if code := exit_code(rows, *codes, BUSY if elsewhere else DONE):
             raise SystemExit(code)

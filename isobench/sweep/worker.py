@@ -1,5 +1,6 @@
 """What a job does, locally or under SLURM: its runs, and the right thing when it is told to stop."""
 
+import math
 import os
 import signal
 import subprocess
@@ -11,14 +12,16 @@ from submitit import JobEnvironment
 from submitit.helpers import DelayedSubmission
 
 from isobench.errors import StorageError
-from isobench.execute import MEND, execute, label
+from isobench.execute import BUSY, MEND, execute, label
 from isobench.explain import complain
-from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE
+from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, beats_on
 from isobench.interruption import Interrupted
 from isobench.report.table import Row
 from isobench.run import RunFolder
 from isobench.schema import Config
-from isobench.sweep.state import OPEN, state_of
+from isobench.sweep.state import state_of
+
+LOCK_PATIENCE = 300.0  # seconds a file server may keep a dead machine's lock
 
 
 class Worker:
@@ -28,13 +31,19 @@ class Worker:
 
     Args:
         runs: config and key of every run.
-        first: which of them to begin with; the processes of one job, and local processes, begin at different ones
-            and then take what nobody else has.
+        first, share: where to begin, and how many runs from there on are this process's own; after them it takes
+            what nobody else has. None: the processes of a SLURM job share its runs equally.
         threads: torch's threads; None leaves them to SLURM's cpus-per-task.
     """
 
-    def __init__(self, runs: list[tuple[Config, str]], first: int = 0, threads: int | None = None) -> None:
-        self.runs, self.first, self.threads = runs, first, threads
+    def __init__(
+        self,
+        runs: list[tuple[Config, str]],
+        first: int | None = None,
+        share: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.runs, self.first, self.share, self.threads = runs, first, share, threads
         self.created = time.time()
         self.devices = os.environ.get("CUDA_VISIBLE_DEVICES")  # submitit hides a local job's
 
@@ -42,21 +51,25 @@ class Worker:
         """Carry out the runs; returns their exit codes."""
         environment = JobEnvironment()
         self._prepare(environment)
+        count, rank = len(self.runs), environment.global_rank
+        share = self.share or math.ceil(count / environment.num_tasks)
+        first = self.first if self.first is not None else rank * share
         codes = []
-        first = self.first + environment.global_rank * max(1, len(self.runs) // environment.num_tasks)
-        for number in range(len(self.runs)):
-            cfg, key = self.runs[(first + number) % len(self.runs)]
-            if not self._is_to_do(cfg, key):
+        for number in range(count):
+            cfg, key = self.runs[(first + number) % count]
+            row = row_of(cfg, key)
+            own = number < share
+            if self._is_settled(row) or (not own and state_of(row, {}).name == "running"):
                 continue
             print(f"isobench: {label(cfg)}", flush=True)
             try:
-                codes.append(execute(cfg)[0])
+                codes.append(self._execute(row, patient=own))
             except Interrupted as stop:
                 hand_over(stop.signum, environment)
             except StorageError as error:
                 complain(error)
                 return [*codes, MEND]
-        if environment.global_rank == 0:
+        if rank == 0:
             self._wait_for_others()
         return codes
 
@@ -64,13 +77,20 @@ class Worker:
         """Called by submitit when the job is requeued: the same again; finished runs are passed over."""
         return DelayedSubmission(self)
 
-    def _is_to_do(self, cfg: Config, key: str) -> bool:
-        """Not ended and not at work elsewhere; with ``retry_failed`` also if it failed before this job was made."""
-        row = row_of(cfg, key)
-        state = state_of(row, {}).name
-        if state == "failed" and cfg.retry_failed:
-            return row.folder.result_file.stat().st_mtime < self.created
-        return state in OPEN
+    def _is_settled(self, row: Row) -> bool:
+        """Ended; with ``retry_failed`` a failure counts only if it came after this job was made."""
+        if row.record is None:
+            return False
+        again = row.cfg.retry_failed and row.record["status"] == "failed"
+        return not again or row.folder.result_file.stat().st_mtime > self.created
+
+    def _execute(self, row: Row, patient: bool) -> int:
+        """Carry out one run. A lock that a dead machine still holds is waited for; a living process is left to it."""
+        code = execute(row.cfg)[0]
+        deadline = time.monotonic() + LOCK_PATIENCE
+        while code == BUSY and patient and time.monotonic() < deadline and not beats_on(row.folder.path):
+            code = execute(row.cfg)[0]
+        return code
 
     def _prepare(self, environment: JobEnvironment) -> None:
         os.environ[JOB_VARIABLE] = environment.job_id
@@ -79,7 +99,7 @@ class Worker:
         if threads:
             os.environ["OMP_NUM_THREADS"] = str(threads)
         if os.environ.get("SUBMITIT_EXECUTOR") == "local":
-            share_gpus(self.devices, self.first)
+            share_gpus(self.devices, (self.first or 0) // (self.share or 1))
 
     def _wait_for_others(self) -> None:
         """The first process of a job requeues it, so it stays until the others are through."""
