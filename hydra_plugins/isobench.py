@@ -1,11 +1,15 @@
 """Hydra looks for plugins in this namespace package; ours live in isobench.sweep."""
 
-from isobench.sweep.launcher import Local, Slurm
+from isobench.sweep.launcher import Local, Sequential, Slurm
 from isobench.sweep.sweeper import GridSweeper
 
 
 class IsobenchSweeper(GridSweeper):
     """The sweeper that conf/config.yaml names."""
+
+
+class SequentialLauncher(Sequential):
+    """hydra/launcher=sequential, the default."""
 
 
 class SlurmLauncher(Slurm):

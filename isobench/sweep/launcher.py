@@ -16,6 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from isobench.errors import UserError, first_line
+from isobench.execute import DONE, FAILED, execute
 from isobench.run import RunFolder, identify
 from isobench.schema import Config
 from isobench.sweep import jobs
@@ -23,6 +24,23 @@ from isobench.sweep.commands import lasting
 from isobench.sweep.compose import Composer
 
 PATIENCE = 10  # seconds for local processes to save when Ctrl-C ends the wait for them
+
+
+class Sequential(Launcher):
+    """One run after another in this process, without Hydra's own launcher's second composition of every config."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self.loader, self.config = hydra_context.config_loader, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Carry out the runs; a run's failure is its own, a disk that can't be written to is everybody's."""
+        composer = Composer(self.loader, self.config)
+        returns = []
+        for number, overrides in enumerate(job_overrides, initial_job_idx + 1):
+            code, _ = execute(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
+            returns.append(job_return(code))
+        return returns
 
 
 class Submitit(Launcher):
@@ -62,7 +80,8 @@ class Submitit(Launcher):
         except KeyboardInterrupt:
             self._leave(submission)
             raise
-        return [ended(RunFolder(output_dir, key)) for _, key in runs]
+        folders = [RunFolder(output_dir, key) for _, key in runs]
+        return [job_return(DONE if folder.result_file.exists() else FAILED) for folder in folders]
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
         raise NotImplementedError
@@ -173,8 +192,8 @@ def positive(name: str, value: Any) -> None:
         raise UserError(f"hydra.launcher.{name}={value} must be a whole number of at least 1")
 
 
-def ended(folder: RunFolder) -> JobReturn:
-    """What Hydra wants to know of a run that was waited for: 1 if it has no result."""
+def job_return(code: int) -> JobReturn:
+    """What Hydra wants to know of a run: here its exit code."""
     result = JobReturn(status=JobStatus.COMPLETED)
-    result.return_value = 0 if folder.result_file.exists() else 1
+    result.return_value = code
     return result

@@ -1,0 +1,98 @@
+"""What a sweep costs beside its runs: seeing that 1,000 are finished, the status of 2,000, launching one.
+
+    python benchmarks/sweep.py
+
+The runs are pretended: records of a real shape under the keys that the sweep will ask for. Prints seconds
+beyond start-up (the same command with one run), targets 3 s and 2 s; and what launching adds a run, with the
+run itself replaced by nothing (target 50 ms).
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+from unittest.mock import patch
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from common import save
+
+from isobench import __main__ as entry
+from isobench.sweep.plan import composed, plan
+
+EPOCH = {
+    "epoch": 1,
+    "step": 32,
+    "validation": {"accuracy": 0.7, "constant_predictor": False},
+    "isotropy": {
+        f"{part}/{name}": 0.5 for part in ("embedding", "head") for name in ("ev1", "ev2", "ev3", "i1", "i2")
+    },
+    "score": 0.7,
+}
+GRID = ["calibration=none,isobn_paper", "optimization.lr=1e-5,2e-5,5e-5,1e-4,2e-4", "tracking=none"]
+
+
+def pretend(folder: str, seeds: int) -> list[str]:
+    """Records for a grid of 10 x seeds; returns its arguments."""
+    arguments = [*GRID, f"seed=range(1,{seeds + 1})", f"output_dir={folder}"]
+    with composed(arguments) as parts:
+        for key, run in plan(*parts).items():
+            record = {
+                "format": 1, "key": key, "status": "finished", "failure": None, "best": EPOCH,
+                "history": [EPOCH] * 10, "warnings": [], "scale": {"name": "embedded", "differs": []},
+                "cost": {"seconds": 20.0},
+                "config": asdict(run.row.cfg),
+            }  # fmt: skip
+            run.row.folder.path.mkdir(parents=True)
+            run.row.folder.result_file.write_text(json.dumps(record))
+    return arguments
+
+
+def seconds(*command: str) -> float:
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    taken = time.perf_counter() - start
+    assert done.returncode == 0, done.stderr
+    return taken
+
+
+def beyond_startup(module: str, arguments: list[str], *flags: str) -> float:
+    """Median over five rounds of the whole command's seconds less the same command's with one run of its grid."""
+    one = ["calibration=none", "optimization.lr=1e-5", "tracking=none", "seed=1", arguments[-1]]
+    return statistics.median(seconds(module, *arguments, *flags) - seconds(module, *one, *flags) for _ in range(5))
+
+
+def launching(folder: str, runs: int = 100) -> float:
+    """Seconds that Hydra's basic launcher adds a run: 100 runs that do nothing, less the planning of them."""
+    arguments = ["-m", f"seed=range(1,{runs + 1})", "tracking=none", f"output_dir={folder}/launch"]
+
+    def sweep(*more: str) -> float:
+        sys.argv = ["isobench", *arguments, *more]
+        start = time.perf_counter()
+        nothing = patch("isobench.sweep.launcher.execute", lambda cfg, position: (0, None))
+        with nothing, Path(os.devnull).open("w") as null, redirect_stdout(null), redirect_stderr(null):
+            entry.main()
+        return time.perf_counter() - start
+
+    return statistics.median(sweep() - sweep("dry_run=true") for _ in range(3)) / runs
+
+
+def main() -> None:
+    result = {}
+    with tempfile.TemporaryDirectory() as folder:
+        result["1,000 finished runs, the sweep again"] = beyond_startup("isobench", pretend(f"{folder}/a", 100), "-m")
+        result["status of 2,000 runs"] = beyond_startup("isobench.status", pretend(f"{folder}/b", 200))
+        result["launching, a run"] = launching(folder)
+    for name, value in result.items():
+        print(f"{name}: {value:.3f} s")
+    save("sweep", result)
+
+
+if __name__ == "__main__":
+    main()
