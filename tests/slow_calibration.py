@@ -1,6 +1,7 @@
 """Plain fine-tuning that can be made slow, or made to fail, from outside: for jobs that are to be interrupted."""
 
 import os
+import signal
 import time
 
 from isobench.calibration import Calibration
@@ -16,3 +17,8 @@ class Slow(Calibration):
 class Failing(Calibration):
     def forward(self, h):
         raise RuntimeError("as meant")
+
+
+class Killing(Calibration):
+    def forward(self, h):
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -32,18 +32,48 @@ def cluster(tmp_path_factory):
         os.environ["SLURM_CONF"] = before
 
 
-@pytest.fixture
-def slurm(cluster, small, monkeypatch):
-    """Overrides that send a run of 30 steps through SLURM; in the job a step takes 0.15 s more."""
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
-    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.15")
-    yield [
+def through_slurm(small: list[str]) -> list[str]:
+    """Overrides that send a run of 30 steps through SLURM."""
+    return [
         *small, "calibration._target_=slow_calibration.Slow", "optimization.epochs=3", "trainer.threads=1",
-        "checkpoint.steps=2", "hydra/launcher=slurm", "hydra.launcher.cpus=2", "hydra.launcher.memory_gb=2",
+        "checkpoint.steps=2", "hydra/launcher=slurm", "hydra.launcher.cpus=1", "hydra.launcher.memory_gb=2",
         "hydra.launcher.gpus=null",
     ]  # fmt: skip
-    subprocess.run(["scancel", "--me"], check=False)
-    until(lambda: not squeue(), "the queue is empty")
+
+
+@pytest.fixture
+def slurm(cluster, small, outputs, monkeypatch):
+    """Overrides of a run through SLURM; in the job a step takes 0.15 s more."""
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.15")
+    yield through_slurm(small)
+    for job in jobs_of(outputs):
+        subprocess.run(["scancel", job], check=False)
+    until(lambda: not mine(outputs), "the jobs are gone")
+
+
+@pytest.fixture(scope="module")
+def timing_out(cluster, tiny, reviews, cache, tmp_path_factory):
+    """A run of 45 s in a job of one minute, warned after about 25 s; it goes its way beside the other tests."""
+    outputs = tmp_path_factory.mktemp("timeout") / "outputs"
+    overrides = through_slurm([
+        "task=sst2", f"data.root={reviews}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
+        f"output_dir={outputs}", "tracking=none", "optimization.batch_size=16", "optimization.lr=3e-3", "seed=1",
+    ])  # fmt: skip
+    limit = ["hydra.launcher.time=1", "hydra.launcher.signal_seconds=35"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE), "ISOBENCH_TEST_SLEEP": "1.5"}
+    command = [sys.executable, "-m", "isobench", *overrides, *limit, "-m"]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return overrides, outputs
+
+
+def jobs_of(outputs) -> list[str]:
+    return [json.loads(file.read_text())["job"] for file in outputs.glob("jobs/slurm-*.json")]
+
+
+def mine(outputs) -> str:
+    """What the queue still holds of an output folder's jobs."""
+    return "".join(squeue("--jobs", job) for job in jobs_of(outputs))
 
 
 def records(outputs) -> dict[int, dict]:
@@ -96,7 +126,7 @@ def same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path):
     assert not a_checkpoint(outputs)
 
 
-def test_a_grid_of_six_over_two_nodes_and_a_failing_run(cli, slurm, outputs, monkeypatch):
+def test_a_grid_of_six_over_two_nodes_and_a_failing_run(cli, slurm, timing_out, outputs, monkeypatch):
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.05")
     slow = [a for a in slurm if "_target_" not in a]
     grid = ["calibration._target_=slow_calibration.Slow,slow_calibration.Failing", "seed=1,2,3"]
@@ -117,15 +147,6 @@ def test_a_grid_of_six_over_two_nodes_and_a_failing_run(cli, slurm, outputs, mon
     assert failed["where"]["log"] in flat(out)
 
 
-def test_a_timeout_requeues_and_resumes(cli, slurm, outputs, monkeypatch, tmp_path):
-    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "1.5")  # 45 s of training; the warning comes after about 25 s
-    submit(cli, *slurm, "seed=1", "hydra.launcher.time=1", "hydra.launcher.signal_seconds=35")
-    record = until(lambda: records(outputs).get(1), "the run is finished", 200)
-    assert record["attempts"] >= 2
-    assert record["where"]["job"]
-    same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path)
-
-
 @pytest.mark.parametrize("signame", ["USR2", "TERM"])
 def test_scancel_signal_requeues_and_resumes(cli, slurm, outputs, monkeypatch, tmp_path, signame):
     job = submit(cli, *slurm, "seed=1", "checkpoint.steps=null")
@@ -143,7 +164,7 @@ def test_scancel_saves_and_is_not_brought_back_and_the_sweep_goes_on_from_there(
     job = submit(cli, *slurm, "seed=1", "checkpoint.steps=null")
     until(lambda: any(beat["state"] == "training" for beat in beats(outputs)), "it trains")
     subprocess.run(["scancel", job], check=True)
-    until(lambda: not squeue(), "the job is gone")
+    until(lambda: not mine(outputs), "the job is gone")
     assert a_checkpoint(outputs)
     _, out, _ = status(*slurm, "seed=1")
     assert "1 interrupted" in out
@@ -157,7 +178,9 @@ def test_scancel_saves_and_is_not_brought_back_and_the_sweep_goes_on_from_there(
 def test_preemption_with_a_grace_time_requeues_and_resumes(cli, slurm, outputs, monkeypatch, tmp_path):
     submit(cli, *slurm, "seed=1", "hydra.launcher.partition=cheap")
     until(lambda: a_checkpoint(outputs), "it trains")
-    urgent = ["sbatch", "--partition=main", "-N2", "--exclusive", "--output=/dev/null", "--wrap=sleep 3"]
+    (beat,) = beats(outputs)
+    where = ["--partition=main", f"--nodelist={beat['host']}", "--cpus-per-task=4"]
+    urgent = ["sbatch", *where, "--output=/dev/null", "--wrap=sleep 3"]
     subprocess.run(urgent, check=True, stdout=subprocess.DEVNULL)
     record = until(lambda: records(outputs).get(1), "the run is finished")
     assert record["attempts"] == 2
@@ -196,7 +219,7 @@ def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs
     code, out, err = cli(*slurm, "seed=1,2,3", "-m")  # by now they are there to be seen
     assert "3 runs: 0 finished, 3 running or queued, 0 to do" in err
     assert "missing" not in out
-    until(lambda: len(records(outputs)) == 3 and not squeue(), "all is over")
+    until(lambda: len(records(outputs)) == 3 and not mine(outputs), "all is over")
     assert [record["attempts"] for record in records(outputs).values()] == [1, 1, 1]
     results = [file.stat().st_mtime_ns for file in outputs.glob("runs/*/result.json")]
     code, _, err = cli(*slurm, "seed=1,2,3", "-m")
@@ -214,6 +237,16 @@ def test_several_runs_share_a_job_and_its_gpu(cli, slurm, outputs, monkeypatch):
     assert all(record["attempts"] == 1 for record in found.values())
     assert len({record["where"]["job"] for record in found.values()}) == 2
     assert len({record["where"]["log"] for record in found.values()}) == 4
+
+
+def test_a_timeout_requeues_and_resumes(cli, timing_out, monkeypatch, tmp_path):
+    """Submitted by the first test of this file."""
+    overrides, outputs = timing_out
+    record = until(lambda: records(outputs).get(1), "the run is finished", 200)
+    assert record["attempts"] >= 2
+    logs = "".join(file.read_text() for file in outputs.glob("jobs/*/*_log.err"))
+    assert "this job is timed-out" in logs
+    same_as_uninterrupted(cli, overrides, outputs, record, monkeypatch, tmp_path)
 
 
 def status(*arguments: str) -> tuple[int, str, str]:

@@ -48,13 +48,18 @@ class Composer:
         structure = tuple(text for text in overrides if self.value(text) is None)
         cfg, interpolated = self.composed(structure)
         try:
-            if not interpolated:
+            if not interpolated and not self._conflict(structure, values):
                 for path, value in values:
                     cfg = with_value(cfg, path, value)
                 return settle(cfg)
         except (LookupError, AttributeError):  # no such setting: Hydra says so
             pass
         return self.composed(tuple(overrides))[0]
+
+    def _conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
+        """True if a value belongs to something that the structure sets too: then their order decides."""
+        touched = [self.parse(text).key_or_group.split(".") for text in structure]
+        return any(a[: len(b)] == b[: len(a)] for a in touched for b, _ in values if len(a) > 1)
 
     def _composed(self, overrides: tuple[str, ...]) -> tuple[Config, bool]:
         composed = self.loader.load_sweep_config(self.base, list(overrides))

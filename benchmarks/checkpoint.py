@@ -1,0 +1,44 @@
+"""What checkpoints cost at the default interval.
+
+    python benchmarks/checkpoint.py
+
+Trains a few steps of each packaged encoder with a checkpoint at every step, and prints the seconds and MiB of one
+and their share of
+training at `checkpoint.minutes`' default (target: under 3%).
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from common import config, save
+
+from isobench.execute import execute
+
+STEPS = 6
+
+
+def main() -> None:
+    result = {}
+    for encoder in ("minilm", "distilbert-quire"):
+        with tempfile.TemporaryDirectory() as folder:
+            cfg = config(
+                f"encoder={encoder}", f"output_dir={folder}", f"task.train_samples={16 * (STEPS + 1)}",
+                "task.dev_samples=16", "optimization.epochs=1", "optimization.batch_size=16", "checkpoint.steps=1",
+                "checkpoint.keep=true",
+            )  # fmt: skip
+            execute(cfg)
+            (file,) = Path(folder).glob("runs/*/result.json")
+            seconds = json.loads(file.read_text())["cost"]["checkpoint_seconds"] / STEPS
+            size = max(file.stat().st_size for file in Path(folder).glob("runs/*/checkpoints/*")) / 2**20
+        share = seconds / (60 * float(config().checkpoint.minutes or 0))
+        result[encoder] = {"seconds": seconds, "MiB": size, "share": share}
+        print(f"{encoder}: {size:.0f} MiB in {seconds:.2f} s, {100 * share:.2f}% of training at the default interval")
+    save("checkpoint", result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The same sweep through every launcher; SLURM has its own file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+def results(outputs) -> dict[str, tuple]:
+    found = {}
+    for file in outputs.glob("runs/*/result.json"):
+        record = json.loads(file.read_text())
+        found[file.parent.name] = (record["history"], record["predictions"]["sha256"], record["attempts"])
+    return found
+
+
+@pytest.fixture
+def quick(small, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    return [*small, "optimization.epochs=1", "trainer.threads=1"]
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ["hydra/launcher=basic"],
+        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+        ["hydra/launcher=local", "hydra.launcher.processes=2"],
+    ],
+    ids=["basic", "joblib", "local"],
+)
+def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tmp_path, launcher):
+    grid = ["-m", "seed=1,2,3"]
+    code, table, _ = cli(*quick, f"output_dir={tmp_path}/reference", *grid)
+    assert code == 0
+    code, out, err = cli(*quick, *launcher, *grid)
+    assert code == 0, err
+    assert results(outputs) == results(tmp_path / "reference")
+    assert out.replace(str(outputs), "") == table.replace(f"{tmp_path}/reference", "")
+    code, again, err = cli(*quick, *launcher, *grid)
+    assert "3 runs: 3 finished, 0 to do" in err
+    assert again == out
+
+
+def test_joblib_survives_a_process_that_is_killed(cli, quick, outputs, monkeypatch):
+    """One of three runs takes its process, and with it joblib's whole pool; the others still end."""
+    monkeypatch.syspath_prepend(str(HERE))
+    grid = ["calibration._target_=slow_calibration.Slow,slow_calibration.Killing", "seed=1,2", "-m"]
+    code, out, err = cli(*quick, *grid, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert "a process was killed (out of memory?)" in err
+    assert code in (1, 2)
+    assert len(results(outputs)) == 2
+    if code == 1:
+        assert "2 missing" in out
+
+
+def test_local_processes_go_on_without_a_wait_and_log(cli, quick, outputs):
+    code, out, err = cli(*quick, "hydra/launcher=local", "hydra.launcher.wait=false", "seed=1,2", "-m")
+    assert code == 0, err
+    assert "Submitted 2 runs in local job" in out
+    assert "python -m isobench.status" in out
+    code, out, err = cli(*quick, "seed=1,2", "-m")  # the same sweep at once: nothing is started twice
+    assert code == 3
+    assert "2 running or queued, 0 to do" in err
+    deadline = time.monotonic() + 120
+    while len(results(outputs)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert all(attempts == 1 for _, _, attempts in results(outputs).values())
+    logs = "".join(file.read_text() for file in outputs.glob("jobs/*/*_log.err"))
+    assert "sst2 local none seed 1: accuracy" in logs
+
+
+def test_ctrl_c_while_waiting_for_local_processes_saves_their_work(quick, outputs, monkeypatch):
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", "hydra/launcher=local", "-m"]
+    process = subprocess.Popen([sys.executable, "-m", "isobench", *slow], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not any('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1].startswith("isobench: interrupted")
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
+    (beat,) = outputs.glob("runs/*/progress.json")
+    assert json.loads(beat.read_text())["state"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("hydra.launcher.processes=0", "hydra.launcher.processes=0 must be a whole number of at least 1"),
+        ("hydra.launcher.proceses=2", "there is no setting hydra.launcher.proceses"),
+    ],
+)
+def test_a_launchers_settings_are_checked(cli, quick, outputs, setting, message):
+    code, _, err = cli(*quick, "hydra/launcher=local", setting, "-m")
+    assert code == 2
+    assert message in err
+    assert len([line for line in err.splitlines() if "runs:" not in line]) == 1
+    assert not outputs.exists()
+
+
+def test_slurm_where_there_is_none_is_one_line(cli, quick, outputs, monkeypatch):
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))  # noqa: PTH120
+    code, _, err = cli(*quick, "hydra/launcher=slurm", "-m")
+    assert code == 2
+    assert "isobench: hydra/launcher=slurm: there is no srun here" in err
+    assert "Traceback" not in err
+    assert not outputs.exists()
