@@ -23,6 +23,8 @@ class Interrupted(BaseException):
 class Watch:
     """Notes the first signal instead of obeying it at once; a second Ctrl-C is obeyed at once.
 
+    A signal that the process was started to ignore stays ignored.
+
     ``start`` may be called again: Lightning puts its own handler for TERM in place when training begins, and
     would end the job as if it were complete.
     """
@@ -35,8 +37,10 @@ class Watch:
         """Take the signals over; in a thread, where Python allows no handlers, do nothing."""
         if threading.current_thread() is threading.main_thread():
             for signum in SIGNALS:
-                self._previous.setdefault(signum, signal.getsignal(signum))
-                signal.signal(signum, self._note)
+                handler = signal.getsignal(signum)
+                if handler not in (signal.SIG_IGN, self._note):
+                    self._previous.setdefault(signum, handler)
+                    signal.signal(signum, self._note)
 
     def stop(self) -> None:
         """Give the signals back to whoever had them."""

@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m isobench.status",
         description="The state of a sweep's runs. Give it the sweep's own arguments; with +experiment=NAME alone "
-        "(and output_dir=...) it shows every run that commands with this experiment asked for.",
+        "(and output_dir=...) every run that commands with this experiment asked for, with neither every run.",
         allow_abbrev=False,
     )
     parser.add_argument("--watch", nargs="?", const=10.0, type=float, metavar="SECONDS", help="renew (every 10 s)")
@@ -51,16 +51,18 @@ def rows_of(arguments: Sequence[str]) -> tuple[str, list[Row]]:
         name, output_dir = base.experiment.name, base.output_dir
         planned = {key: run.row for key, run in plan(loader, base, task).items()}
     general = all(argument.startswith(("+experiment=", "output_dir=")) for argument in wanted)
-    remembered = [c["arguments"] for c in recall(output_dir) if c["experiment"] == name] if general else []
+    remembered = [c["arguments"] for c in recall(output_dir) if name in (None, c["experiment"])] if general else []
     if remembered:
         planned = {}
+    elif general and name is None:
+        raise UserError(f"no command has run anything in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
     for command in remembered:
         try:
             with composed([*command, f"output_dir={output_dir}"]) as (loader, base, task):
                 planned.update({key: run.row for key, run in plan(loader, base, task).items()})
         except Exception as error:  # its data are gone, or a setting it used
             print(f"isobench: left out: {' '.join(command)} ({' '.join(str(error).split())[:200]})", file=sys.stderr)
-    return name or "runs", list(planned.values())
+    return name or f"runs in {output_dir}", list(planned.values())
 
 
 if __name__ == "__main__":

@@ -86,6 +86,7 @@ def attempt(
             cfg.checkpoint, checkpoints, loaders.sampler, cfg.optimization.batch_size, watch, heartbeat
         )
         try:
+            watch.start()
             fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer])
         finally:
             watch.stop()

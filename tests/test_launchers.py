@@ -21,6 +21,10 @@ def results(outputs) -> dict[str, tuple]:
     return found
 
 
+def logs(outputs) -> list[str]:
+    return [file.read_text() for file in outputs.glob("jobs/*/*_log.err")]
+
+
 @pytest.fixture
 def quick(small, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
@@ -74,8 +78,9 @@ def test_local_processes_go_on_without_a_wait_and_log(cli, quick, outputs):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     assert all(attempts == 1 for _, _, attempts in results(outputs).values())
-    logs = "".join(file.read_text() for file in outputs.glob("jobs/*/*_log.err"))
-    assert "sst2 local none seed 1: accuracy" in logs
+    while not all(any(f"seed {seed}: accuracy" in log for log in logs(outputs)) for seed in (1, 2)):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_ctrl_c_while_waiting_for_local_processes_saves_their_work(quick, outputs, monkeypatch):
@@ -117,3 +122,26 @@ def test_slurm_where_there_is_none_is_one_line(cli, quick, outputs, monkeypatch)
     assert "isobench: hydra/launcher=slurm: there is no srun here" in err
     assert "Traceback" not in err
     assert not outputs.exists()
+
+
+def test_after_a_run_the_signals_are_their_owners_again(cli, quick):
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)}
+    assert cli(*quick)[0] == 0
+    assert {signum: signal.getsignal(signum) for signum in handlers} == handlers
+
+
+def test_ctrl_c_in_a_terminal_reaches_only_the_waiting_process(quick, outputs, monkeypatch):
+    """A terminal signals its whole foreground group; the local processes must be told by us, once, to save."""
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", "hydra/launcher=local", "seed=1,2", "-m"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "isobench", *slow], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while sum('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2

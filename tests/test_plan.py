@@ -196,6 +196,9 @@ def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, cap
     assert len(recall(str(outputs))) == 2
     status.status(["+experiment=glue_isobn", f"output_dir={outputs}"])
     assert "3 runs: 3 done" in capfd.readouterr().out
+    assert cli(*arguments, "optimization.epochs=1", "seed=9")[0] == 0
+    status.status([f"output_dir={outputs}"])
+    assert "4 runs: 4 done" in capfd.readouterr().out
     status.status(
         [
             "+experiment=glue_isobn",
@@ -213,6 +216,7 @@ def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
     assert "3 runs: 3 missing" in capfd.readouterr().out
     assert not (tmp_path / "none").exists()
     for arguments, message in [
+        ([f"output_dir={tmp_path}/none"], "no command has run anything"),
         (["+experiment=glue"], "did you mean glue_isobn"),
         (["sed=1"], "there is no setting sed"),
         (["--watch", "-1"], "must be a number of seconds above 0"),

@@ -90,7 +90,7 @@ def wait_for(output_dir: str | Path, submission: Submission, folders: Sequence[R
     """
     gone, said = 0, ""
     while gone < 2:
-        done = sum(folder.result_file.exists() for folder in folders)
+        done = sum(ended_since(folder, submission.submitted) for folder in folders)
         if (line := f"{done} of {len(folders)} runs have ended") != said and done:
             print(line, file=sys.stderr, flush=True)
             said = line
@@ -98,3 +98,11 @@ def wait_for(output_dir: str | Path, submission: Submission, folders: Sequence[R
             return
         time.sleep(poll)
         gone = 0 if set(queue(output_dir).values()) & submission.runs.keys() else gone + 1
+
+
+def ended_since(folder: RunFolder, moment: float) -> bool:
+    """Whether a run has a record that is newer than ``moment``; one that is tried again has an old one."""
+    try:
+        return folder.result_file.stat().st_mtime >= moment
+    except FileNotFoundError:
+        return False

@@ -6,7 +6,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ class Local(Submitit):
 
     name = "local"
 
-    def __init__(self, wait: bool, processes: int, setup: Sequence[str]) -> None:
+    def __init__(self, wait: bool, processes: int) -> None:
         positive("processes", processes)
-        self.wait, self.processes, self.lines = wait, processes, list(setup)
+        self.wait, self.processes = wait, processes
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
         from submitit import LocalExecutor
@@ -107,9 +108,10 @@ class Local(Submitit):
         count = min(self.processes, len(runs))
         threads = max(1, (os.cpu_count() or 1) // count) if "OMP_NUM_THREADS" not in os.environ else None
         executor = LocalExecutor(folder)
-        executor.update_parameters(timeout_min=60 * 24 * 365, setup=self.lines)
+        executor.update_parameters(timeout_min=60 * 24 * 365)
         share = math.ceil(len(runs) / count)
-        started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
+        with ignored(signal.SIGINT, signal.SIGHUP):  # the terminal's signals are for us; we tell the processes
+            started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
         folders = [key[:16] for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 
@@ -184,6 +186,17 @@ class Slurm(Submitit):
 
     def _leave(self, submission: jobs.Submission) -> None:
         print(f"isobench: job {submission.job} goes on; scancel {submission.job} ends it", file=sys.stderr)
+
+
+@contextmanager
+def ignored(*signals: signal.Signals) -> Iterator[None]:
+    """Processes started in here ignore the signals."""
+    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in signals}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def positive(name: str, value: Any) -> None:

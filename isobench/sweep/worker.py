@@ -11,10 +11,10 @@ from typing import Any
 from submitit import JobEnvironment
 from submitit.helpers import DelayedSubmission
 
-from isobench.errors import StorageError
+from isobench.errors import StorageError, UserError
 from isobench.execute import BUSY, MEND, execute, label
 from isobench.explain import complain
-from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, beats_on
+from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, alive, beats_on, read
 from isobench.interruption import Interrupted
 from isobench.report.table import Row
 from isobench.run import RunFolder
@@ -51,24 +51,31 @@ class Worker:
         """Carry out the runs; returns their exit codes."""
         environment = JobEnvironment()
         self._prepare(environment)
-        count, rank = len(self.runs), environment.global_rank
-        share = self.share or math.ceil(count / environment.num_tasks)
+        try:
+            return self._work(environment.global_rank, environment.num_tasks)
+        except Interrupted as stop:
+            hand_over(stop.signum, environment)
+            raise
+
+    def _work(self, rank: int, processes: int) -> list[int]:
+        count = len(self.runs)
+        share = self.share or math.ceil(count / processes)
         first = self.first if self.first is not None else rank * share
         codes = []
         for number in range(count):
             cfg, key = self.runs[(first + number) % count]
-            row = row_of(cfg, key)
             own = number < share
-            if self._is_settled(row) or (not own and state_of(row, {}).name == "running"):
-                continue
-            print(f"isobench: {label(cfg)}", flush=True)
             try:
+                row = row_of(cfg, key)
+                if self._is_settled(row) or (not own and state_of(row, {}).name == "running"):
+                    continue
+                print(f"isobench: {label(cfg)}", flush=True)
                 codes.append(self._execute(row, patient=own))
-            except Interrupted as stop:
-                hand_over(stop.signum, environment)
-            except StorageError as error:
+            except UserError as error:
                 complain(error)
-                return [*codes, MEND]
+                codes.append(MEND)
+                if isinstance(error, StorageError):
+                    return codes
         if rank == 0:
             self._wait_for_others()
         return codes
@@ -93,6 +100,7 @@ class Worker:
         return code
 
     def _prepare(self, environment: JobEnvironment) -> None:
+        signal.signal(signal.SIGTERM, interrupt)  # submitit passes it over; in training, it is noted
         os.environ[JOB_VARIABLE] = environment.job_id
         os.environ[LOG_VARIABLE] = str(Path(environment.paths.stderr))
         threads = self.threads or os.environ.get("SLURM_CPUS_PER_TASK")
@@ -103,8 +111,14 @@ class Worker:
 
     def _wait_for_others(self) -> None:
         """The first process of a job requeues it, so it stays until the others are through."""
-        while any(state_of(row_of(cfg, key), {}).name == "running" for cfg, key in self.runs):
+        folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
+        while any((beat := read(folder)) and alive(beat) for folder in folders):
             time.sleep(2)
+
+
+def interrupt(signum: int, frame: Any) -> None:
+    """A signal outside training: there is nothing to save."""
+    raise Interrupted(signum)
 
 
 def row_of(cfg: Config, key: str) -> Row:
