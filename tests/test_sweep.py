@@ -159,7 +159,8 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
     _, _, err = cli(*small, *failing, "retry_failed=true")
     assert "ended so before" not in err
     (old,), (new,) = before.values(), records(outputs).values()
-    assert old["cost"] != new["cost"]
+    assert "retry_failed=true" in new["provenance"]["command"]
+    assert "retry_failed=true" not in old["provenance"]["command"]
 
 
 def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs):
@@ -215,3 +216,45 @@ def test_a_crash_before_training_is_recorded_too(cli, small, monkeypatch):
     assert "sst2 local none seed 1: failed: RuntimeError: as meant" in err
     assert "Traceback" not in err
     assert "1 crash" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "group"),
+    [(["+experiment=glue_isobn"], "glue_isobn"), ([], "sweep-"), (["tracking.group=mine"], "mine")],
+)
+def test_a_sweep_is_a_wandb_group(cli, small, monkeypatch, more, group):
+    import wandb
+
+    groups = []
+
+    def init(**settings):
+        groups.append(settings["group"])
+        raise RuntimeError("as meant")
+
+    monkeypatch.setattr(wandb, "init", init)
+    cli(*small, *more, "tracking=wandb", "-m", "calibration=none", "seed=1,2", "optimization.epochs=1")
+    assert len(groups) == 2
+    assert groups[0] == groups[1]
+    assert groups[0].startswith(group)
+
+
+def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
+    quick = [*small, "optimization.epochs=1", "-m"]
+    assert cli(*quick, "seed=1")[0] == 0
+    (folder,) = outputs.glob("runs/*")
+    (folder / "result.json").unlink()
+    beat = {
+        "state": "training",
+        "step": 1,
+        "steps": 9,
+        "machine": "x",
+        "host": "x",
+        "pid": 1,
+        "since": 0,
+        "updated": 0,
+    }
+    (folder / "progress.json").write_text(json.dumps(beat))
+    code, _, err = cli(*quick, "seed=1,2,3")
+    assert code == 0
+    started = [line.split("seed ")[1][0] for line in err.splitlines() if line.startswith("[")]
+    assert started == ["2", "3", "1"]

@@ -21,6 +21,11 @@ class State:
     beat: dict[str, Any] | None = None
     job: str | None = None
 
+    @property
+    def was_killed(self) -> bool:
+        """True if the run's process died without being asked to: kill -9, out of memory, a power cut."""
+        return self.name == "interrupted" and self.beat is not None and self.beat["state"] != "interrupted"
+
 
 def state_of(row: Row, queue: Mapping[str, str]) -> State:
     """A run's state, from its record, its heartbeat and the jobs that wait for it (folder name -> job)."""

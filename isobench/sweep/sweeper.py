@@ -1,5 +1,6 @@
 """Expand the experiment's grid, run what isn't finished, end with the table."""
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from omegaconf import DictConfig
 
 from isobench.errors import UserError
 from isobench.execute import BUSY, DONE, MEND, exit_code
+from isobench.files import sha256_json
 from isobench.report.table import Row, print_table
 from isobench.run import RunFolder, identify
 from isobench.schema import Config
@@ -45,10 +47,12 @@ class GridSweeper(Sweeper):
             print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states)
             return
         starts = (*OPEN, "failed") if self.base.retry_failed else OPEN
-        todo = [run for run, state in zip(planned, states, strict=True) if state.name in starts]
+        open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
+        open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
+        todo = [run for run, _ in open_runs]
         elsewhere = sum(state.name in ("running", "queued") for state in states)
         print(announcement(rows, todo, elsewhere), file=sys.stderr)
-        codes = self._run(todo, rows[0].cfg.output_dir)
+        codes = self._run([dataclasses.replace(run, overrides=self._grouped(run)) for run in todo], rows)
         if note := getattr(self.launcher, "submitted", None):
             print(note)
             return
@@ -62,8 +66,15 @@ class GridSweeper(Sweeper):
         if code := exit_code(rows, *codes, BUSY if elsewhere else DONE):
             raise SystemExit(code)
 
-    def _run(self, todo: list[Planned], output_dir: str) -> list[int]:
+    def _grouped(self, run: Planned) -> list[str]:
+        """A run's overrides with its W&B group; a sweep without an experiment makes one of its command."""
+        if run.row.cfg.tracking.group or run.row.cfg.experiment.name:
+            return run.overrides
+        return [*run.overrides, f"tracking.group=sweep-{sha256_json(commands.lasting(sys.argv[1:]))[:8]}"]
+
+    def _run(self, todo: list[Planned], rows: list[Row]) -> list[int]:
         """Launch what is to do; the codes of what was launched."""
+        output_dir = rows[0].cfg.output_dir
         if not todo:
             commands.remember(output_dir, sys.argv[1:], self.base.experiment.name)
             return []
