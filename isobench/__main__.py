@@ -1,7 +1,9 @@
 """python -m isobench: Hydra's entry. Light: torch and friends are imported once a config is valid."""
 
+import itertools
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,19 +12,18 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from isobench.execute import execute
+from isobench.execute import STARTED_VARIABLE, execute
 from isobench.explain import DEBUG_VARIABLE, complain, debugging
 from isobench.interruption import Interrupted
 from isobench.report.table import print_table
 from isobench.resources import conf_dir
 from isobench.schema import Config, register, to_config
-from isobench.sweep.commands import remember
 from isobench.sweep.sweeper import RUNS_VARIABLE, show_plan
 
 
 def main() -> None:
     """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend, 3 run elsewhere."""
-    sys.argv[1:] = multirun_first(sys.argv[1:])
+    sys.argv[1:] = flags_first(sys.argv[1:])
     register()
     run_guarded(hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job))
 
@@ -31,6 +32,7 @@ def run_guarded(function: Callable[[], Any]) -> None:
     """Call a command's main function; errors become one line and an exit code."""
     wanted = os.environ.get("HYDRA_FULL_ERROR")
     os.environ[DEBUG_VARIABLE] = "1" if wanted == "1" else "0"
+    os.environ[STARTED_VARIABLE] = str(time.time())
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printing
     try:
         function()
@@ -47,10 +49,19 @@ def run_guarded(function: Callable[[], Any]) -> None:
             del os.environ["HYDRA_FULL_ERROR"]
 
 
-def multirun_first(arguments: list[str]) -> list[str]:
-    """``-m`` before everything else: argparse refuses settings on both sides of it."""
-    flags = ("-m", "--multirun")
-    return [a for a in arguments if a in flags] + [a for a in arguments if a not in flags]
+def flags_first(arguments: list[str]) -> list[str]:
+    """Hydra's flags, and their values, before the settings: argparse refuses settings on both sides of a flag."""
+    with_value = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p")
+    flags: list[str] = []
+    settings: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        (flags if argument.startswith("-") else settings).append(argument)
+        if argument in with_value:
+            flags.extend(itertools.islice(rest, 1))
+        if argument in ("--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"):
+            return arguments  # their values are optional, or are settings to them
+    return flags + settings
 
 
 def job(config: DictConfig) -> int:
@@ -75,7 +86,6 @@ def run_alone(cfg: Config) -> int:
         return 0
     code, row = execute(cfg)
     if row is not None:
-        remember(cfg.output_dir, sys.argv[1:], cfg.experiment.name)
         print_table(cfg.experiment, [row])
         print(f"This run: {row.folder.path}")
     if code:

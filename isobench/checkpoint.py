@@ -1,6 +1,7 @@
 """Checkpoints of a run: everything that an interrupted run needs to end with the bits of an uninterrupted one."""
 
 import random
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -39,9 +40,11 @@ class CheckpointFiles(CheckpointIO):
                 checkpoint = torch.load(file, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
                     raise ValueError("it belongs to another run")
+            except (OSError, MemoryError):
+                raise  # the file may be as good as ever
             except Exception as error:  # torch raises many kinds for a damaged file
                 print(f"isobench: {file} can't be used ({first_line(error)}): the one before is", file=sys.stderr)
-                file.unlink()
+                file.rename(file.with_suffix(".damaged"))
                 continue
             self._loaded = checkpoint
             return str(file)
@@ -68,10 +71,7 @@ class CheckpointFiles(CheckpointIO):
 
     def discard(self) -> None:
         """Remove all of them."""
-        for file in self.files():
-            file.unlink(missing_ok=True)
-        if self.folder.is_dir():
-            self.folder.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Checkpointer(Callback):

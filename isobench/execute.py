@@ -1,6 +1,8 @@
 """Carry out one run and say how it went: what the command line and every launcher's worker call."""
 
+import os
 import sys
+import time
 
 from omegaconf.errors import OmegaConfBaseException
 
@@ -16,15 +18,20 @@ from isobench.validate import validate
 DONE, FAILED, MEND, BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process is at a run
 
 
-def execute(cfg: Config, position: str = "") -> tuple[int, Row | None]:
+STARTED_VARIABLE = "ISOBENCH_STARTED"  # when the command was given; workers inherit it
+
+
+def execute(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Row | None]:
     """One run's exit code and table row. Errors become one line each, but for those that must stop a sweep.
+
+    ``since``: with ``retry_failed``, failures before that moment, by default the command's, are tried again.
 
     Raises:
         StorageError: no other run could keep its result either.
         Interrupted: asked to stop.
     """
     try:
-        row, known = carry_out(cfg)
+        row, known = carry_out(cfg, started() if since is None else since)
     except StorageError:
         raise
     except Exception as error:
@@ -36,12 +43,17 @@ def execute(cfg: Config, position: str = "") -> tuple[int, Row | None]:
     return exit_code([row], BUSY if row.record is None else DONE), row
 
 
-def carry_out(cfg: Config) -> tuple[Row, bool]:
+def started() -> float:
+    """When the command was given, in seconds since the epoch."""
+    return float(os.environ.get(STARTED_VARIABLE) or time.time())
+
+
+def carry_out(cfg: Config, since: float) -> tuple[Row, bool]:
     """Validate, skip if finished, train. Returns the row, and whether it was finished before."""
     validate(cfg)
     identity = identify(cfg)
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
-    row.record = row.folder.settled(cfg.retry_failed)
+    row.record = row.folder.settled(cfg.retry_failed, since)
     if row.record is not None:
         row.folder.tidy(row.record)
         return row, True
@@ -49,7 +61,7 @@ def carry_out(cfg: Config) -> tuple[Row, bool]:
         hub.reachable()  # before the libraries that read its answer are imported
     from isobench.train import train
 
-    row.record = train(cfg, identity, row.folder)
+    row.record = train(cfg, identity, row.folder, since)
     return row, False
 
 

@@ -15,6 +15,8 @@ INTERVAL = 10.0  # seconds between beats
 STALE = 60.0  # seconds of silence after which a run counts as gone
 FILE = "progress.json"
 LOG_VARIABLE = "ISOBENCH_LOG"  # set by a launcher's worker: where this process's output goes
+NEEDED = {"state", "step", "steps", "host", "machine", "job", "log", "pid", "since", "updated"}
+SHARE_VARIABLE = "ISOBENCH_SHARE"  # set by a launcher: how many runs share this process's device
 JOB_VARIABLE = "ISOBENCH_JOB"  # likewise: the scheduler's name of the job
 
 
@@ -73,12 +75,13 @@ class Heartbeat:
 
 
 def where() -> dict[str, Any]:
-    """Host, job and log of this process, as far as a launcher told."""
+    """Host, job and log of this process, and among how many runs its device is shared, as far as a launcher told."""
     return {
         "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         "machine": socket.gethostname(),
         "job": os.environ.get(JOB_VARIABLE),
         "log": os.environ.get(LOG_VARIABLE),
+        "share": int(os.environ.get(SHARE_VARIABLE, "1")),
     }
 
 
@@ -88,7 +91,7 @@ def read(folder: Path) -> dict[str, Any] | None:
         state = json.loads((folder / FILE).read_text())
     except (OSError, ValueError):
         return None
-    return state if isinstance(state, dict) and "updated" in state else None
+    return state if isinstance(state, dict) and state.keys() >= NEEDED else None
 
 
 def alive(beat: dict[str, Any]) -> bool:

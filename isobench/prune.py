@@ -7,26 +7,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import yaml
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from isobench import heartbeat
 from isobench.__main__ import run_guarded
-from isobench.errors import UserError
+from isobench.execute import label
 from isobench.resources import conf_dir
-from isobench.run import RunFolder
+from isobench.run import RunFolder, identify
 from isobench.sweep.commands import recall
+from isobench.sweep.folders import config_of, run_folders
 from isobench.sweep.jobs import queue
-from isobench.sweep.plan import composed, plan
+from isobench.sweep.plan import composed, replay
 
 
 def main() -> None:
     """The command line; exit codes as for ``python -m isobench``."""
     parser = argparse.ArgumentParser(
         prog="python -m isobench.prune",
-        description="Lists the runs whose key neither an experiment (with any seed that was run) nor a command given "
-        "in this output folder produces any more: their settings, data, weights or code have changed since. "
-        "Asks, then removes them.",
+        description="Lists the runs that nothing produces any more: their data, weights or code have changed, so "
+        "that their settings have another key now, or their experiment has changed, and no sweep given in this "
+        "output folder asks for them. Asks, then removes them.",
         allow_abbrev=False,
     )
     parser.add_argument("--yes", action="store_true", help="remove without asking")
@@ -39,7 +38,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     """List what is not produced any more; remove it if ``yes``, or if the user says so."""
     with composed(settings) as (_, base, _):
         output_dir = base.output_dir
-    found = list(orphans(output_dir, settings))
+    found = list(orphans(output_dir))
     for folder, name in found:
         print(f"{folder}  {name}")
     if not found:
@@ -63,57 +62,39 @@ def confirmed() -> bool:
     return input("Remove them? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def orphans(output_dir: str, settings: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """Run folders that nothing produces, with what their config says they are; never one that is at work."""
-    folders = sorted(path for path in (Path(output_dir) / "runs").glob("*") if path.is_dir())
-    configs = {folder: read_config(folder) for folder in folders}
-    seeds = sorted({config["seed"] for config in configs.values() if "seed" in config}) or [1]
-    kept = {key[:16] for key in produced(output_dir, settings, seeds)} | set(queue(output_dir))
-    for folder, config in configs.items():
-        beat = heartbeat.read(folder)
-        if folder.name not in kept and not (beat and heartbeat.alive(beat)):
-            yield folder, describe(config)
+def orphans(output_dir: str) -> Iterator[tuple[Path, str]]:
+    """Run folders that nothing produces any more, and why; never one that is at work or waited for.
 
-
-def produced(output_dir: str, settings: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
-    """Keys of everything the remembered commands and the experiments give today.
+    A run's own config must give its key today. A run of an experiment must also be in that experiment: its grid
+    is what it was, or one of the sweeps given in this output folder still asks for the run.
 
     Raises:
-        UserError: data or weights that are not there, for then nothing can be said of any key.
+        UserError: data, weights or a sweep that are not there, for then nothing can be said of any key.
     """
-    place = f"output_dir={output_dir}"
-    for command in recall(output_dir):
-        try:
-            with composed([*command["arguments"], place]) as parts:
-                yield from plan(*parts)
-        except (HydraException, OmegaConfBaseException):  # a setting that is no more: it produces nothing
+    waiting = queue(output_dir)
+    wanted: set[str] | None = None  # by the sweeps; planned once it is needed
+    for folder in run_folders(output_dir):
+        beat = heartbeat.read(folder)
+        if folder.name in waiting or (beat and heartbeat.alive(beat)):
             continue
-    every_seed = "seed=" + ",".join(map(str, seeds))
-    for file in sorted(Path(conf_dir(), "experiment").glob("*.yaml")):
-        for scale in ("embedded", "paper"):
-            try:
-                with composed([f"+experiment={file.stem}", f"scale={scale}", every_seed, place, *settings]) as parts:
-                    yield from plan(*parts)
-            except UserError:  # data this installation does not have: it has no runs on them either
-                continue
+        cfg = config_of(folder)
+        if cfg is None:
+            yield folder, "a config that can't be read, or is none any more"
+            continue
+        name = f"{label(cfg)} (experiment {cfg.experiment.name or 'none'})"
+        if not identify(cfg).key.startswith(folder.name):
+            yield folder, f"{name}: its settings have another key now"
+        elif cfg.experiment.name and cfg.experiment.grid != grid_of(cfg.experiment.name):
+            if wanted is None:
+                wanted = {key[:16] for command in recall(output_dir) for key in replay(command, output_dir)}
+            if folder.name not in wanted:
+                yield folder, f"{name}: the experiment has changed"
 
 
-def read_config(folder: Path) -> dict:
-    """A run's config as it was written; empty if there is none."""
-    try:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
-    except (OSError, yaml.YAMLError):
-        return {}
-    return config if isinstance(config, dict) else {}
-
-
-def describe(config: dict) -> str:
-    """What a run was, in one line."""
-    try:
-        parts = (config["task"]["name"], config["encoder"]["name"], config["calibration"]["name"])
-        return f"{' '.join(parts)} seed {config['seed']} (experiment {config['experiment']['name'] or 'none'})"
-    except (KeyError, TypeError):
-        return "a run without a config"
+def grid_of(experiment: str) -> dict | None:
+    """An experiment's grid today, None if there is no such experiment here."""
+    file = Path(conf_dir(), "experiment", f"{experiment}.yaml")
+    return yaml.safe_load(file.read_text())["experiment"]["grid"] if file.is_file() else None
 
 
 if __name__ == "__main__":

@@ -89,14 +89,23 @@ class RunFolder:
             return None
         except (OSError, ValueError) as error:
             raise UserError(f"{self.result_file} is damaged; remove it to run again") from error
-        if not isinstance(record, dict) or record.get("key") != self.key or not record.keys() >= REQUIRED:
+        whole = isinstance(record, dict) and record.get("key") == self.key and record.keys() >= REQUIRED
+        if not whole or "seconds" not in (record["cost"] or {}):
             raise UserError(f"{self.result_file} is not this run's record; remove it to run again")
         return record
 
-    def settled(self, retry_failed: bool) -> dict[str, Any] | None:
-        """The record if the run need not be run again; with ``retry_failed`` a failed one must."""
+    def settled(self, retry_failed: bool, since: float) -> dict[str, Any] | None:
+        """The record if the run need not be run again; with ``retry_failed`` a failure older than ``since`` must."""
         record = self.result()
-        return None if record is not None and record["status"] == "failed" and retry_failed else record
+        again = record is not None and record["status"] == "failed" and retry_failed
+        return None if again and self.ended_at() < since else record
+
+    def ended_at(self) -> float:
+        """When the record was written, in seconds since the epoch; 0 if there is none."""
+        try:
+            return self.result_file.stat().st_mtime
+        except OSError:
+            return 0.0
 
     @contextmanager
     def lock(self) -> Iterator[bool]:

@@ -9,8 +9,9 @@ from isobench.__main__ import run_guarded
 from isobench.errors import UserError
 from isobench.report.table import Row, console
 from isobench.sweep.commands import FLAGS, recall
+from isobench.sweep.folders import rows_in
 from isobench.sweep.overview import print_details, print_overview
-from isobench.sweep.plan import composed, plan
+from isobench.sweep.plan import composed, plan, replay
 from isobench.sweep.state import states_of
 
 
@@ -49,20 +50,22 @@ def rows_of(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     wanted = [argument for argument in arguments if argument not in FLAGS]
     with composed(wanted) as (loader, base, task):
         name, output_dir = base.experiment.name, base.output_dir
-        planned = {key: run.row for key, run in plan(loader, base, task).items()}
-    general = all(argument.startswith(("+experiment=", "output_dir=")) for argument in wanted)
-    remembered = [c["arguments"] for c in recall(output_dir) if name in (None, c["experiment"])] if general else []
-    if remembered:
-        planned = {}
-    elif general and name is None:
-        raise UserError(f"no command has run anything in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
-    for command in remembered:
+        general = all(argument.startswith(("+experiment=", "output_dir=")) for argument in wanted)
+        sweeps = [command for command in recall(output_dir) if name in (None, command.experiment)] if general else []
+        if not sweeps and (name or not general):
+            planned = plan(loader, base, task)
+            return name or "runs", [run.row for run in planned.values()]
+    rows: dict[str, Row] = {}
+    for command in sweeps:
         try:
-            with composed([*command, f"output_dir={output_dir}"]) as (loader, base, task):
-                planned.update({key: run.row for key, run in plan(loader, base, task).items()})
-        except Exception as error:  # its data are gone, or a setting it used
-            print(f"isobench: left out: {' '.join(command)} ({' '.join(str(error).split())[:200]})", file=sys.stderr)
-    return name or f"runs in {output_dir}", list(planned.values())
+            rows.update({key: run.row for key, run in replay(command, output_dir).items()})
+        except UserError as error:
+            print(f"isobench: left out: {error}", file=sys.stderr)
+    if name is None:
+        rows.update({row.folder.key: row for row in rows_in(output_dir, {key[:16] for key in rows})})
+    if not rows:
+        raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
+    return name or f"runs in {output_dir}", list(rows.values())
 
 
 if __name__ == "__main__":

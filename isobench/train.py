@@ -3,17 +3,14 @@
 import contextlib
 import gc
 import logging
+import math
 import os
 import sys
 import traceback
 import warnings
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, LearningRateMonitor, TQDMProgressBar
@@ -25,10 +22,11 @@ from isobench.calibration.make import make
 from isobench.checkpoint import Checkpointer, CheckpointFiles
 from isobench.classifier import Classifier
 from isobench.data.loaders import Loaders
-from isobench.errors import RunFailure, UserError
-from isobench.files import is_storage_error, sha256_file, write_atomic
+from isobench.errors import RunFailure, UserError, first_line
+from isobench.files import is_storage_error
 from isobench.heartbeat import Heartbeat, where
 from isobench.interruption import Watch
+from isobench.predictions import write_predictions
 from isobench.provenance import provenance, reset_peak_memory
 from isobench.run import Identity, RunFolder, scale_notes
 from isobench.schema import Config
@@ -36,29 +34,30 @@ from isobench.seeding import resolve_seeds, seed_everything
 from isobench.stopwatch import Stopwatch, cost
 
 
-def train(cfg: Config, identity: Identity, folder: RunFolder) -> dict[str, Any] | None:
+def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> dict[str, Any] | None:
     """Carry out one run, from its last checkpoint if there is one, and write its record.
 
     A non-finite loss, a crash, lack of memory: the record then says ``failed``, with a name and a reason.
-    Returns None if another process is at it.
+    Returns None if another process is at it. ``since``: an older failure may be tried again.
 
     Raises:
         UserError: something the user can mend; nothing is written then.
-        Interrupted: a signal asked to stop; a checkpoint was saved first if training was on.
+        Interrupted: a signal asked to stop; a checkpoint was saved first.
     """
     watch = Watch()
     with folder.lock() as ours:
         if not ours:
             return None
-        if (record := folder.settled(cfg.retry_failed)) is not None:  # another process finished it meanwhile
+        if (record := folder.settled(cfg.retry_failed, since)) is not None:  # another process finished it meanwhile
             return record
         folder.begin(asdict(cfg))
         with Heartbeat(folder.path) as heartbeat:
             checkpoints = CheckpointFiles(folder.path, identity.key)
             record = attempt(cfg, identity, folder, checkpoints, watch, heartbeat)
             folder.write_result(record)
-        deterministic = record["failure"] is not None and record["failure"]["name"] not in ("crash", "out_of_memory")
-        if deterministic or (record["failure"] is None and not cfg.checkpoint.keep):
+        # A crash starts anew: its code may be mended. Lack of memory has nothing to do with the state.
+        kept = cfg.checkpoint.keep if record["failure"] is None else record["failure"]["name"] == "out_of_memory"
+        if not kept:
             checkpoints.discard()
     gc.collect()  # a module and its trainer hold each other: free them before the next run of a sweep
     watch.obey()  # a signal that came too late to stop this run stops the sweep
@@ -126,8 +125,12 @@ def attempt(
 def crash(error: Exception, step: int | None) -> dict[str, Any]:
     """What to record of an error that should not have happened."""
     name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
-    message = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    return {"name": name, "message": message, "step": step, "traceback": traceback.format_exc()}
+    return {
+        "name": name,
+        "message": f"{type(error).__name__}: {first_line(error)}",
+        "step": step,
+        "traceback": traceback.format_exc(),
+    }
 
 
 def configure(cfg: Config) -> None:
@@ -233,18 +236,3 @@ def fit(
         raise KeyboardInterrupt from stop
     finally:
         tracking.finish(tracker, failed=not done)
-
-
-def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:
-    """The best epoch's dev predictions, one row an example, as Parquet; returns file name and sha256."""
-    columns: dict[str, list[Any]] = {"split": [], "index": [], "label": [], "prediction": [], "logits": []}
-    for split, output in outputs.items():
-        n = len(output["labels"])
-        columns["split"] += [split] * n
-        columns["index"] += list(range(n))
-        columns["label"] += output["labels"].astype(float).tolist()
-        columns["prediction"] += output["predictions"].astype(float).tolist()
-        columns["logits"] += output["logits"].tolist()
-    table = pyarrow.table(columns)
-    write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
-    return {"file": file.name, "sha256": sha256_file(file)}

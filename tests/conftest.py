@@ -116,9 +116,13 @@ def reviews(tmp_path_factory) -> str:
 @pytest.fixture
 def small(tiny, reviews, cache, tmp_path):
     """Overrides of a run that takes about a second."""
+    return tiny_overrides(tiny, reviews, cache, tmp_path / "outputs")
+
+
+def tiny_overrides(tiny: str, reviews: str, cache: str, outputs: Path) -> list[str]:
     return [
         "task=sst2", f"data.root={reviews}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
-        f"output_dir={tmp_path}/outputs", "tracking=none", "optimization.epochs=2", "optimization.batch_size=16",
+        f"output_dir={outputs}", "tracking=none", "optimization.epochs=2", "optimization.batch_size=16",
         "optimization.lr=3e-3",
     ]  # fmt: skip
 

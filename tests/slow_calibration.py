@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import torch
+
 from isobench.calibration import Calibration
 
 
@@ -22,3 +24,19 @@ class Failing(Calibration):
 class Killing(Calibration):
     def forward(self, h):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Mended(Calibration):
+    """Crashes at its sixth step as long as ISOBENCH_TEST_CRASH is 1; mended, it has a buffer more."""
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.broken, self.steps = os.environ["ISOBENCH_TEST_CRASH"] == "1", 0
+        if not self.broken:
+            self.register_buffer("more", torch.zeros(3))
+
+    def forward(self, h):
+        self.steps += self.training
+        if self.broken and self.steps == 6:
+            raise RuntimeError("as meant")
+        return h

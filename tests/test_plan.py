@@ -17,6 +17,7 @@ from isobench.schema import from_plain, to_config
 from isobench.sweep.commands import recall
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, hours
+from isobench.sweep.jobs import Waiting
 from isobench.sweep.overview import spans
 from isobench.sweep.plan import composed, overrides, plan
 from isobench.sweep.state import state_of
@@ -73,8 +74,9 @@ def test_interpolations_are_left_to_hydra(tmp_path):
 
 
 def test_a_commands_arguments_as_overrides():
-    assert overrides(["-m", "seed=1", "--config-dir", "f", "a=b"]) == ["seed=1", "hydra.searchpath=[file://f]", "a=b"]
-    assert overrides(["--config-dir=f", "--multirun"]) == ["hydra.searchpath=[file://f]"]
+    found = overrides(["-m", "seed=1", "--config-dir", "f", "a=b"])
+    assert found == ["seed=1", "hydra.searchpath=['file://f']", "a=b"]
+    assert overrides(["--config-dir=f", "--multirun"]) == ["hydra.searchpath=['file://f']"]
 
 
 def test_a_config_survives_its_record():
@@ -150,7 +152,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     def state(queue=()) -> str:
         return state_of(row, dict(queue)).name
 
-    waiting = {"ab" * 8: "12_3"}
+    waiting = {"ab" * 8: Waiting("12_3", time.time())}
     assert (state(), state(waiting)) == ("missing", "queued")
     beat(folder)
     assert (state(), state(waiting)) == ("running", "running")
@@ -162,7 +164,14 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     (folder.path / heartbeat.FILE).write_text("{")
     assert state() == "missing"
     row.record = {"status": "failed"}
-    assert state(waiting) == "failed"
+    folder.result_file.write_text("{}")
+    assert state() == "failed"
+    assert state(waiting) == "failed"  # it was submitted before the run failed
+    assert state({"ab" * 8: Waiting("12_4", time.time() + 9)}) == "queued"  # to be tried again
+    row.record = {"status": "finished"}
+    assert state({"ab" * 8: Waiting("12_4", time.time() + 9)}) == "done"
+    row.record, row.trouble = None, "damaged"
+    assert state() == "damaged"
 
 
 def test_status_says_where_why_and_how_much(tmp_path, capfd):
@@ -216,7 +225,7 @@ def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
     assert "3 runs: 3 missing" in capfd.readouterr().out
     assert not (tmp_path / "none").exists()
     for arguments, message in [
-        ([f"output_dir={tmp_path}/none"], "no command has run anything"),
+        ([f"output_dir={tmp_path}/none"], "nothing was run in"),
         (["+experiment=glue"], "did you mean glue_isobn"),
         (["sed=1"], "there is no setting sed"),
         (["--watch", "-1"], "must be a number of seconds above 0"),

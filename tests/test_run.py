@@ -60,7 +60,10 @@ def test_record_round_trip_and_nan(tmp_path):
     assert folder.result() is None
     with folder.lock() as ours:
         assert ours
-        folder.write_result(dict.fromkeys(REQUIRED) | {"status": "finished", "x": [float("nan"), 1.5, float("inf")]})
+        folder.write_result(
+            dict.fromkeys(REQUIRED)
+            | {"cost": {"seconds": 1}, "status": "finished", "x": [float("nan"), 1.5, float("inf")]}
+        )
     assert folder.result()["x"] == [None, 1.5, None]
     assert finite({"a": (1, float("nan"))}) == {"a": [1, None]}
 

@@ -68,7 +68,8 @@ def timing_out(cluster, tiny, reviews, cache, tmp_path_factory):
 
 
 def jobs_of(outputs) -> list[str]:
-    return [json.loads(file.read_text())["job"] for file in outputs.glob("jobs/slurm-*.json")]
+    found = [json.loads(file.read_text())["job"] for file in outputs.glob("jobs/slurm-*.json")]
+    return [job for jobs in found for job in jobs.split(",")]
 
 
 def mine(outputs) -> str:
@@ -225,6 +226,22 @@ def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs
     code, _, err = cli(*slurm, "seed=1,2,3", "-m")
     assert (code, "3 runs: 3 finished, 0 to do" in err) == (0, True)
     assert results == [file.stat().st_mtime_ns for file in outputs.glob("runs/*/result.json")]
+
+
+def test_more_runs_than_an_array_takes_and_other_options(cli, slurm, outputs, monkeypatch):
+    from isobench.sweep import jobs
+
+    assert jobs.array_limit() == 1000  # SLURM's default
+    monkeypatch.setattr(jobs, "array_limit", lambda: 2)
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0")
+    options = ['hydra.launcher.extra=["comment=mine","nice=1"]', 'hydra.launcher.setup=["export FOO=1","true"]']
+    submit(cli, *slurm, *options, "seed=1,2,3,4,5")
+    (noted,) = outputs.glob("jobs/slurm-*.json")
+    assert len(json.loads(noted.read_text())["job"].split(",")) == 3
+    script = next(outputs.glob("jobs/*/*submission.sh")).read_text()
+    assert "#SBATCH --comment=mine" in script
+    assert "\nexport FOO=1\ntrue\n" in script
+    until(lambda: len(records(outputs)) == 5, "all are finished")
 
 
 def test_several_runs_share_a_job_and_its_gpu(cli, slurm, outputs, monkeypatch):

@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from isobench import heartbeat
 from isobench.report import published
 from isobench.resources import experiments_dir
 from isobench.sweep.grid import expand
@@ -16,6 +17,20 @@ def test_sub_grids_are_products_of_their_own():
     assert len(runs) == 2 * 2 + 2 * 2
     assert runs[0] == ["calibration=none", "lr=1", "seed=1"]
     assert ["calibration=isobn", "lr=1", "beta=1.0", "seed=2"] in runs
+
+
+def test_the_command_line_chooses_among_sub_grids():
+    grid = [{"calibration": ["none"], "lr": [1, 2]}, {"calibration": ["isobn"], "lr": [1], "calibration.beta": [0.5]}]
+    plain = [["lr=1", "calibration=none"], ["lr=2", "calibration=none"]]
+    assert expand(grid, {"calibration": ["calibration=none"]}) == plain
+    both = expand(grid, {"calibration": ["calibration=none", "calibration=isobn"]})
+    assert both == [*plain, ["lr=1", "calibration.beta=0.5", "calibration=isobn"]]
+    beta = expand(grid, {"calibration.beta": ["calibration.beta=0.3"]})
+    assert beta == [
+        ["calibration=none", "lr=1"],
+        ["calibration=none", "lr=2"],
+        ["calibration=isobn", "lr=1", "calibration.beta=0.3"],
+    ]
 
 
 def test_the_command_line_replaces_the_grids_values():
@@ -70,7 +85,7 @@ def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outp
     assert results[0]["failure"]["step"] >= 1
     code, _, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1")
     assert code == 1
-    assert "2 runs: 2 finished, 0 to do" in err
+    assert "2 runs: 1 finished, 1 failed before (retry_failed=true tries them again), 0 to do" in err
     _, _, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1", "retry_failed=true")
     assert "2 runs: 1 finished, 1 to do" in err
 
@@ -243,18 +258,42 @@ def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     assert cli(*quick, "seed=1")[0] == 0
     (folder,) = outputs.glob("runs/*")
     (folder / "result.json").unlink()
-    beat = {
-        "state": "training",
-        "step": 1,
-        "steps": 9,
-        "machine": "x",
-        "host": "x",
-        "pid": 1,
-        "since": 0,
-        "updated": 0,
-    }
+    beat = dict.fromkeys(heartbeat.NEEDED, 0) | {"state": "training", "machine": "x", "host": "x"}
     (folder / "progress.json").write_text(json.dumps(beat))
     code, _, err = cli(*quick, "seed=1,2,3")
     assert code == 0
     started = [line.split("seed ")[1][0] for line in err.splitlines() if line.startswith("[")]
     assert started == ["2", "3", "1"]
+
+
+@pytest.mark.parametrize("content", ["", '{"status": "fin', '{"key": "another run\'s", "status": "finished"}'])
+def test_a_damaged_record_is_named_not_trusted_and_the_rest_runs(cli, small, outputs, content):
+    quick = [*small, "optimization.epochs=1", "-m"]
+    assert cli(*quick, "seed=1,2")[0] == 0
+    first, second = sorted(outputs.glob("runs/*/result.json"))
+    intact = second.read_bytes()
+    first.write_text(content)
+    code, out, err = cli(*quick, "seed=1,2,3")
+    assert code == 2
+    assert "3 runs: 1 finished, 1 with a damaged record, 1 to do" in err
+    assert err.splitlines()[-1].startswith(f"isobench: {first} is ")
+    assert "remove it to run again" in err
+    assert "1 damaged" in out
+    assert second.read_bytes() == intact
+    assert len(list(outputs.glob("runs/*/result.json"))) == 3
+
+
+def test_the_output_folder_can_t_be_swept_over_or_be_a_file(cli, small, tmp_path):
+    code, _, err = cli(*small, "-m", f"output_dir={tmp_path}/a,{tmp_path}/b")
+    assert (code, "output_dir can't be swept over" in err) == (2, True)
+    (tmp_path / "file").write_text("")
+    code, _, err = cli(*small, "-m", f"output_dir={tmp_path}/file")
+    assert (code, "can't be written" in err) == (2, True)
+    assert "FileExistsError" not in err
+
+
+def test_flags_may_stand_anywhere(cli, small, tmp_path):
+    (tmp_path / "c" / "optimization").mkdir(parents=True)
+    (tmp_path / "c" / "optimization" / "mine.yaml").write_text("epochs: 1\nlr: 0.003\nbatch_size: 16\n")
+    code, _, err = cli(*small[:-3], "--config-dir", str(tmp_path / "c"), "optimization=mine", "-m", "seed=1")
+    assert code == 0, err

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from isobench.errors import UserError
 from isobench.report.published import cell
 from isobench.run import RunFolder, plain, scale_notes
 from isobench.schema import Config
@@ -22,6 +23,14 @@ class Row:
     folder: RunFolder
     record: dict[str, Any] | None
     state: str = "missing"
+    trouble: str | None = None  # why its record can't be trusted
+
+    def look(self) -> None:
+        """Read the record, or note why it can't be read."""
+        try:
+            self.record, self.trouble = self.folder.result(), None
+        except UserError as error:
+            self.record, self.trouble = None, str(error)
 
 
 def console() -> Console:

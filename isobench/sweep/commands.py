@@ -1,22 +1,42 @@
-"""The commands that made an output folder's runs, so that status and prune know what belongs to what."""
+"""The sweeps that an output folder was made by, so that status and prune know what belongs to what."""
 
 import contextlib
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from isobench.files import write_json
+from isobench.errors import UserError
+from isobench.files import sha256_json, write_json
 
 FLAGS = ("-m", "--multirun")
 
 
-def remember(output_dir: str, arguments: list[str], experiment: str | None) -> None:
-    """Add a command to ``commands.json``, once. A folder that can't be written to has nothing to remember."""
-    command = {"experiment": experiment, "arguments": lasting(arguments)}
-    known = recall(output_dir)
-    if command not in known and Path(output_dir).is_dir():
-        with contextlib.suppress(OSError):
-            write_json(_file(output_dir), [*known, command])
+@dataclass(frozen=True)
+class Command:
+    """A sweep: its experiment, its arguments, and the folder that relative paths in them start from."""
+
+    experiment: str | None
+    arguments: list[str]
+    folder: str
+
+
+def remember(output_dir: str, command: Command) -> Path | None:
+    """Write ``commands/<hash>.json``, once; returns it if it is new. Where nothing can be written, nothing is."""
+    file = Path(output_dir) / "commands" / f"{sha256_json(asdict(command))[:16]}.json"
+    if file.exists() or not Path(output_dir).is_dir():
+        return None
+    with contextlib.suppress(OSError):
+        write_json(file, asdict(command))
+        return file
+    return None
+
+
+def forget(file: Path) -> None:
+    """Undo ``remember`` for a command that came to nothing, folders included if nothing else is in them."""
+    file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        file.parent.rmdir()
+        file.parent.parent.rmdir()
 
 
 def lasting(arguments: list[str]) -> list[str]:
@@ -25,21 +45,20 @@ def lasting(arguments: list[str]) -> list[str]:
     return [a for a in arguments if a not in FLAGS and not a.lstrip("+").startswith(passing)]
 
 
-def forget(output_dir: str) -> None:
-    """Undo ``remember`` in a folder made for a command that came to nothing."""
-    _file(output_dir).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # something else is in it
-        Path(output_dir).rmdir()
+def recall(output_dir: str) -> list[Command]:
+    """All sweeps remembered, in the order of their files' times.
 
-
-def recall(output_dir: str) -> list[dict[str, Any]]:
-    """All commands remembered, oldest first."""
-    try:
-        known = json.loads(_file(output_dir).read_text())
-    except (OSError, ValueError):
-        return []
-    return known if isinstance(known, list) else []
-
-
-def _file(output_dir: str) -> Path:
-    return Path(output_dir) / "commands.json"
+    Raises:
+        UserError: a file that can't be read: what it held must not be taken for nothing.
+    """
+    files = sorted((Path(output_dir) / "commands").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    found = []
+    for file in files:
+        try:
+            command = Command(**json.loads(file.read_text()))
+            if not isinstance(command.arguments, list):
+                raise TypeError
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(f"{file} is damaged; remove it if that sweep is history") from error
+        found.append(command)
+    return found

@@ -41,7 +41,7 @@ class Forecast:
 
     def _add(self, cfg: Config, record: dict[str, Any]) -> None:
         if record["status"] == "finished":
-            seconds = record["cost"]["seconds"]
+            seconds = device_seconds(record)
             self.exact[shape(cfg)].append(seconds)
             self.by_epoch[coarse(cfg)].append(seconds / cfg.optimization.epochs)
 
@@ -57,6 +57,11 @@ class Forecast:
             self._add(from_plain(record["config"]), record)
         except Exception:  # another version's record, or a damaged one: nothing to learn from it
             return
+
+
+def device_seconds(record: dict[str, Any]) -> float:
+    """A run's seconds, less where it shared its device with others."""
+    return record["cost"]["seconds"] / (record.get("where") or {}).get("share", 1)
 
 
 def coarse(cfg: Config) -> Shape:

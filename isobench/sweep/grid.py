@@ -8,20 +8,33 @@ from typing import Any
 def expand(grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Every run as a list of Hydra overrides.
 
+    A setting on the command line replaces the grid's values for it; where it names values that some sub-grids
+    have, it chooses among sub-grids, and each keeps its own. A method's setting (``calibration.x``) that is an
+    axis of some sub-grids goes to these only.
+
     Args:
         grid: sub-grids, each a mapping of setting or group to its values; each is a product of its own.
-        command_line: setting (as typed, with any ``+``) to its overrides ``key=value``. A setting given here
-            replaces the grid's values for it.
+        command_line: setting (as typed, with any ``+``) to its overrides ``key=value``.
     """
     runs = []
     for sub_grid in grid or [{}]:
-        axes = [
-            [f"{key}={_text(value)}" for value in values]
-            for key, values in sub_grid.items()
-            if key not in command_line
-        ]
-        runs += [list(run) for run in itertools.product(*axes, *command_line.values())]
+        axes = {key: [f"{key}={_text(value)}" for value in values] for key, values in sub_grid.items()}
+        given = {key: _narrowed(key, wanted, axes, grid) for key, wanted in command_line.items()}
+        own = [values for key, values in axes.items() if key not in command_line]
+        chosen = [values for values in given.values() if values is not None]
+        runs += [list(run) for run in itertools.product(*own, *chosen)]
     return runs
+
+
+def _narrowed(key: str, wanted: Sequence[str], axes: Mapping[str, Sequence[str]], grid: Any) -> list[str] | None:
+    """What a sub-grid takes of a setting on the command line: some values, none (no run), None (no such axis)."""
+    holders = [sub_grid for sub_grid in grid if key in sub_grid]
+    if key not in axes:
+        return None if holders and key.startswith("calibration.") else list(wanted)
+    known = {f"{key}={_text(value)}" for sub_grid in holders for value in sub_grid[key]}
+    if known.isdisjoint(wanted):
+        return list(wanted)
+    return [value for value in wanted if value in axes[key] or value not in known]
 
 
 def _text(value: Any) -> str:

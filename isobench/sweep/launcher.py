@@ -1,8 +1,10 @@
 """Hydra launchers on submitit: local processes, and SLURM arrays that are submitted and left to themselves."""
 
+import contextlib
 import math
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -18,9 +20,12 @@ from omegaconf import DictConfig
 
 from isobench.errors import UserError, first_line
 from isobench.execute import DONE, FAILED, execute
+from isobench.files import is_storage_error, storage_error
+from isobench.interruption import Interrupted
 from isobench.run import RunFolder, identify
 from isobench.schema import Config
 from isobench.sweep import jobs
+from isobench.sweep.checks import boolean, lines, positive
 from isobench.sweep.commands import lasting
 from isobench.sweep.compose import Composer
 
@@ -65,24 +70,30 @@ class Submitit(Launcher):
         folder = jobs.jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
         try:
             submission = self._submit(runs, folder.absolute())
+            submission.save(output_dir)
         except UserError:
             raise
         except Exception as error:  # submitit and the scheduler raise many kinds
+            tidy(folder)
+            if is_storage_error(error):
+                raise storage_error(error, folder) from error  # type: ignore[arg-type]
             raise UserError(f"hydra/launcher={self.name}: {first_line(error)}") from error
-        submission.save(output_dir)
         here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
         if not self.wait:
             again = shlex.join(["python", "-m", "isobench.status", *lasting(sys.argv[1:])])
             self.submitted = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)
+        before = signal.signal(signal.SIGTERM, interrupt)
         try:
             jobs.wait_for(output_dir, submission, [RunFolder(output_dir, key) for _, key in runs])
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Interrupted):
             self._leave(submission)
             raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
         folders = [RunFolder(output_dir, key) for _, key in runs]
-        return [job_return(DONE if folder.result_file.exists() else FAILED) for folder in folders]
+        return [job_return(DONE if folder.ended_at() >= submission.submitted else FAILED) for folder in folders]
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
         raise NotImplementedError
@@ -98,6 +109,7 @@ class Local(Submitit):
 
     def __init__(self, wait: bool, processes: int) -> None:
         positive("processes", processes)
+        boolean("wait", wait)
         self.wait, self.processes = wait, processes
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
@@ -140,20 +152,21 @@ class Slurm(Submitit):
         memory_gb: float | None,
         max_jobs: int,
         setup: Sequence[str],
-        extra: dict[str, Any],
+        extra: Sequence[str],
         signal_seconds: int,
         max_timeouts: int,
         **options: str | None,
     ) -> None:
-        for name, value in (
-            ("runs_per_job", runs_per_job),
-            ("runs_at_once", runs_at_once),
-            ("time", time),
-            ("cpus", cpus),
-            ("max_jobs", max_jobs),
-            ("signal_seconds", signal_seconds),
-        ):
+        counts = {"runs_per_job": runs_per_job, "runs_at_once": runs_at_once, "time": time, "cpus": cpus}
+        for name, value in (counts | {"max_jobs": max_jobs, "signal_seconds": signal_seconds}).items():
             positive(name, value)
+        positive("memory_gb", 1 if memory_gb is None else memory_gb, whole=False)
+        positive("gpus", gpus or 1)
+        positive("max_timeouts", max_timeouts)
+        boolean("wait", wait)
+        lines("setup", setup)
+        if bad := [option for option in lines("extra", extra) if "=" not in option]:
+            raise UserError(f"hydra.launcher.extra: {bad[0]} must be an sbatch option with its value: NAME=VALUE")
         self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
         self.parameters = {
             "job_name": "isobench",
@@ -165,7 +178,7 @@ class Slurm(Submitit):
             "array_parallelism": max_jobs,
             "setup": list(setup),
             "signal_delay_s": signal_seconds,
-            "additional_parameters": {"requeue": True, **extra},
+            "additional_parameters": {"requeue": True, **dict(option.split("=", 1) for option in extra)},
             **options,
         }
 
@@ -179,13 +192,21 @@ class Slurm(Submitit):
         executor = SlurmExecutor(folder, max_num_timeout=self.max_timeouts)
         executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
         chunks = [runs[start : start + self.runs_per_job] for start in range(0, len(runs), self.runs_per_job)]
-        with executor.batch():
-            started = [executor.submit(Worker(chunk)) for chunk in chunks]
-        held = {job.job_id: [key[:16] for _, key in chunk] for job, chunk in zip(started, chunks, strict=True)}
-        return jobs.Submission(self.name, started[0].job_id.split("_")[0], held, time.time())
+        held: dict[str, list[str]] = {}
+        limit = jobs.array_limit()
+        for start in range(0, len(chunks), limit):
+            with executor.batch():
+                started = [executor.submit(Worker(chunk)) for chunk in chunks[start : start + limit]]
+            for job, chunk in zip(started, chunks[start : start + limit], strict=True):
+                held[job.job_id] = [key[:16] for _, key in chunk]
+        arrays = dict.fromkeys(job.split("_")[0] for job in held)
+        return jobs.Submission(self.name, ",".join(arrays), held, time.time())
 
     def _leave(self, submission: jobs.Submission) -> None:
-        print(f"isobench: job {submission.job} goes on; scancel {submission.job} ends it", file=sys.stderr)
+        print(
+            f"isobench: job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it",
+            file=sys.stderr,
+        )
 
 
 @contextmanager
@@ -199,10 +220,16 @@ def ignored(*signals: signal.Signals) -> Iterator[None]:
             signal.signal(signum, handler)
 
 
-def positive(name: str, value: Any) -> None:
-    """Raise UserError unless a launcher's setting is a whole number of at least 1."""
-    if not isinstance(value, int) or value < 1:
-        raise UserError(f"hydra.launcher.{name}={value} must be a whole number of at least 1")
+def interrupt(signum: int, frame: Any) -> None:
+    """TERM ends a wait as Ctrl-C does."""
+    raise Interrupted(signum)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a submission that failed left, if nothing else is beside it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
 
 
 def job_return(code: int) -> JobReturn:

@@ -2,20 +2,21 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
 
 from isobench.execute import label
 from isobench.report.table import Row, chosen, console, groups, names, varying_settings
-from isobench.sweep.forecast import Forecast, hours
+from isobench.sweep.forecast import Forecast, device_seconds, hours
 from isobench.sweep.state import OPEN, STATES, State, summary
 
 SHOWN = 20  # runs listed one by one in each state
 
 
-def print_overview(title: str, rows: list[Row], states: list[State]) -> None:
-    """One line for runs that differ in their seeds only, then the totals."""
+def print_overview(title: str, rows: list[Row], states: list[State], starts: Sequence[str] = OPEN) -> None:
+    """One line for runs that differ in their seeds only, then the totals. ``starts``: states that are to do."""
     by_row = {id(row): state for row, state in zip(rows, states, strict=True)}
     forecast = Forecast(rows)
     varying = varying_settings(rows)
@@ -27,7 +28,7 @@ def print_overview(title: str, rows: list[Row], states: list[State]) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for group in groups(rows, varying):
         found = Counter(by_row[id(row)].name for row in group)
-        todo = [row for row in group if by_row[id(row)].name in (*OPEN, "queued", "running")]
+        todo = [row for row in group if by_row[id(row)].name in (*starts, "queued", "running")]
         table.add_row(
             *names(group[0].cfg),
             *chosen(group[0].cfg, varying),
@@ -38,7 +39,7 @@ def print_overview(title: str, rows: list[Row], states: list[State]) -> None:
     out = console()
     out.print(table)
     out.print(summary(states), highlight=False)
-    out.print(cost_line(rows, states, forecast), highlight=False)
+    out.print(cost_line(rows, states, forecast, starts), highlight=False)
 
 
 def time_of(todo: list[Row], forecast: Forecast) -> str:
@@ -50,10 +51,10 @@ def time_of(todo: list[Row], forecast: Forecast) -> str:
     return "?" if not known else hours(sum(known)) + (" + ?" if len(known) < len(todo) else "")
 
 
-def cost_line(rows: list[Row], states: list[State], forecast: Forecast) -> str:
+def cost_line(rows: list[Row], states: list[State], forecast: Forecast, starts: Sequence[str]) -> str:
     """Device time spent, and still to come."""
-    spent = sum(row.record["cost"]["seconds"] for row in rows if row.record)
-    todo = [row for row, state in zip(rows, states, strict=True) if state.name not in ("done", "failed")]
+    spent = sum(device_seconds(row.record) for row in rows if row.record)
+    todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
     line = f"Device time so far: {hours(spent)}; still to come: {time_of(todo, forecast) or 'none'}"
     unknown = sum(forecast.seconds(row.cfg) is None for row in todo)
     return line + (f" (no finished run of the same shape yet for {unknown} of them)" if unknown else "")
@@ -62,7 +63,7 @@ def cost_line(rows: list[Row], states: list[State], forecast: Forecast) -> str:
 def print_details(rows: list[Row], states: list[State]) -> None:
     """Where the running runs are, why the failed ones failed, where the interrupted ones stopped."""
     out = console()
-    for name in ("running", "failed", "interrupted"):
+    for name in ("running", "failed", "interrupted", "damaged"):
         found = [(row, state) for row, state in zip(rows, states, strict=True) if state.name == name]
         for row, state in found[:SHOWN]:
             out.print(f"{name}: {label(row.cfg)}: {detail(row, state)}", highlight=False, markup=False)
@@ -72,6 +73,8 @@ def print_details(rows: list[Row], states: list[State]) -> None:
 
 def detail(row: Row, state: State) -> str:
     """One line on one run."""
+    if row.trouble:
+        return row.trouble
     if row.record is not None:
         failure = row.record["failure"]
         step = f" at step {failure['step']}" if failure.get("step") else ""

@@ -1,22 +1,27 @@
 """What a sweep consists of: every run composed, checked and keyed, before anything is started."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from isobench.errors import UserError
+from isobench.explain import explain
 from isobench.report.table import Row
 from isobench.resources import conf_dir
 from isobench.run import RunFolder, identify
 from isobench.schema import register
-from isobench.sweep.commands import FLAGS
+from isobench.sweep.commands import FLAGS, Command
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand
 from isobench.validate import validate
@@ -42,16 +47,20 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
         UserError: a value that can't work, or data that are not there.
         hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: a setting that is not there.
     """
+    given = command_line(loader, arguments)
+    if len(given.get("output_dir", [])) > 1:
+        raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
     grids = OmegaConf.to_container(base.experiment.grid, resolve=True)
     composer = Composer(loader, base)
     planned: dict[str, Planned] = {}
-    for overrides in expand(grids.get(base.scale, []), command_line(loader, arguments)):  # type: ignore[union-attr]
+    for overrides in expand(grids.get(base.scale, []), given):  # type: ignore[union-attr]
         cfg = composer.config(overrides)
         validate(cfg)
         identity = identify(cfg)
         if identity.key not in planned:
             folder = RunFolder(cfg.output_dir, identity.key)
-            planned[identity.key] = Planned(Row(cfg, folder, folder.result()), overrides)
+            planned[identity.key] = Planned(Row(cfg, folder, None), overrides)
+            planned[identity.key].row.look()
     return planned
 
 
@@ -82,16 +91,37 @@ def composed(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfi
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
 
 
+def replay(command: Command, output_dir: str) -> dict[str, Planned]:
+    """What a remembered sweep consists of today.
+
+    Raises:
+        UserError: its folder, its data or a setting are not there any more.
+    """
+    place = f"output_dir={quoted(str(Path(output_dir).absolute()))}"
+    try:
+        with contextlib.chdir(command.folder), composed([*command.arguments, place]) as parts:
+            return plan(*parts)
+    except (UserError, OSError, HydraException, OmegaConfBaseException) as error:
+        said = f"{' '.join(command.arguments)}: {error if isinstance(error, UserError) else explain(error)}"
+        raise UserError(f"a sweep can't be planned any more: {said}") from error
+
+
 def overrides(arguments: Sequence[str]) -> list[str]:
     """A command's arguments as overrides: without ``-m``, and ``--config-dir`` as the search path it means."""
     found, folder = [], False
     for argument in arguments:
         name, _, value = argument.partition("=")
         if folder or (name in ("--config-dir", "-cd") and value):
-            found.append(f"hydra.searchpath=[file://{value if not folder else argument}]")
+            found.append(f"hydra.searchpath=[{quoted('file://' + (argument if folder else value))}]")
             folder = False
         elif argument in ("--config-dir", "-cd"):
             folder = True
         elif argument not in FLAGS:
             found.append(argument)
     return found
+
+
+def quoted(text: str) -> str:
+    """A value as Hydra's grammar takes any text."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

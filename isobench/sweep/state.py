@@ -8,8 +8,9 @@ from typing import Any
 from isobench import heartbeat
 from isobench.report.table import Row
 from isobench.sweep import jobs
+from isobench.sweep.jobs import Waiting
 
-STATES = ("done", "failed", "running", "queued", "interrupted", "missing")
+STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")
 OPEN = ("interrupted", "missing")  # what a sweep has to start; with retry_failed the failed ones too
 
 
@@ -27,15 +28,23 @@ class State:
         return self.name == "interrupted" and self.beat is not None and self.beat["state"] != "interrupted"
 
 
-def state_of(row: Row, queue: Mapping[str, str]) -> State:
-    """A run's state, from its record, its heartbeat and the jobs that wait for it (folder name -> job)."""
-    if row.record is not None:
-        return State("failed" if row.record["status"] == "failed" else "done")
+def state_of(row: Row, queue: Mapping[str, Waiting]) -> State:
+    """A run's state, from its record, its heartbeat and the jobs that wait for it (by folder name).
+
+    What is at work on a run, or was queued for it after it failed, counts for more than its failure.
+    """
+    if row.trouble:
+        return State("damaged")
+    if row.record is not None and row.record["status"] != "failed":
+        return State("done")
     beat = heartbeat.read(row.folder.path)
     if beat is not None and heartbeat.alive(beat):
         return State("running", beat, beat["job"])
-    if job := queue.get(row.folder.path.name):
-        return State("queued", beat, job)
+    waiting = queue.get(row.folder.path.name)
+    if waiting and waiting.since > row.folder.ended_at():
+        return State("queued", beat, waiting.job)
+    if row.record is not None:
+        return State("failed")
     return State("missing" if beat is None else "interrupted", beat)
 
 

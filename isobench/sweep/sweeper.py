@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,17 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isobench.errors import UserError
-from isobench.execute import BUSY, DONE, MEND, exit_code
-from isobench.files import sha256_json
+from isobench import heartbeat
+from isobench.execute import BUSY, DONE, FAILED, MEND, exit_code, started
+from isobench.files import sha256_json, storage_error
 from isobench.report.table import Row, print_table
 from isobench.run import RunFolder, identify
 from isobench.schema import Config
-from isobench.sweep import commands
+from isobench.sweep import commands, pool
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.overview import print_overview, time_of
 from isobench.sweep.plan import Planned, plan
-from isobench.sweep.state import OPEN, states_of
+from isobench.sweep.state import OPEN, State, states_of
 from isobench.validate import validate
 
 RUNS_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
@@ -43,27 +44,36 @@ class GridSweeper(Sweeper):
         planned = list(plan(self.composer, self.base, arguments).values())
         rows = [run.row for run in planned]
         states = states_of(rows)
-        if self.base.dry_run:
-            print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states)
-            return
         starts = (*OPEN, "failed") if self.base.retry_failed else OPEN
+        if self.base.dry_run:
+            print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states, starts)
+            return
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
-        todo = [run for run, _ in open_runs]
-        elsewhere = sum(state.name in ("running", "queued") for state in states)
-        print(announcement(rows, todo, elsewhere), file=sys.stderr)
-        codes = self._run([dataclasses.replace(run, overrides=self._grouped(run)) for run in todo], rows)
+        todo = [dataclasses.replace(run, overrides=self._grouped(run)) for run, _ in open_runs]
+        print(announcement(rows, states, todo), file=sys.stderr)
+        codes = self._run(todo, rows)
         if note := getattr(self.launcher, "submitted", None):
             print(note)
             return
+        self._end(rows, codes)
+
+    def _end(self, rows: list[Row], codes: list[int]) -> None:
+        """The table, what can't be trusted, the exit code."""
         for row in rows:
-            row.record = row.folder.result()
+            row.look()
         for row, state in zip(rows, states_of(rows), strict=True):
             row.state = state.name
             if row.record is not None:
                 row.folder.tidy(row.record)
         print_table(self.base.experiment, rows)
-        if code := exit_code(rows, *codes, BUSY if elsewhere else DONE):
+        for row in rows:
+            if row.trouble:
+                print(f"isobench: {row.trouble}", file=sys.stderr)
+        damaged = MEND if any(row.trouble for row in rows) else DONE
+        elsewhere = BUSY if any(row.state in ("running", "queued") for row in rows) else DONE
+        ended = all(row.record is not None for row in rows)
+        if code := exit_code(rows, damaged, elsewhere, *([] if ended else codes)):
             raise SystemExit(code)
 
     def _grouped(self, run: Planned) -> list[str]:
@@ -75,42 +85,54 @@ class GridSweeper(Sweeper):
     def _run(self, todo: list[Planned], rows: list[Row]) -> list[int]:
         """Launch what is to do; the codes of what was launched."""
         output_dir = rows[0].cfg.output_dir
+        command = commands.Command(self.base.experiment.name, commands.lasting(sys.argv[1:]), str(Path.cwd()))
         if not todo:
-            commands.remember(output_dir, sys.argv[1:], self.base.experiment.name)
+            commands.remember(output_dir, command)
             return []
-        new = not Path(output_dir).exists()
-        Path(output_dir).mkdir(parents=True, exist_ok=True)
-        commands.remember(output_dir, sys.argv[1:], self.base.experiment.name)
+        try:
+            Path(output_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, Path(output_dir)) from error
+        new = commands.remember(output_dir, command)
         codes = [MEND]  # unless launching ends well
         try:
-            codes = self._launch(todo)
+            with pool.orderly(self.launcher, [run.row.folder.path for run in todo]):
+                codes = self._launch(todo)
         finally:
             if new and MEND in codes and not list(Path(output_dir).glob("runs/*")):
-                commands.forget(output_dir)  # nothing was started: nothing stays
+                commands.forget(new)  # nothing was started: nothing stays
         return codes
 
     def _launch(self, todo: list[Planned]) -> list[int]:
-        """Start the runs; again for the rest if one took its whole pool of processes with it."""
+        """Start the runs; if a process is killed and takes its pool with it, the rest again, the suspects alone."""
         os.environ[RUNS_VARIABLE] = str(len(todo))
         try:
             returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
         except Exception as error:
-            if type(error).__name__ != "TerminatedWorkerError":
+            if not pool.is_broken(error):
                 raise
-            rest = [run for run in todo if run.row.folder.settled(run.row.cfg.retry_failed) is None]
+            rest = [run for run in todo if run.row.folder.settled(run.row.cfg.retry_failed, started()) is None]
+            suspects = [run for run in rest if heartbeat.read(run.row.folder.path)]
+            others = [run for run in rest if run not in suspects]
             print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)
-            if len(rest) == len(todo):
-                raise UserError("processes are killed before any run ends: fewer of them at once?") from error
-            return [1, *self._launch(rest)]
+            if len(todo) == 1:
+                return [FAILED]
+            return [*(self._launch(others) if others else []), *(c for run in suspects for c in self._launch([run]))]
         return [int(job.return_value or 0) for job in returns]
 
 
-def announcement(rows: list[Row], todo: list[Planned], elsewhere: int) -> str:
-    """What a sweep will do: runs, finished, at work elsewhere, to do, and the forecast for these."""
-    finished = len(rows) - len(todo) - elsewhere
-    line = f"{len(rows)} runs: {finished} finished" + (f", {elsewhere} running or queued" if elsewhere else "")
+def announcement(rows: list[Row], states: list[State], todo: list[Planned]) -> str:
+    """What a sweep will do: runs, finished, failed before, at work elsewhere, to do, and the forecast for these."""
+    chosen = {id(run.row) for run in todo}
+    left = Counter(state.name for row, state in zip(rows, states, strict=True) if id(row) not in chosen)
+    elsewhere = left["running"] + left["queued"]
+    parts = [f"{left['done']} finished"]
+    parts += [f"{left['failed']} failed before (retry_failed=true tries them again)"] if left["failed"] else []
+    parts += [f"{elsewhere} running or queued"] if elsewhere else []
+    parts += [f"{left['damaged']} with a damaged record"] if left["damaged"] else []
     forecast = time_of([run.row for run in todo], Forecast(rows)) if todo else ""
-    return f"{line}, {len(todo)} to do" + (f", about {forecast} of device time" if forecast not in ("", "?") else "")
+    about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
+    return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
 
 
 def show_plan(configs: list[Config]) -> None:
@@ -119,5 +141,6 @@ def show_plan(configs: list[Config]) -> None:
     for cfg in configs:
         validate(cfg)
         folder = RunFolder(cfg.output_dir, identify(cfg).key)
-        rows.append(Row(cfg, folder, folder.result()))
-    print_overview("nothing is started", rows, states_of(rows))
+        rows.append(Row(cfg, folder, None))
+        rows[-1].look()
+    print_overview("nothing is started", rows, states_of(rows), OPEN)

@@ -14,7 +14,7 @@ from submitit.helpers import DelayedSubmission
 from isobench.errors import StorageError, UserError
 from isobench.execute import BUSY, MEND, execute, label
 from isobench.explain import complain
-from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, alive, beats_on, read
+from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, SHARE_VARIABLE, alive, beats_on, read
 from isobench.interruption import Interrupted
 from isobench.report.table import Row
 from isobench.run import RunFolder
@@ -67,7 +67,7 @@ class Worker:
             own = number < share
             try:
                 row = row_of(cfg, key)
-                if self._is_settled(row) or (not own and state_of(row, {}).name == "running"):
+                if self._is_settled(row) or (not own and self._is_anothers(row)):
                     continue
                 print(f"isobench: {label(cfg)}", flush=True)
                 codes.append(self._execute(row, patient=own))
@@ -76,7 +76,7 @@ class Worker:
                 codes.append(MEND)
                 if isinstance(error, StorageError):
                     return codes
-        if rank == 0:
+        if rank == 0 and processes > 1:
             self._wait_for_others()
         return codes
 
@@ -86,33 +86,39 @@ class Worker:
 
     def _is_settled(self, row: Row) -> bool:
         """Ended; with ``retry_failed`` a failure counts only if it came after this job was made."""
-        if row.record is None:
-            return False
-        again = row.cfg.retry_failed and row.record["status"] == "failed"
-        return not again or row.folder.result_file.stat().st_mtime > self.created
+        return row.folder.settled(row.cfg.retry_failed, self.created) is not None
+
+    def _is_anothers(self, row: Row) -> bool:
+        """Whether a run outside this process's share is at work, or killed its process since this job was made."""
+        state = state_of(row, {})
+        return state.name == "running" or (state.was_killed and state.beat["updated"] > self.created)  # type: ignore[index]
 
     def _execute(self, row: Row, patient: bool) -> int:
         """Carry out one run. A lock that a dead machine still holds is waited for; a living process is left to it."""
-        code = execute(row.cfg)[0]
+        code = execute(row.cfg, since=self.created)[0]
         deadline = time.monotonic() + LOCK_PATIENCE
         while code == BUSY and patient and time.monotonic() < deadline and not beats_on(row.folder.path):
-            code = execute(row.cfg)[0]
+            code = execute(row.cfg, since=self.created)[0]
         return code
 
     def _prepare(self, environment: JobEnvironment) -> None:
         signal.signal(signal.SIGTERM, interrupt)  # submitit passes it over; in training, it is noted
         os.environ[JOB_VARIABLE] = environment.job_id
         os.environ[LOG_VARIABLE] = str(Path(environment.paths.stderr))
+        if environment.num_tasks > 1:
+            os.environ[SHARE_VARIABLE] = str(environment.num_tasks)
         threads = self.threads or os.environ.get("SLURM_CPUS_PER_TASK")
         if threads:
             os.environ["OMP_NUM_THREADS"] = str(threads)
         if os.environ.get("SUBMITIT_EXECUTOR") == "local":
-            share_gpus(self.devices, (self.first or 0) // (self.share or 1))
+            processes, number = math.ceil(len(self.runs) / (self.share or 1)), (self.first or 0) // (self.share or 1)
+            os.environ[SHARE_VARIABLE] = str(math.ceil(processes / share_gpus(self.devices, number)))
 
     def _wait_for_others(self) -> None:
         """The first process of a job requeues it, so it stays until the others are through."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
-        while any((beat := read(folder)) and alive(beat) for folder in folders):
+        job = os.environ[JOB_VARIABLE]
+        while any((beat := read(folder)) and alive(beat) and beat["job"] == job for folder in folders):
             time.sleep(2)
 
 
@@ -127,8 +133,11 @@ def row_of(cfg: Config, key: str) -> Row:
     return Row(cfg, folder, folder.result())
 
 
-def share_gpus(devices: str | None, number: int) -> None:
-    """Give local process ``number`` its GPU in turn, of those this user's shell shows (all if it doesn't say)."""
+def share_gpus(devices: str | None, number: int) -> int:
+    """Give local process ``number`` its GPU in turn, of those this user's shell shows (all if it doesn't say).
+
+    Returns how many there are; 1 without any: the machine itself.
+    """
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     if devices is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices
@@ -137,6 +146,7 @@ def share_gpus(devices: str | None, number: int) -> None:
     if (count := torch.cuda.device_count()) > 1:
         names = devices.split(",") if devices else [str(index) for index in range(count)]
         os.environ["CUDA_VISIBLE_DEVICES"] = names[number % len(names)]
+    return max(1, count)
 
 
 def hand_over(signum: int, environment: JobEnvironment) -> None:

@@ -1,0 +1,37 @@
+"""The run folders of an output folder, read without knowing what made them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from isobench.report.table import Row
+from isobench.run import RunFolder, identify
+from isobench.schema import Config, from_plain
+from isobench.validate import validate
+
+
+def run_folders(output_dir: str) -> list[Path]:
+    """All of them, by name."""
+    return sorted(path for path in (Path(output_dir) / "runs").glob("*") if path.is_dir())
+
+
+def config_of(folder: Path) -> Config | None:
+    """The config a run was started with; None if it can't be read, or is none today."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        cfg = from_plain(yaml.load((folder / "config.yaml").read_text(), loader))
+        validate(cfg)
+    except Exception:  # damaged in any of many ways, or of another version
+        return None
+    return cfg
+
+
+def rows_in(output_dir: str, but: set[str]) -> Iterator[Row]:
+    """Rows of the folders that are not in ``but`` and still have the key their config gives."""
+    for folder in run_folders(output_dir):
+        cfg = None if folder.name in but else config_of(folder)
+        if cfg is not None and (key := identify(cfg).key).startswith(folder.name):
+            row = Row(cfg, RunFolder(output_dir, key), None)
+            row.look()
+            yield row

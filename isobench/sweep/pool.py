@@ -1,0 +1,63 @@
+"""joblib's pool of processes, as Hydra's own launcher drives it: made to stop in order."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from isobench import heartbeat
+from isobench.heartbeat import SHARE_VARIABLE
+from isobench.interruption import Interrupted
+
+PATIENCE = 20.0  # seconds for the runs at work to save
+
+
+@contextmanager
+def orderly(launcher: Any, folders: Sequence[Path]) -> Iterator[None]:
+    """While joblib's launcher works: Ctrl-C and TERM let the runs save first; then its processes end.
+
+    joblib kills its processes at once, and on TERM forgets them. Other launchers see to it themselves.
+    """
+    if type(launcher).__name__ != "JoblibLauncher":
+        yield
+        return
+    wanted = launcher.joblib.get("n_jobs") or 1
+    os.environ[SHARE_VARIABLE] = str(wanted if wanted > 0 else os.cpu_count())
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)
+        end_workers(folders)
+        raise Interrupted(signum)
+
+    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        os.environ.pop(SHARE_VARIABLE)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def end_workers(folders: Sequence[Path]) -> None:
+    """Ask the runs at work to save and stop, wait for them, then end the pool."""
+    from joblib.externals.loky import get_reusable_executor
+
+    pids = {beat["pid"] for folder in folders if (beat := heartbeat.read(folder)) and heartbeat.alive(beat)}
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and any(
+        (beat := heartbeat.read(folder)) and heartbeat.alive(beat) and beat["pid"] in pids for folder in folders
+    ):
+        time.sleep(0.1)
+    get_reusable_executor().shutdown(wait=False, kill_workers=True)
+
+
+def is_broken(error: Exception) -> bool:
+    """True if joblib says that one of its processes was killed."""
+    return type(error).__name__ == "TerminatedWorkerError"
