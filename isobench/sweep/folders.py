@@ -1,10 +1,12 @@
 """The run folders of an output folder, read without knowing what made them."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
+from isobench.errors import UserError
 from isobench.report.table import Row
 from isobench.run import RunFolder, identify
 from isobench.schema import Config, from_plain
@@ -31,7 +33,12 @@ def rows_in(output_dir: str, but: set[str]) -> Iterator[Row]:
     """Rows of the folders that are not in ``but`` and still have the key their config gives."""
     for folder in run_folders(output_dir):
         cfg = None if folder.name in but else config_of(folder)
-        if cfg is not None and (key := identify(cfg).key).startswith(folder.name):
+        try:
+            key = identify(cfg).key if cfg is not None else ""
+        except UserError as error:
+            print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
+            continue
+        if cfg is not None and key.startswith(folder.name):
             row = Row(cfg, RunFolder(output_dir, key), None)
             row.look()
             yield row
