@@ -18,6 +18,7 @@ from isobench.interruption import Interrupted
 from isobench.report.table import print_table
 from isobench.resources import conf_dir
 from isobench.schema import Config, register, to_config
+from isobench.sweep import pool
 from isobench.sweep.sweeper import RUNS_VARIABLE, show_plan
 
 
@@ -67,11 +68,18 @@ def flags_first(arguments: list[str]) -> list[str]:
 def job(config: DictConfig) -> int:
     """One run, alone or in a sweep; returns its exit code, and in a run alone exits with it."""
     hydra_config = HydraConfig.get()
+    if pool.stopped:
+        return 128 + pool.stopped
     try:
         if hydra_config.mode == RunMode.RUN:
             return run_alone(to_config(config))
         position = f"[{hydra_config.job.num + 1}/{os.environ.get(RUNS_VARIABLE, '?')}] "
         return execute(to_config(config), position)[0]
+    except Interrupted as stop:
+        if not pool.inside():
+            raise
+        pool.stopped = stop.signum  # this process's turn is over; joblib may still have runs for it
+        return 128 + stop.signum
     except Exception as error:  # said here: Hydra would print more than the one line
         if debugging():
             raise

@@ -16,8 +16,11 @@ class Interrupted(BaseException):
     """
 
     def __init__(self, signum: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        super().__init__(signum)  # its only argument, so that it can be pickled
         self.signum = signum
+
+    def __str__(self) -> str:
+        return f"interrupted by {signal.Signals(self.signum).name}"
 
 
 class Watch:

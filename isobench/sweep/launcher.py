@@ -29,7 +29,7 @@ from isobench.sweep.checks import boolean, lines, positive
 from isobench.sweep.commands import lasting
 from isobench.sweep.compose import Composer
 
-PATIENCE = 10  # seconds for local processes to save when Ctrl-C ends the wait for them
+PATIENCE = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
 
 
 class Sequential(Launcher):

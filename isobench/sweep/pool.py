@@ -13,7 +13,9 @@ from isobench import heartbeat
 from isobench.heartbeat import SHARE_VARIABLE
 from isobench.interruption import Interrupted
 
-PATIENCE = 20.0  # seconds for the runs at work to save
+VARIABLE = "ISOBENCH_POOL"  # while joblib works: the process that has it work
+stopped = 0  # in one of them: the signal that ended its turn
+PATIENCE = 30.0  # seconds for the runs at work to save
 
 
 @contextmanager
@@ -27,6 +29,7 @@ def orderly(launcher: Any, folders: Sequence[Path]) -> Iterator[None]:
         return
     wanted = launcher.joblib.get("n_jobs") or 1
     os.environ[SHARE_VARIABLE] = str(wanted if wanted > 0 else os.cpu_count())
+    os.environ[VARIABLE] = str(os.getpid())
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -38,9 +41,14 @@ def orderly(launcher: Any, folders: Sequence[Path]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ.pop(SHARE_VARIABLE)
+        del os.environ[SHARE_VARIABLE], os.environ[VARIABLE]
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+def inside() -> bool:
+    """True in one of joblib's processes."""
+    return os.environ.get(VARIABLE, str(os.getpid())) != str(os.getpid())
 
 
 def end_workers(folders: Sequence[Path]) -> None:
