@@ -1,0 +1,66 @@
+"""Cosine regularisation: a penalty on the mean cosine between a matrix's rows (Gao et al. 2019)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isobench.calibration.base import Calibration
+
+
+class CosineRegularization(Calibration):
+    """R = strength / V^2 * sum over i != j of cos(w_i, w_j), of the target matrix [V, d].
+
+    In closed form strength (|s|^2 - V) / V^2 with s the sum of the unit rows, in O(V d) instead of O(V^2 d)
+    (isotropy-calibration paper, Sec. 3; Too-much-in-common, App. A, where the -V is misplaced). A zero row has
+    no direction: its cosines count as 0, and it gets no gradient. The papers don't publish the strength.
+
+    Args:
+        dim: width d of the embedding.
+        strength: the paper's lambda.
+
+    Raises:
+        ValueError: a strength below 0.
+    """
+
+    def __init__(self, dim: int, strength: float = 1.0) -> None:
+        super().__init__(dim)
+        self.strength = float(strength)
+        if not 0 <= self.strength < float("inf"):
+            raise ValueError(f"strength must be a number of at least 0, not {strength}")
+
+    def penalty(self, weight: Tensor) -> Tensor:
+        """[V, d] -> scalar."""
+        return self.strength * MeanCosine.apply(weight)
+
+
+class MeanCosine(torch.autograd.Function):
+    """Sum over i != j of cos(w_i, w_j), over V^2. Gradient 2 / (V^2 |w_i|) (s - u_i (u_i . s)), u_i = w_i / |w_i|.
+
+    Sums are float32 or better; nothing of size V x d is made but the gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        """[V, d] -> scalar."""
+        with torch.autocast(weight.device.type, enabled=False):
+            matrix = weight.detach().to(torch.promote_types(weight.dtype, torch.float32))
+            # In units of the largest entry no square can overflow.
+            unit = matrix.abs().amax().clamp_min(torch.finfo(matrix.dtype).tiny)
+            matrix = matrix / unit
+            norms = torch.linalg.vector_norm(matrix, dim=1)  # (V,)
+            inverse = torch.where(norms > 0, 1 / norms, 0.0)
+            total = matrix.T @ inverse  # (d,)
+            directed = (inverse > 0).sum()
+            ctx.save_for_backward(weight, inverse, total, unit)
+            return (total.square().sum() - directed) / len(weight) ** 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """Scalar -> [V, d]."""
+        weight, inverse, total, unit = ctx.saved_tensors
+        with torch.autocast(weight.device.type, enabled=False):
+            matrix = weight.to(total.dtype) / unit
+            along = (matrix @ total) * inverse.square()  # (V,)
+            result = (total - matrix * along[:, None]) * (inverse * (2 * gradient / len(weight) ** 2))[:, None]
+            return (result / unit).to(weight.dtype)
