@@ -41,7 +41,7 @@ class Classifier(pl.LightningModule):
         self.dropout = nn.Dropout(dropout)
         classes = cfg.task.as_classes or (len(cfg.task.labels) if cfg.task.labels else 1)
         self.regression = classes == 1
-        self.head = nn.Linear(loaded.dim, classes)
+        self.head = nn.Linear(calibration.out_dim, classes)
         if cfg.head.init == "normal":
             nn.init.normal_(self.head.weight, std=0.02)
             nn.init.zeros_(self.head.bias)

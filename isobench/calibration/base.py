@@ -11,12 +11,16 @@ class Calibration(nn.Module):
     """A calibration between encoder and head; by itself, plain fine-tuning.
 
     Args:
-        dim: width d of the sentence embedding.
+        dim: width d of the sentence embedding. ``out_dim``, the width that ``forward`` returns, is the same
+            unless a method sets it.
     """
+
+    dim: int
+    out_dim: int
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim = self.out_dim = dim
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Look once at the training set's pretrained embeddings, batches [B, d], before training starts."""

@@ -21,4 +21,6 @@ def make(config: dict[str, Any], dim: int) -> Calibration:
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} is not an isobench.calibration.Calibration"
         )
+    if config["placement"] == "before_pooler" and calibration.out_dim != dim:
+        raise UserError(f"calibration={config['name']}: {calibration.out_dim} columns don't fit the pooler's {dim}")
     return calibration

@@ -1,0 +1,167 @@
+"""BatchNorm, FixedNorm, Whitening: against their formulas in float64, over several steps, and on what degenerates."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isobench.calibration import BatchNorm, FixedNorm, Whitening
+
+
+def batches(count, rows, dim, seed=0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    mix = torch.randn(dim, dim, generator=generator)
+    return [(torch.randn(rows, dim, generator=generator) @ mix + 2).to(dtype) for _ in range(count)]
+
+
+def test_batch_norm_forward_gradient_and_state():
+    method, dim = BatchNorm(3, momentum=0.3, eps=1e-3), 3
+    mean, variance = np.zeros(dim), np.ones(dim)
+    for h in batches(4, 5, dim):
+        leaf = h.clone().requires_grad_()
+        weights = torch.arange(15.0).reshape(5, 3)
+        out = method(leaf)
+        (out * weights).sum().backward()
+        x = h.double().numpy()
+        sigma = np.sqrt(((x - x.mean(0)) ** 2).mean(0) + 1e-3)
+        normal = (x - x.mean(0)) / sigma
+        np.testing.assert_allclose(out.detach().numpy(), normal, atol=1e-5)
+        g = weights.double().numpy()  # the textbook gradient: centred, less its part along the output, over sigma
+        expected = (g - g.mean(0) - normal * (g * normal).mean(0)) / sigma
+        np.testing.assert_allclose(leaf.grad.numpy(), expected, atol=1e-4)
+        mean, variance = 0.7 * mean + 0.3 * x.mean(0), 0.7 * variance + 0.3 * x.var(0, ddof=1)
+    method.eval()
+    x = batches(1, 5, dim, seed=9)[0]
+    expected = (x.double().numpy() - mean) / np.sqrt(variance + 1e-3)
+    np.testing.assert_allclose(method(x).numpy(), expected, atol=1e-5)
+    method.train()
+    np.testing.assert_allclose(method(x[:1]).numpy(), expected[:1], atol=1e-5)  # a batch of one has no spread
+
+
+def moments(x, kind, eps):
+    """The three formulas, as printed, over all rows at once."""
+    if kind == "z":
+        return lambda h: (h - x.mean(0)) / (x.std(0) + eps)
+    if kind == "minmax":
+        t1, t2 = x.min(0), x.max(0)
+        return lambda h: (2 * h - t1 - t2) / (t2 - t1 + eps)
+    return lambda h: h / (np.sqrt((x**2).mean(0)) + eps)
+
+
+@pytest.mark.parametrize("kind", ["z", "minmax", "l2"])
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_fixed_norm_is_its_formula_over_the_whole_training_set(kind, offset):
+    parts = [h + offset for h in (*batches(3, 7, 4), *batches(1, 2, 4, seed=5))]  # the last batch is smaller
+    method = FixedNorm(4, kind, eps=1e-3)
+    method.prepare(iter(parts))
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    formula = moments(np.concatenate([part.double().numpy() for part in parts]), kind, 1e-3)
+    h = (batches(1, 6, 4, seed=7)[0] + offset).requires_grad_()
+    out = method(h)
+    np.testing.assert_allclose(out.detach().numpy(), formula(h.detach().double().numpy()), rtol=2e-4, atol=2e-4)
+    out.sum().backward()
+    slope = formula(np.ones((1, 4))) - formula(np.zeros((1, 4)))
+    np.testing.assert_allclose(h.grad.numpy(), np.broadcast_to(slope, (6, 4)), rtol=1e-4)
+    assert all(torch.equal(before[name], value) for name, value in method.state_dict().items())  # never updated
+
+
+@pytest.mark.parametrize("kind", ["z", "minmax", "l2"])
+def test_fixed_norm_of_constant_features_and_one_row(kind):
+    method = FixedNorm(2, kind, eps=1e-3)
+    assert torch.equal(method(torch.ones(3, 2)), torch.ones(3, 2))  # before it is prepared
+    method.prepare([torch.tensor([[0.0, 5.0]])])
+    expected = moments(np.array([[0.0, 5.0]]), kind, 1e-3)(np.array([[0.5, 5.0]]))
+    np.testing.assert_allclose(method(torch.tensor([[0.5, 5.0]])).numpy(), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="no embeddings"):
+        FixedNorm(2, kind).prepare([])
+
+
+def inverse_root(covariance, shrinkage, form, k):
+    """Sigma^-1/2, or U diag(1/sqrt(s)): by numpy's SVD."""
+    d = len(covariance)
+    sigma = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / d * np.eye(d)
+    u, s, _ = np.linalg.svd(sigma)
+    return u @ np.diag(s**-0.5) @ u.T if form == "zca" else (u @ np.diag(s**-0.5))[:, :k]
+
+
+@pytest.mark.parametrize(("form", "k"), [("zca", None), ("pca", None), ("pca", 2)])
+def test_whitening_forward_gradient_and_state(form, k):
+    method = Whitening(4, form, k, momentum=0.2, shrinkage=0.05)
+    assert method.out_dim == (k or 4)
+    mean = covariance = None
+    for h in batches(4, 9, 4):
+        leaf = h.clone().requires_grad_()
+        out = method(leaf)
+        out.sum().backward()
+        x = h.double().numpy()
+        centre, spread = x.mean(0), np.cov(x.T, ddof=0)
+        mean = centre if mean is None else 0.8 * mean + 0.2 * centre
+        covariance = spread if covariance is None else 0.8 * covariance + 0.2 * spread
+        transform = inverse_root(covariance, 0.05, form, k)
+        expected, found = (x - mean) @ transform, out.detach().double().numpy()
+        signs = np.ones(found.shape[1]) if form == "zca" else np.sign((found * expected).sum(0))
+        np.testing.assert_allclose(found * signs, expected, atol=1e-4)
+        gradient = (transform * signs).sum(1)  # the statistics carry none
+        np.testing.assert_allclose(leaf.grad.numpy(), np.broadcast_to(gradient, (9, 4)), atol=1e-4)
+    state = {name: value.clone() for name, value in method.state_dict().items()}
+    method.eval()
+    assert torch.equal(method(h), out.detach())
+    assert all(torch.equal(state[name], value) for name, value in method.state_dict().items())
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 6), st.integers(0, 1000), st.sampled_from(["zca", "pca"]))
+def test_whitening_without_shrinkage_gives_identity_covariance(dim, seed, form):
+    (h,) = batches(1, 40, dim, seed)
+    white = Whitening(dim, form, momentum=1.0, shrinkage=0.0)(h).double().numpy()
+    spectrum = np.linalg.eigvalsh(np.cov(h.double().numpy().T))
+    if spectrum[0] > 1e-4 * spectrum[-1]:  # else float32 statistics don't know the smallest direction
+        np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(dim), atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    "h",
+    [
+        torch.ones(4, 3),
+        torch.zeros(4, 3),
+        torch.tensor([[1.0, 2, 3]]),
+        torch.eye(3)[:2] * 1e15,
+        torch.eye(3)[:2] * 1e-15,
+    ],
+    ids=["constant", "zero", "one row", "huge", "tiny"],
+)
+@pytest.mark.parametrize("method", [BatchNorm(3), Whitening(3), Whitening(3, "pca", 2), Whitening(3, shrinkage=0)])
+def test_degenerate_batches_stay_finite(h, method):
+    leaf = h.clone().requires_grad_()
+    out = method(leaf)
+    out.sum().backward()
+    assert torch.isfinite(out).all()
+    assert torch.isfinite(leaf.grad).all()
+
+
+@pytest.mark.parametrize("method", [BatchNorm(8), Whitening(8), FixedNorm(8)])
+def test_statistics_are_float32_under_mixed_precision(method):
+    (h,) = batches(1, 16, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = method(h.bfloat16())
+    assert out.dtype == torch.bfloat16
+    assert all(not v.is_floating_point() or v.dtype == torch.float32 for v in method.state_dict().values())
+    torch.testing.assert_close(out.float(), type(method)(8)(h), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "message"),
+    [
+        (BatchNorm, {"momentum": 0}, "momentum must be"),
+        (FixedNorm, {"kind": "max"}, "kind must be z, minmax or l2"),
+        (FixedNorm, {"eps": 0}, "eps must be above 0"),
+        (Whitening, {"form": "svd"}, "form must be zca or pca"),
+        (Whitening, {"k": 2}, "k=2 must be between 1 and 4, and form=pca"),
+        (Whitening, {"form": "pca", "k": 5}, "k=5 must be between"),
+        (Whitening, {"shrinkage": 2}, "shrinkage in"),
+    ],
+)
+def test_settings_are_checked(method, settings, message):
+    with pytest.raises(ValueError, match=message):
+        method(4, **settings)
