@@ -55,23 +55,30 @@ class Classifier(pl.LightningModule):
         """The encoder's sentence vectors of a batch, [B, d], chunk by chunk, joined in the batch's order."""
         return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
 
+    def uncalibrated(self, batch: dict[str, Any]) -> Tensor:
+        """What the calibration is given, [B, d], in the batch's order."""
+        h = self.encode(batch)
+        return h if self.before_pooler else self.pooler(h)
+
+    def calibrated(self, h: Tensor) -> Tensor:
+        """From what the calibration is given to what the head is given, [B, d]."""
+        h = self.calibration(h)
+        return self.pooler(h) if self.before_pooler else h
+
     def embed(self, batch: dict[str, Any]) -> Tensor:
         """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
-        h = self.encode(batch)
-        if self.before_pooler:
-            h = self.calibration(h)
-        h = self.pooler(h)
-        return h if self.before_pooler else self.calibration(h)
+        return self.calibrated(self.uncalibrated(batch))
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         """Task loss, plus the method's penalty and own objective if it has them."""
-        h = self.embed(batch)
+        given = self.uncalibrated(batch)
+        h = self.calibrated(given)
         loss = self.task_loss(self.head(self.dropout(h)), batch["labels"])
         if self.has_penalty:
             table = self.encoder.vocabulary() if self.vocabulary else self.head.weight
             loss = loss + self.calibration.penalty(table)
         if self.has_objective:
-            loss = loss + self.calibration.objective(h.detach())
+            loss = loss + self.calibration.objective(given.detach())
         self._watch(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss

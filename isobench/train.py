@@ -184,8 +184,7 @@ def prepare(module: Classifier, loaders: Loaders) -> None:
 
     def embeddings() -> Any:
         for batch in loaders.train:
-            h = module.encode(batch)
-            yield h if module.before_pooler else module.pooler(h)
+            yield module.uncalibrated(batch)
 
     module.calibration.prepare(embeddings())
 

@@ -5,6 +5,7 @@ from isobench.calibration.batch_norm import BatchNorm
 from isobench.calibration.centring import all_but_the_top, center, center_scaled, whiten
 from isobench.calibration.cosine import CosineRegularization
 from isobench.calibration.fixed_norm import FixedNorm
+from isobench.calibration.flow import Flow
 from isobench.calibration.gradient_norm import GradientNorm
 from isobench.calibration.isobn import IsoBN
 from isobench.calibration.spectrum import SpectrumControl
@@ -15,6 +16,7 @@ __all__ = [
     "Calibration",
     "CosineRegularization",
     "FixedNorm",
+    "Flow",
     "GradientNorm",
     "IsoBN",
     "SpectrumControl",
