@@ -110,7 +110,7 @@ def test_whitening_forward_gradient_and_state(form, k):
     assert all(torch.equal(state[name], value) for name, value in method.state_dict().items())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.integers(2, 6), st.integers(0, 1000), st.sampled_from(["zca", "pca"]))
 def test_whitening_without_shrinkage_gives_identity_covariance(dim, seed, form):
     (h,) = batches(1, 40, dim, seed)

@@ -74,7 +74,7 @@ def test_cosine_of_tiny_and_huge_rows_in_float32(size):
     torch.testing.assert_close(gradient * size, expected_gradient, rtol=1e-4, atol=1e-7)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=5, max_size=5), st.integers(0, 1000))
 def test_cosine_does_not_see_the_rows_lengths(lengths, seed):
     weight = matrix(5, 3, seed)
@@ -109,7 +109,7 @@ def test_spectrum_value_and_gradient(shape, decay, constants):
     torch.testing.assert_close(gradient, expected_gradient, rtol=1e-7, atol=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 1000))
 def test_spectrum_gradient_matches_finite_differences(rows, columns, seed):
     weight = matrix(rows, columns, seed)
