@@ -1,5 +1,5 @@
 # make demo   install, then compare plain fine-tuning with IsoBN over five seeds (about 6 minutes on 2 cores)
-# make test   install, then run the whole test suite (about 9 minutes on 2 cores, 4 of them on a throw-away SLURM)
+# make test   install, then run the whole test suite (about 11 minutes on 2 cores, 4 of them on a throw-away SLURM)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
