@@ -294,3 +294,25 @@ def test_ctrl_c_in_training_saves_and_a_second_sweep_goes_on(processes, long, ou
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
     assert start(processes, long) == 0
     assert outcome(outputs) == undisturbed
+
+
+@pytest.mark.parametrize(("told", "saved"), [(9, 9), (10, 11), (20, 21), (30, None)])
+def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, undisturbed, monkeypatch, told, saved):
+    """Lightning would take a checkpoint made there for a finished epoch; after the last epoch the run just ends."""
+    from isobench.checkpoint import Checkpointer
+
+    original = Checkpointer.on_train_batch_end
+
+    def stop(self, trainer, *rest):
+        if trainer.global_step == told:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, trainer, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpointer, "on_train_batch_end", stop)
+        code, _, _ = cli(*long, "checkpoint.steps=null")
+    assert code == 128 + signal.SIGTERM
+    files = [file.name for file in outputs.glob("runs/*/checkpoints/*")]
+    assert files == ([f"step-{saved:09d}.ckpt"] if saved else [])
+    assert cli(*long)[0] == 0
+    assert outcome(outputs) == undisturbed
