@@ -90,7 +90,7 @@ def job(config: DictConfig) -> int:
 def run_alone(cfg: Config) -> int:
     """A run that is no sweep: its line, its table, its folder."""
     if cfg.dry_run:
-        show_plan([cfg])
+        show_plan(cfg)
         return 0
     code, row = execute(cfg)
     if row is not None:

@@ -16,8 +16,6 @@ from isobench.schema import Config
 from isobench.validate import validate
 
 DONE, FAILED, MEND, BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process is at a run
-
-
 STARTED_VARIABLE = "ISOBENCH_STARTED"  # when the command was given; workers inherit it
 
 

@@ -101,6 +101,12 @@ def alive(beat: dict[str, Any]) -> bool:
     return beat["machine"] != socket.gethostname() or is_process(beat["pid"])
 
 
+def live(folder: Path) -> dict[str, Any] | None:
+    """The last beat of a run that is still at it, else None."""
+    beat = read(folder)
+    return beat if beat is not None and alive(beat) else None
+
+
 def is_process(pid: int) -> bool:
     """Whether a process of this machine is there and no zombie."""
     try:

@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -21,6 +23,22 @@ class Interrupted(BaseException):
 
     def __str__(self) -> str:
         return f"interrupted by {signal.Signals(self.signum).name}"
+
+
+def interrupt(signum: int, frame: FrameType | None) -> None:
+    """A handler for where there is nothing to save: stop at once."""
+    raise Interrupted(signum)
+
+
+@contextmanager
+def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+    """A context in which the signals have this handler."""
+    before = {signum: signal.signal(signum, handler) for signum in signals}
+    try:
+        yield
+    finally:
+        for signum, handler_before in before.items():
+            signal.signal(signum, handler_before)
 
 
 class Watch:

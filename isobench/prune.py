@@ -74,8 +74,7 @@ def orphans(output_dir: str) -> Iterator[tuple[Path, str]]:
     waiting = queue(output_dir)
     wanted: set[str] | None = None  # by the sweeps; planned once it is needed
     for folder in run_folders(output_dir):
-        beat = heartbeat.read(folder)
-        if folder.name in waiting or (beat and heartbeat.alive(beat)):
+        if folder.name in waiting or heartbeat.live(folder):
             continue
         cfg = config_of(folder)
         if cfg is None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, wide
 
 
 class BatchNorm(Calibration):
@@ -30,8 +30,8 @@ class BatchNorm(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> [B, d]; updates the moving statistics in training."""
         with torch.autocast(h.device.type, enabled=False):
-            wide = h.to(torch.promote_types(h.dtype, torch.float32))
+            given = wide(h)
             if len(h) > 1:
-                return self.norm(wide).to(h.dtype)
+                return self.norm(given).to(h.dtype)
             mean, variance = self.norm.running_mean, self.norm.running_var
-            return nn.functional.batch_norm(wide, mean, variance, eps=self.norm.eps).to(h.dtype)
+            return nn.functional.batch_norm(given, mean, variance, eps=self.norm.eps).to(h.dtype)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, wide
 
 
 class CosineRegularization(Calibration):
@@ -44,7 +44,7 @@ class MeanCosine(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor) -> Tensor:
         """[V, d] -> scalar."""
         with torch.autocast(weight.device.type, enabled=False):
-            matrix = weight.detach().to(torch.promote_types(weight.dtype, torch.float32))
+            matrix = wide(weight.detach())
             # In units of the largest entry no square can overflow.
             unit = matrix.abs().amax().clamp_min(torch.finfo(matrix.dtype).tiny)
             matrix = matrix / unit

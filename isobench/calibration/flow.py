@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, wide
 
 
 class Flow(Calibration):
@@ -51,17 +51,17 @@ class Flow(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> z [B, d]; the flow's parameters are constants here."""
         with torch.autocast(h.device.type, enabled=False):
-            wide = h.to(torch.promote_types(h.dtype, torch.float32))
+            given = wide(h)
             if self.training:
-                self.glow.start(wide.detach())
+                self.glow.start(given.detach())
             constants = {name: parameter.detach() for name, parameter in self.glow.named_parameters()}
-            z, _ = functional_call(self.glow, constants, (wide,))
+            z, _ = functional_call(self.glow, constants, (given,))
             return z.to(h.dtype)
 
     def objective(self, h: Tensor) -> Tensor:
         """Bits per dimension of embeddings [B, d] under the flow."""
         with torch.autocast(h.device.type, enabled=False):
-            z, log_determinant = self.glow(h.to(torch.promote_types(h.dtype, torch.float32)))
+            z, log_determinant = self.glow(wide(h))
             log_normal = -0.5 * (z.square().sum(1) + self.dim * math.log(2 * math.pi))  # (B,)
             return -(log_normal + log_determinant).mean() / (self.dim * math.log(2))
 

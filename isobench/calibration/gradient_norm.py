@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, wide
 
 
 class GradientNorm(Calibration):
@@ -46,8 +46,8 @@ class EvenOut(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """[B, d] -> [B, d]; the means are float32 or better."""
-        wide = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
-        mu = wide.abs().mean(0)  # (d,)
+        given = wide(gradient)
+        mu = given.abs().mean(0)  # (d,)
         mean = mu.mean()
         scale = torch.where(mean > 0, (mean / (mu + ctx.eps * mean)) ** ctx.alpha, 1.0)
-        return (wide * scale).to(gradient.dtype), None, None
+        return (given * scale).to(gradient.dtype), None, None

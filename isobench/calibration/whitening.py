@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, wide
 
 
 class Whitening(Calibration):
@@ -58,10 +58,10 @@ class Whitening(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> [B, k]; updates the moving statistics in training."""
         with torch.autocast(h.device.type, enabled=False):
-            wide = h.to(torch.promote_types(h.dtype, torch.float32))
+            given = wide(h)
             if self.training:
-                self._update(wide.detach().float())
-            return ((wide - self.mean) @ self.transform.to(wide.dtype)).to(h.dtype)
+                self._update(given.detach().float())
+            return ((given - self.mean) @ self.transform.to(given.dtype)).to(h.dtype)
 
     @torch.no_grad()
     def _update(self, h: Tensor) -> None:

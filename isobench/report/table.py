@@ -2,7 +2,7 @@
 
 import statistics
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +24,13 @@ class Row:
     record: dict[str, Any] | None
     state: str = "missing"
     trouble: str | None = None  # why its record can't be trusted
+
+    @classmethod
+    def of(cls, cfg: Config, key: str) -> Self:
+        """The row of the run with this key, its record read."""
+        row = cls(cfg, RunFolder(cfg.output_dir, key), None)
+        row.look()
+        return row
 
     def look(self) -> None:
         """Read the record, or note why it can't be read."""

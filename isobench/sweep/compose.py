@@ -35,6 +35,7 @@ class Composer:
         self.schema = OmegaConf.structured(Config)
         parser = OverridesParser.create(config_loader=loader)
         self.parse = cache(parser.parse_override)
+        self.options = cache(loader.get_group_options)
         self.value = cache(self._value)
         self.composed = cache(self._composed)
 
@@ -73,7 +74,7 @@ class Composer:
         path = override.key_or_group.split(".")
         if override.type != OverrideType.CHANGE or override.package or override.is_sweep_override() or "${" in text:
             return None
-        if path[0] not in (*TYPED, "calibration") or self.loader.get_group_options(override.key_or_group):
+        if path[0] not in (*TYPED, "calibration") or self.options(override.key_or_group):
             return None
         value: Any = override.value()
         if isinstance(value, dict):

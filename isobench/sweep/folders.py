@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from isobench.errors import UserError
 from isobench.report.table import Row
-from isobench.run import RunFolder, identify
+from isobench.run import identify
 from isobench.schema import Config, from_plain
 from isobench.validate import validate
 
@@ -39,6 +40,4 @@ def rows_in(output_dir: str, but: set[str]) -> Iterator[Row]:
             print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
             continue
         if cfg is not None and key.startswith(folder.name):
-            row = Row(cfg, RunFolder(output_dir, key), None)
-            row.look()
-            yield row
+            yield Row.of(replace(cfg, output_dir=output_dir), key)

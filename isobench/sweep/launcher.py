@@ -8,10 +8,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -21,7 +19,7 @@ from omegaconf import DictConfig
 from isobench.errors import UserError, first_line
 from isobench.execute import DONE, FAILED, execute
 from isobench.files import is_storage_error, storage_error
-from isobench.interruption import Interrupted
+from isobench.interruption import Interrupted, handled, interrupt
 from isobench.run import RunFolder, identify
 from isobench.schema import Config
 from isobench.sweep import jobs
@@ -84,15 +82,13 @@ class Submitit(Launcher):
             self.submitted = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)
-        before = signal.signal(signal.SIGTERM, interrupt)
+        folders = [RunFolder(output_dir, key) for _, key in runs]
         try:
-            jobs.wait_for(output_dir, submission, [RunFolder(output_dir, key) for _, key in runs])
+            with handled(interrupt, signal.SIGTERM):
+                jobs.wait_for(output_dir, submission, folders)
         except (KeyboardInterrupt, Interrupted):
             self._leave(submission)
             raise
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        folders = [RunFolder(output_dir, key) for _, key in runs]
         return [job_return(DONE if folder.ended_at() >= submission.submitted else FAILED) for folder in folders]
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
@@ -122,7 +118,8 @@ class Local(Submitit):
         executor = LocalExecutor(folder)
         executor.update_parameters(timeout_min=60 * 24 * 365)
         share = math.ceil(len(runs) / count)
-        with ignored(signal.SIGINT, signal.SIGHUP):  # the terminal's signals are for us; we tell the processes
+        # The terminal's signals are for us; we tell the processes, which inherit what is ignored here.
+        with handled(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
             started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
         folders = [key[:16] for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
@@ -207,22 +204,6 @@ class Slurm(Submitit):
             f"isobench: job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it",
             file=sys.stderr,
         )
-
-
-@contextmanager
-def ignored(*signals: signal.Signals) -> Iterator[None]:
-    """Processes started in here ignore the signals."""
-    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in signals}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-
-
-def interrupt(signum: int, frame: Any) -> None:
-    """TERM ends a wait as Ctrl-C does."""
-    raise Interrupted(signum)
 
 
 def tidy(folder: Path) -> None:

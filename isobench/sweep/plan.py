@@ -19,7 +19,7 @@ from isobench.errors import UserError
 from isobench.explain import explain
 from isobench.report.table import Row
 from isobench.resources import conf_dir
-from isobench.run import RunFolder, identify
+from isobench.run import identify
 from isobench.schema import register
 from isobench.sweep.commands import FLAGS, Command
 from isobench.sweep.compose import Composer
@@ -58,9 +58,7 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
         validate(cfg)
         identity = identify(cfg)
         if identity.key not in planned:
-            folder = RunFolder(cfg.output_dir, identity.key)
-            planned[identity.key] = Planned(Row(cfg, folder, None), overrides)
-            planned[identity.key].row.look()
+            planned[identity.key] = Planned(Row.of(cfg, identity.key), overrides)
     return planned
 
 

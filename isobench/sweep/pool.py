@@ -11,7 +11,7 @@ from typing import Any
 
 from isobench import heartbeat
 from isobench.heartbeat import SHARE_VARIABLE
-from isobench.interruption import Interrupted
+from isobench.interruption import Interrupted, handled
 
 VARIABLE = "ISOBENCH_POOL"  # while joblib works: the process that has it work
 stopped = 0  # in one of them: the signal that ended its turn
@@ -37,13 +37,11 @@ def orderly(launcher: Any, folders: Sequence[Path]) -> Iterator[None]:
         end_workers(folders)
         raise Interrupted(signum)
 
-    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        with handled(stop, signal.SIGINT, signal.SIGTERM):
+            yield
     finally:
         del os.environ[SHARE_VARIABLE], os.environ[VARIABLE]
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 def inside() -> bool:
@@ -55,13 +53,14 @@ def end_workers(folders: Sequence[Path]) -> None:
     """Ask the runs at work to save and stop, wait for them, then end the pool."""
     from joblib.externals.loky import get_reusable_executor
 
-    pids = {beat["pid"] for folder in folders if (beat := heartbeat.read(folder)) and heartbeat.alive(beat)}
+    def at_work() -> set[int]:
+        return {beat["pid"] for folder in folders if (beat := heartbeat.live(folder))}
+
+    pids = at_work()
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and any(
-        (beat := heartbeat.read(folder)) and heartbeat.alive(beat) and beat["pid"] in pids for folder in folders
-    ):
+    while time.monotonic() < deadline and pids & at_work():
         time.sleep(0.1)
     get_reusable_executor().shutdown(wait=False, kill_workers=True)
 

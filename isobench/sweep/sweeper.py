@@ -17,7 +17,7 @@ from isobench import heartbeat
 from isobench.execute import BUSY, DONE, FAILED, MEND, exit_code, started
 from isobench.files import sha256_json, storage_error
 from isobench.report.table import Row, print_table
-from isobench.run import RunFolder, identify
+from isobench.run import identify
 from isobench.schema import Config
 from isobench.sweep import commands, pool
 from isobench.sweep.forecast import Forecast
@@ -61,7 +61,8 @@ class GridSweeper(Sweeper):
     def _end(self, rows: list[Row], codes: list[int]) -> None:
         """The table, what can't be trusted, the exit code."""
         for row in rows:
-            row.look()
+            if row.record is None or row.record["status"] == "failed":
+                row.look()
         for row, state in zip(rows, states_of(rows), strict=True):
             row.state = state.name
             if row.record is not None:
@@ -135,12 +136,8 @@ def announcement(rows: list[Row], states: list[State], todo: list[Planned]) -> s
     return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
 
 
-def show_plan(configs: list[Config]) -> None:
-    """What ``dry_run`` prints for runs that are no sweep."""
-    rows = []
-    for cfg in configs:
-        validate(cfg)
-        folder = RunFolder(cfg.output_dir, identify(cfg).key)
-        rows.append(Row(cfg, folder, None))
-        rows[-1].look()
-    print_overview("nothing is started", rows, states_of(rows), OPEN)
+def show_plan(cfg: Config) -> None:
+    """What ``dry_run`` prints for a run that is no sweep."""
+    validate(cfg)
+    rows = [Row.of(cfg, identify(cfg).key)]
+    print_overview("nothing is started", rows, states_of(rows))

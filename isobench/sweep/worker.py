@@ -14,8 +14,8 @@ from submitit.helpers import DelayedSubmission
 from isobench.errors import StorageError, UserError
 from isobench.execute import BUSY, MEND, execute, label
 from isobench.explain import complain
-from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, SHARE_VARIABLE, alive, beats_on, read
-from isobench.interruption import Interrupted
+from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, SHARE_VARIABLE, beats_on, live
+from isobench.interruption import Interrupted, interrupt
 from isobench.report.table import Row
 from isobench.run import RunFolder
 from isobench.schema import Config
@@ -66,8 +66,10 @@ class Worker:
             cfg, key = self.runs[(first + number) % count]
             own = number < share
             try:
-                row = row_of(cfg, key)
-                if self._is_settled(row) or (not own and self._is_anothers(row)):
+                folder = RunFolder(cfg.output_dir, key)
+                # With retry_failed, a failure counts only if it came after this job was made.
+                row = Row(cfg, folder, folder.settled(cfg.retry_failed, self.created))
+                if row.record is not None or (not own and self._is_anothers(row)):
                     continue
                 print(f"isobench: {label(cfg)}", flush=True)
                 codes.append(self._execute(row, patient=own))
@@ -83,10 +85,6 @@ class Worker:
     def checkpoint(self) -> DelayedSubmission:
         """Called by submitit when the job is requeued: the same again; finished runs are passed over."""
         return DelayedSubmission(self)
-
-    def _is_settled(self, row: Row) -> bool:
-        """Ended; with ``retry_failed`` a failure counts only if it came after this job was made."""
-        return row.folder.settled(row.cfg.retry_failed, self.created) is not None
 
     def _is_anothers(self, row: Row) -> bool:
         """Whether a run outside this process's share is at work, or killed its process since this job was made."""
@@ -118,19 +116,8 @@ class Worker:
         """The first process of a job requeues it, so it stays until the others are through."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
         job = os.environ[JOB_VARIABLE]
-        while any((beat := read(folder)) and alive(beat) and beat["job"] == job for folder in folders):
+        while any((beat := live(folder)) and beat["job"] == job for folder in folders):
             time.sleep(2)
-
-
-def interrupt(signum: int, frame: Any) -> None:
-    """A signal outside training: there is nothing to save."""
-    raise Interrupted(signum)
-
-
-def row_of(cfg: Config, key: str) -> Row:
-    """A run's row, with its record if there is one."""
-    folder = RunFolder(cfg.output_dir, key)
-    return Row(cfg, folder, folder.result())
 
 
 def share_gpus(devices: str | None, number: int) -> int:
