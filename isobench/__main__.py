@@ -19,12 +19,13 @@ from isobench.report.table import print_table
 from isobench.resources import conf_dir
 from isobench.schema import Config, register, to_config
 from isobench.sweep import pool
+from isobench.sweep.grid import unchained
 from isobench.sweep.sweeper import RUNS_VARIABLE, show_plan
 
 
 def main() -> None:
     """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend, 3 run elsewhere."""
-    sys.argv[1:] = flags_first(sys.argv[1:])
+    sys.argv[1:] = flags_first(unchained(sys.argv[1:]))
     register()
     run_guarded(hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job))
 

@@ -79,7 +79,8 @@ class Checkpointer(Callback):
 
     Lightning keeps weights, optimiser, schedule and its own counters; this adds the position in the data and
     all random streams. A save that falls on an epoch's last batch waits for the next batch: Lightning takes a
-    checkpoint made there for a finished epoch and skips its evaluation.
+    checkpoint made there for a finished epoch and skips its evaluation. Between steps of accumulated gradients
+    none is made.
 
     Args:
         settings: ``checkpoint`` of the config.
@@ -120,6 +121,8 @@ class Checkpointer(Callback):
         self.heartbeat.training(trainer.global_step, module.total_steps)
         if trainer.is_last_batch:
             return
+        if (index + 1) % trainer.accumulate_grad_batches:
+            return  # gradients that wait for a step are in no checkpoint
         self._batches = index + 1
         if self.watch.signum is not None or self._due(trainer.global_step):
             self._save(trainer)

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from isobench.calibration.base import Calibration, overrides
+from isobench.calibration.chain import Chain
 from isobench.encoders import Loaded
 from isobench.errors import RunFailure
 from isobench.metrics.isotropy import explained_variance, partition_isotropy
@@ -24,29 +24,24 @@ class Classifier(pl.LightningModule):
     Args:
         cfg: the run's config.
         loaded: encoder and pooler.
-        calibration: the method.
+        chain: the methods.
         total_steps: optimiser steps of the whole schedule.
     """
 
     bad_step: Tensor
-    calibration: Calibration
 
-    def __init__(self, cfg: Config, loaded: Loaded, calibration: Calibration, total_steps: int) -> None:
+    def __init__(self, cfg: Config, loaded: Loaded, chain: Chain, total_steps: int) -> None:
         super().__init__()
         self.cfg, self.total_steps = cfg, total_steps
-        self.encoder, self.pooler, self.calibration = loaded.encoder, loaded.pooler, calibration
-        self.before_pooler = cfg.calibration["placement"] == "before_pooler"
-        self.vocabulary = cfg.calibration["target"] == "vocabulary"
+        self.encoder, self.pooler, self.chain = loaded.encoder, loaded.pooler, chain
         dropout = cfg.head.dropout if cfg.head.dropout is not None else loaded.dropout
         self.dropout = nn.Dropout(dropout)
         classes = cfg.task.as_classes or (len(cfg.task.labels) if cfg.task.labels else 1)
         self.regression = classes == 1
-        self.head = nn.Linear(calibration.out_dim, classes)
+        self.head = nn.Linear(chain.out_dim, classes)
         if cfg.head.init == "normal":
             nn.init.normal_(self.head.weight, std=0.02)
             nn.init.zeros_(self.head.bias)
-        self.has_penalty = overrides(calibration, "penalty")
-        self.has_objective = overrides(calibration, "objective")
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
@@ -55,30 +50,17 @@ class Classifier(pl.LightningModule):
         """The encoder's sentence vectors of a batch, [B, d], chunk by chunk, joined in the batch's order."""
         return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
 
-    def uncalibrated(self, batch: dict[str, Any]) -> Tensor:
-        """What the calibration is given, [B, d], in the batch's order."""
-        h = self.encode(batch)
-        return h if self.before_pooler else self.pooler(h)
-
-    def calibrated(self, h: Tensor) -> Tensor:
-        """From what the calibration is given to what the head is given, [B, d]."""
-        h = self.calibration(h)
-        return self.pooler(h) if self.before_pooler else h
-
     def embed(self, batch: dict[str, Any]) -> Tensor:
         """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
-        return self.calibrated(self.uncalibrated(batch))
+        return self.chain(self.encode(batch), self.pooler)[0]
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
-        """Task loss, plus the method's penalty and own objective if it has them."""
-        given = self.uncalibrated(batch)
-        h = self.calibrated(given)
+        """Task loss, plus the methods' penalties and own objectives."""
+        h, given = self.chain(self.encode(batch), self.pooler)
         loss = self.task_loss(self.head(self.dropout(h)), batch["labels"])
-        if self.has_penalty:
-            table = self.encoder.vocabulary() if self.vocabulary else self.head.weight
-            loss = loss + self.calibration.penalty(table)
-        if self.has_objective:
-            loss = loss + self.calibration.objective(given.detach())
+        matrices = {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}
+        for more in self.chain.losses(given, matrices):
+            loss = loss + more
         self._watch(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
@@ -118,7 +100,7 @@ class Classifier(pl.LightningModule):
         self.collected.setdefault(dataloader_idx, []).append(tuple(row))
 
     def on_validation_epoch_end(self) -> None:
-        """Score the epoch, measure isotropy, and keep the best epoch's predictions."""
+        """Score the epoch, measure isotropy, and keep the reported epoch's predictions."""
         self._raise_if_bad()
         splits = list(self.cfg.task.dev_splits)
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
@@ -142,7 +124,8 @@ class Classifier(pl.LightningModule):
                 epoch["isotropy"] = isotropy_of(columns[2], self.head.weight)
         epoch["score"] = score(epoch[splits[0]][self.cfg.task.primary])
         self.history.append(epoch)
-        if not self.best or epoch["score"] > self.best["epoch"]["score"]:
+        reported = self.cfg.optimization.report == "last" or not self.best
+        if reported or epoch["score"] > self.best["epoch"]["score"]:
             self.best = {"epoch": epoch, "outputs": outputs}
         self.collected = {}
         self._log_epoch(epoch, splits)
@@ -172,9 +155,9 @@ class Classifier(pl.LightningModule):
             output.update({name: values.numpy() for name, values in output.items()})
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW without decay on biases and norms; linear warm-up, then linear decay to zero."""
+        """AdamW without decay on biases and norms; linear warm-up, then linear decay to zero or a constant rate."""
         o = self.cfg.optimization
-        own = self.calibration.parameter_groups()
+        own = self.chain.parameter_groups()
         taken = {id(p) for group in own for p in group["params"]}
         rest = [p for p in self.parameters() if p.requires_grad and id(p) not in taken]
         groups = [
@@ -189,6 +172,8 @@ class Classifier(pl.LightningModule):
         def factor(step: int) -> float:
             if step < warm:
                 return step / warm
+            if o.schedule == "constant":
+                return 1.0
             return max(0.0, (self.total_steps - step) / max(1, self.total_steps - warm))
 
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

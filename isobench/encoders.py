@@ -69,6 +69,7 @@ class Loaded:
     dim: int
     positions: int
     dropout: float
+    seed: int | None  # that decided the encoder's weights which the checkpoint lacks; None if it lacks none
     warnings: list[str] = field(default_factory=list)
 
 
@@ -120,7 +121,8 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if cfg.compile:
         model.compile(dynamic=True)
-    return Loaded(Encoder(model, cfg.pooling), pooler, dim, _positions(config), _dropout(config), notes)
+    drawn = seed if missing else None
+    return Loaded(Encoder(model, cfg.pooling), pooler, dim, _positions(config), _dropout(config), drawn, notes)
 
 
 def load_tokenizer(cfg: EncoderConfig, cache: str | None) -> Any:

@@ -12,7 +12,7 @@ from isobench.errors import StorageError, UserError
 from isobench.explain import complain, debugging
 from isobench.report.table import Row, shown
 from isobench.run import RunFolder, identify
-from isobench.schema import Config
+from isobench.schema import Config, method_name
 from isobench.validate import validate
 
 DONE, FAILED, MEND, BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process is at a run
@@ -79,7 +79,7 @@ def outcome(row: Row, known: bool) -> str:
 
 def label(cfg: Config) -> str:
     """What a run is called in one line."""
-    return f"{cfg.task.name} {cfg.encoder.name} {cfg.calibration['name']} seed {cfg.seed}"
+    return f"{cfg.task.name} {cfg.encoder.name} {method_name(cfg.calibration)} seed {cfg.seed}"
 
 
 def exit_code(rows: list[Row], *codes: int) -> int:

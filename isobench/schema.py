@@ -1,6 +1,6 @@
 """The typed config. A key that is not here, or in a calibration's own YAML, is an error."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -78,16 +78,23 @@ class Head:
 
 @dataclass
 class Optimization:
-    """AdamW with linear warm-up and linear decay to zero."""
+    """AdamW with linear warm-up, then ``linear`` decay to zero or a ``constant`` rate.
+
+    ``accumulate``: batches whose gradients make one step. ``report``: which epoch's scores are a run's, the
+    ``best`` on the dev set or the ``last``.
+    """
 
     lr: float = 2e-5
     batch_size: int = 32
     epochs: int = 10
+    accumulate: int = 1
+    schedule: str = "linear"
     warmup: float = 0.06
     eps: float = 1e-8
     weight_decay: float = 0.0
     clip: float | None = None
     patience: int | None = 3
+    report: str = "best"
     drop_last: bool = False
 
 
@@ -171,17 +178,23 @@ def to_config(cfg: DictConfig) -> Config:
     """
     plain = {str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
     merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
-    return settle(OmegaConf.to_object(merged))  # type: ignore[arg-type]
+    return OmegaConf.to_object(merged)  # type: ignore[return-value]
 
 
 def from_plain(resolved: dict[str, Any]) -> Config:
     """The typed config of what ``asdict`` made of one: a record's, or a job's."""
-    return settle(OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved)))  # type: ignore[arg-type]
+    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
 
 
-def settle(cfg: Config) -> Config:
-    """Settings that follow from others: a regression read as classes is scored as classes."""
-    if cfg.task.as_classes is not None and cfg.task.labels is None:
-        task = replace(cfg.task, metrics=["accuracy", "matthews"], primary="accuracy")  # correlations need scores
-        return replace(cfg, task=task)
-    return cfg
+def parts(calibration: dict[str, Any]) -> list[dict[str, Any]]:
+    """The methods of a ``calibration``, in order, each without its ``then``."""
+    found, rest = [], calibration
+    while rest:
+        found.append({key: value for key, value in rest.items() if key != "then"})
+        rest = rest.get("then") or {}
+    return found
+
+
+def method_name(calibration: dict[str, Any]) -> str:
+    """What tables call a ``calibration``: its methods' names, joined."""
+    return "+".join(str(part.get("name")) for part in parts(calibration))

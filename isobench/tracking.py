@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from isobench.errors import UserError, first_line
-from isobench.schema import Config
+from isobench.schema import Config, method_name
 
 
 def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
@@ -37,7 +37,7 @@ def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
     import wandb
 
     return wandb.init(
-        name=f"{cfg.task.name}-{cfg.encoder.name}-{cfg.calibration['name']}-{cfg.seed}",
+        name=f"{cfg.task.name}-{cfg.encoder.name}-{method_name(cfg.calibration)}-{cfg.seed}",
         id=key[:16],
         resume="allow",
         group=cfg.tracking.group or cfg.experiment.name,

@@ -15,13 +15,16 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, LearningRateMonitor, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
+from torch import Tensor, nn
 
 from isobench import encoders, tracking
 from isobench.calibration.base import overrides
+from isobench.calibration.chain import Chain
 from isobench.calibration.make import make
 from isobench.checkpoint import Checkpointer, CheckpointFiles
 from isobench.classifier import Classifier
 from isobench.data.loaders import Loaders
+from isobench.embeddings import pretrained
 from isobench.errors import RunFailure, UserError, first_line
 from isobench.files import is_storage_error
 from isobench.heartbeat import Heartbeat, where
@@ -167,26 +170,29 @@ def build(cfg: Config, identity: Identity) -> Built:
     loaded = encoders.load(cfg.encoder, cfg.data.cache, seeds["init"])
     loaders = Loaders(cfg, identity, tokenizer, loaded)
     seed_everything(seeds["init"])
-    calibration = make(cfg.calibration, loaded.dim)
+    chain = make(cfg.calibration, loaded.dim)
     seed_everything(seeds["init"])  # the head starts alike under every method, whatever the method drew
-    steps = len(loaders.train) * cfg.optimization.epochs
-    module = Classifier(cfg, loaded, calibration, steps)
-    if overrides(calibration, "prepare"):
-        prepare(module, loaders)
+    o = cfg.optimization
+    steps = math.ceil(len(loaders.train) / o.accumulate) * o.epochs
+    module = Classifier(cfg, loaded, chain, steps)
+    if any(overrides(calibration, "prepare") for calibration in chain):
+        vectors = pretrained(cfg, identity, loaders, loaded, shows_progress(cfg))
+        module.eval()
+        prepare(chain, vectors, loaded.pooler)
     module.train()  # from_pretrained gives a model in evaluation mode, and Lightning leaves modes as they are
     return Built(module, loaders, loaded.warnings)
 
 
-@torch.no_grad()
-def prepare(module: Classifier, loaders: Loaders) -> None:
-    """Show a method that asks for it the training set's pretrained embeddings at its own place, once."""
-    module.eval()
+def prepare(chain: Chain, vectors: Tensor, pooler: nn.Module) -> None:
+    """Show every method that asks for it, in the chain's order, the pretrained embeddings at its own place, once."""
+    for position, calibration in enumerate(chain):
+        if overrides(calibration, "prepare"):
+            chain.prepare(position, vectors.split(1024), pooler)
 
-    def embeddings() -> Any:
-        for batch in loaders.train:
-            yield module.uncalibrated(batch)
 
-    module.calibration.prepare(embeddings())
+def shows_progress(cfg: Config) -> bool:
+    """Whether bars are wanted: as configured, else on a terminal."""
+    return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
 
 
 def fit(
@@ -199,8 +205,7 @@ def fit(
     tracker = tracking.logger(cfg, identity.key, asdict(cfg))
     if tracker is not False:
         callbacks = [*callbacks, LearningRateMonitor("step")]
-    bar = cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
-    if bar:
+    if shows_progress(cfg):
         callbacks = [*callbacks, TQDMProgressBar(leave=False)]
     seed_everything(resolve_seeds(cfg)["dropout"])
     done = False
@@ -211,6 +216,7 @@ def fit(
             precision=cfg.trainer.precision,
             max_epochs=cfg.optimization.epochs,
             gradient_clip_val=cfg.optimization.clip,
+            accumulate_grad_batches=cfg.optimization.accumulate,
             deterministic=True,
             logger=tracker,
             callbacks=callbacks,
@@ -218,7 +224,7 @@ def fit(
             plugins=[checkpoints, LightningEnvironment()],
             enable_checkpointing=False,
             enable_model_summary=False,
-            enable_progress_bar=bar,
+            enable_progress_bar=shows_progress(cfg),
             num_sanity_val_steps=0,
             log_every_n_steps=10,
         )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from isobench.errors import UserError, nearest
-from isobench.schema import Config
+from isobench.schema import Config, parts
 
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
 SCORE_METRICS = ("pearson", "spearman", "pearson_spearman")
@@ -18,6 +18,9 @@ def validate(cfg: Config) -> None:
     _above("optimization.lr", o.lr, 0)
     _at_least("optimization.batch_size", o.batch_size, 1)
     _at_least("optimization.epochs", o.epochs, 1)
+    _at_least("optimization.accumulate", o.accumulate, 1)
+    _one_of("optimization.schedule", o.schedule, ("linear", "constant"))
+    _one_of("optimization.report", o.report, ("best", "last"))
     _at_least("optimization.weight_decay", o.weight_decay, 0)
     _at_least("optimization.patience", o.patience, 1)
     _above("optimization.eps", o.eps, 0)
@@ -68,9 +71,10 @@ def _validate_task(cfg: Config) -> None:
         _pinned("task", task.hub, task.revision)
     for name in task.metrics:
         _one_of("task.metrics", name, METRICS)
-    regression = task.labels is None and task.as_classes is None
-    suited: tuple[str, ...] = SCORE_METRICS if regression else CLASS_METRICS
-    if len(task.labels or []) != 2:
+    suited: tuple[str, ...] = SCORE_METRICS if task.labels is None else CLASS_METRICS
+    if task.as_classes is not None:  # classes that are numbers, so that they correlate too
+        suited = (*SCORE_METRICS, "accuracy", "matthews")
+    elif len(task.labels or []) != 2:
         suited = tuple(name for name in suited if "f1" not in name)
     for name in task.metrics:
         if name not in suited:
@@ -98,13 +102,16 @@ def _pinned(name: str, hub: str | None, revision: str | None) -> None:
 
 
 def _validate_calibration(calibration: dict[str, Any]) -> None:
-    for key in ("_target_", *CALIBRATION_KEYS):
-        if key not in calibration:
-            raise UserError(f"calibration.{key} is missing; see conf/calibration/none.yaml")
-    if "dim" in calibration:
-        raise UserError("calibration.dim can't be set: it is the encoder's width")
-    _one_of("calibration.placement", calibration["placement"], ("before_pooler", "after_pooler"))
-    _one_of("calibration.target", calibration["target"], ("head", "vocabulary"))
+    prefix = "calibration"
+    for part in parts(calibration):
+        for key in ("_target_", *CALIBRATION_KEYS):
+            if key not in part:
+                raise UserError(f"{prefix}.{key} is missing; see conf/calibration/none.yaml")
+        if "dim" in part:
+            raise UserError(f"{prefix}.dim can't be set: it is the encoder's width")
+        _one_of(f"{prefix}.placement", part["placement"], ("before_pooler", "after_pooler"))
+        _one_of(f"{prefix}.target", part["target"], ("head", "vocabulary"))
+        prefix += ".then"
 
 
 def _at_least(name: str, value: float | None, least: float) -> None:

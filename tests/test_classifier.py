@@ -30,18 +30,20 @@ def test_chunks_change_nothing(small):
     assert len(batch["chunks"]) == 1 < len(split["chunks"])
     one.encoder.eval(), many.encoder.eval()  # no dropout; the calibration stays in training
     torch.testing.assert_close(one.embed(batch), many.embed(split), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(one.calibration.covariance, many.calibration.covariance, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(
+        one.chain.calibrations[0].covariance, many.chain.calibrations[0].covariance, rtol=1e-4, atol=1e-7
+    )
 
 
 def test_placement_is_pooler_isobn_dropout_linear(small):
     module, loaders, _ = built(small, "calibration=isobn_paper")
     batch = next(iter(loaders.train))
     module.eval()
-    module.calibration.train()
+    module.chain.calibrations[0].train()
     chunks = [module.encoder(**chunk) for chunk in batch["chunks"]]
     pooled = torch.tanh(module.pooler.dense(torch.cat(chunks)[batch["restore"]]))
-    expected = module.calibration(pooled)
-    module.calibration.load_state_dict(type(module.calibration)(32).state_dict())
+    expected = module.chain.calibrations[0](pooled)
+    module.chain.calibrations[0].load_state_dict(type(module.chain.calibrations[0])(32).state_dict())
     torch.testing.assert_close(module.embed(batch), expected)
     assert isinstance(module.dropout, nn.Dropout)
     assert module.dropout.p == 0.02  # the encoder's own
@@ -55,7 +57,7 @@ def test_before_the_pooler(small):
     module, loaders, _ = built(small, "calibration.placement=before_pooler")
     batch = next(iter(loaders.train))
     module.eval()
-    module.calibration = Doubled(32)
+    module.chain.calibrations[0] = Doubled(32)
     h = torch.cat([module.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]
     torch.testing.assert_close(module.embed(batch), module.pooler(2 * h))
 
@@ -123,7 +125,7 @@ class Everything(Calibration):
 @pytest.mark.parametrize("target", ["head", "vocabulary"])
 def test_every_hook_is_used(small, target):
     module, loaders, _ = built(small, f"calibration._target_={__name__}.Everything", f"calibration.target={target}")
-    assert module.calibration.seen == 160
+    assert module.chain.calibrations[0].seen == 160
     assert module.configure_optimizers()["optimizer"].param_groups[-1]["initial_lr"] == 0.25
     batch = next(iter(loaders.train))
     module.log, module.eval()
@@ -134,18 +136,18 @@ def test_every_hook_is_used(small, target):
     expected = (
         module.task_loss(module.head(h), batch["labels"])
         + 0.5 * table.square().sum()
-        + module.calibration.own(h).square().mean()
+        + module.chain.calibrations[0].own(h).square().mean()
     )
     torch.testing.assert_close(loss, expected)
     module.zero_grad()
-    module.calibration.objective(module.embed(batch).detach()).backward()
-    assert module.calibration.own.weight.grad is not None
+    module.chain.calibrations[0].objective(module.embed(batch).detach()).backward()
+    assert module.chain.calibrations[0].own.weight.grad is not None
     assert all(p.grad is None for p in module.encoder.parameters())
 
 
 def test_prepare_is_the_only_look_at_the_data_before_training(small):
     plain, _, _ = built(small)
-    assert type(plain.calibration) is Calibration
+    assert type(plain.chain.calibrations[0]) is Calibration
 
 
 def test_calibrations_that_are_not(small):

@@ -2,11 +2,15 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
+import torch
+from conftest import make_config
 
+from isobench.calibration.make import make
 from isobench.resources import conf_dir
 
 METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml"))
@@ -55,3 +59,70 @@ def test_columns_that_don_t_fit_the_pooler_are_refused(cli, small, outputs):
     assert "4 columns don't fit the pooler's 32" in err
     code, _, err = cli(*small, "calibration=whitening_pca", "calibration.k=4", "optimization.epochs=1")
     assert code == 0, err
+
+
+def test_accumulated_gradients_are_the_big_batchs_and_resume_to_the_same_bits(
+    cli, small, tiny, outputs, tmp_path, monkeypatch
+):
+    """2 x 8 examples a step is 1 x 16, for a method that sees no batch; steps and checkpoints count steps."""
+    from isobench.checkpoint import Checkpointer
+
+    still = tmp_path / "still"  # the same encoder without dropout
+    shutil.copytree(tiny, still)
+    config = json.loads((still / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (still / "config.json").write_text(json.dumps(config))
+    base = [*small, f"encoder.path={still}", "calibration=spectrum_polynomial", "optimization.epochs=1"]
+    halves = [*base, "optimization.batch_size=8", "optimization.accumulate=2"]
+    seen: list[Path] = []
+
+    def history(arguments):
+        code, _, err = cli(*arguments)
+        assert code == 0, err
+        (file,) = (f for f in outputs.glob("runs/*/result.json") if f not in seen)
+        seen.append(file)
+        return json.loads(file.read_text())
+
+    one, two = history(base), history(halves)
+    assert one["history"][0]["step"] == two["history"][0]["step"] == 10
+    for name, value in one["history"][0]["isotropy"].items():
+        assert two["history"][0]["isotropy"][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+    seen.pop().unlink()
+    original, batches = Checkpointer.on_train_batch_end, []
+
+    def interrupt(self, trainer, *rest):
+        batches.append(trainer.global_step)
+        if len(batches) == 11:  # between two batches of one step
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, trainer, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpointer, "on_train_batch_end", interrupt)
+        assert cli(*halves)[0] == 128 + signal.SIGTERM
+    assert batches[-1] == 6  # it went on to the end of the step
+    again = history(halves)
+    assert again["attempts"] == 2
+    assert (again["history"], again["predictions"]) == (two["history"], two["predictions"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_compiled_it_is_the_same(method):
+    """Output, gradient, penalty, own loss and state, over steps, with torch.compile's tracing and without."""
+    chains = [make(make_config(f"calibration={method}").calibration, 16) for _ in range(2)]
+    chains[1].load_state_dict(chains[0].state_dict())
+    eager, traced = (next(iter(chain)).train() for chain in chains)
+    run = torch.compile(traced, backend="aot_eager")
+    penalty = torch.compile(traced.penalty, backend="aot_eager")
+    generator = torch.Generator().manual_seed(0)
+    for step in range(3):
+        h = torch.randn(12 + step, 16, generator=generator)
+        weight = torch.randn(3, 16, generator=generator)
+        results = []
+        for forward, penal, method_ in ((eager, eager.penalty, eager), (run, penalty, traced)):
+            leaf, matrix = h.clone().requires_grad_(), weight.clone().requires_grad_()
+            out = forward(leaf)
+            loss = out.pow(3).sum() + penal(matrix) + method_.objective(h)
+            loss.backward()
+            results.append([out.detach(), leaf.grad, matrix.grad, loss.detach()])
+        torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(list(eager.state_dict().values()), list(traced.state_dict().values()))

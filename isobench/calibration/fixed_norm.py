@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
+from isobench.calibration.moments import highest, together, total
 
 
 class FixedNorm(Calibration):
@@ -53,6 +54,7 @@ class FixedNorm(Calibration):
             mean = mean + step * (len(h) / total)
             least, greatest = torch.minimum(least, h.amin(0)), torch.maximum(greatest, h.amax(0))
             count = total
+        count, mean, squares, least, greatest = merged(count, mean, squares, least, greatest)
         if not count:
             raise ValueError("there are no embeddings to take statistics from")
         variance = squares / count
@@ -68,3 +70,14 @@ class FixedNorm(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> [B, d]."""
         return ((h - self.shift) * self.scale).to(h.dtype)
+
+
+def merged(count: int, mean: Tensor, squares: Tensor, least: Tensor, greatest: Tensor) -> tuple:
+    """The statistics of what all processes saw, from what each saw; the same as given if there is one process."""
+    if not together():
+        return count, mean, squares, least, greatest
+    seen = total(torch.tensor(float(count), dtype=torch.float64))
+    overall = total(count * mean) / seen
+    squares = total(squares + count * (mean - overall).square())
+    greatest, least = highest(greatest), -highest(-least)
+    return int(seen), overall, squares, least, greatest

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from isobench.calibration.base import Calibration, wide
+from isobench.calibration.moments import mean_of
 
 
 class Flow(Calibration):
@@ -92,6 +93,7 @@ class Glow(nn.Module):
         self.levels = nn.ModuleList(
             nn.ModuleList(Step(size, width, affine, learned) for _ in range(steps)) for size in sizes
         )
+        self._started = False
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """h [B, d] -> z [B, d] and log |det dz/dh| [B]."""
@@ -120,13 +122,15 @@ class Glow(nn.Module):
     @torch.no_grad()
     def start(self, h: Tensor) -> None:
         """Give every actnorm that has none its start from the data, as they reach it: zero mean, unit deviation."""
-        first = self.levels[0][0].norm  # type: ignore[index]
-        if not bool(first.started):
+        if self._started:  # known without waiting for a GPU to say it
+            return
+        if not bool(self.levels[0][0].norm.started):  # type: ignore[index]
             for number, level in enumerate(self.levels):
                 h = h.chunk(2, dim=1)[1] if number else h
                 for step in level:  # type: ignore[attr-defined]
                     step.norm.start(h)
                     h, _ = step(h)
+        self._started = True
 
 
 class Step(nn.Module):
@@ -169,8 +173,9 @@ class ActNorm(nn.Module):
 
     def start(self, h: Tensor) -> None:
         """Statistics of a batch [B, n]; a feature without spread keeps its scale."""
-        deviation = h.std(0, unbiased=False)
-        self.bias.copy_(-h.mean(0))
+        mean = mean_of(h)
+        deviation = mean_of((h - mean).square()).sqrt()
+        self.bias.copy_(-mean)
         self.log_scale.copy_(torch.where(deviation > 1e-6, -deviation.clamp_min(1e-6).log(), 0.0))
         self.started.fill_(True)
 

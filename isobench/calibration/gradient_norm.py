@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
+from isobench.calibration.moments import mean_of
 
 
 class GradientNorm(Calibration):
@@ -47,7 +48,7 @@ class EvenOut(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """[B, d] -> [B, d]; the means are float32 or better."""
         given = wide(gradient)
-        mu = given.abs().mean(0)  # (d,)
+        mu = mean_of(given.abs())  # (d,), over the whole batch
         mean = mu.mean()
         scale = torch.where(mean > 0, (mean / (mu + ctx.eps * mean)) ** ctx.alpha, 1.0)
         return (given * scale).to(gradient.dtype), None, None

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
+from isobench.calibration.moments import covariance_of, mean_of
 
 # Below this deviation a float32 variance is no longer a normal number, and a correlation means nothing.
 SMALLEST = torch.finfo(torch.float32).tiny ** 0.5
@@ -17,8 +18,9 @@ class IsoBN(Calibration):
 
     theta_i = (sigma_i gamma_i + eps)^-beta (Eq. 6), rescaled to keep the sum of variances (Eq. 7),
     h^ = theta o h (Eq. 8). No mean is subtracted and nothing is learned; the statistics are moving averages
-    of detached, biased batch statistics, so the gradient is exactly ``grad * theta``. Training and
-    evaluation use the same moving statistics. Statistics are float32 whatever the precision of ``h``.
+    of detached, biased statistics of the whole batch (of all processes), so the gradient is exactly
+    ``grad * theta``. Training and evaluation use the same moving statistics. Statistics are float32 whatever the
+    precision of ``h``.
 
     Where a statistic says nothing (before training; no variance at all), the layer is the identity;
     a feature that is constant correlates with nothing.
@@ -76,9 +78,9 @@ class IsoBN(Calibration):
         return (h * scale).to(h.dtype)
 
     def _update(self, h: Tensor) -> None:
-        centred = h - h.mean(0)
-        deviation = centred.square().mean(0).sqrt()
-        covariance = centred.T @ centred / h.shape[0]
+        centred = h - mean_of(h)
+        deviation = mean_of(centred.square()).sqrt()
+        covariance = covariance_of(centred)
         weight: float | Tensor = self.momentum
         if self.rescale != "released":
             weight = torch.where(self.batches == 0, 1.0, self.momentum)

@@ -49,8 +49,8 @@ class SpectrumControl(Calibration):
         """[V, d] -> scalar, in float64 inside."""
         with torch.autocast(weight.device.type, enabled=False):
             vectors, values = small_spectrum(weight.detach())
-            if self.c1 is None and bool(torch.isnan(self.start)):
-                self.start.copy_(values[0])
+            if self.c1 is None:
+                self.start.copy_(torch.where(self.start.isnan(), values[0], self.start))
             target = self.target(len(values), weight.device)
             return (self.strength * SpectrumDistance.apply(weight, vectors, values, target)).to(torch.float32)
 

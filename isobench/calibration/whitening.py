@@ -6,16 +6,19 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
+from isobench.calibration.moments import covariance_of, mean_of
 
 
 class Whitening(Calibration):
     """h -> (h - mu) T with T T^T the inverse of the moving covariance, so that h's covariance becomes the identity.
 
     ``zca``: T = Sigma^-1/2. ``pca``: T = U diag(1 / sqrt(s)), its first k columns (BERT-whitening, Su et al. 2021);
-    with k < d the embedding that the head sees is k wide. Sigma is shrunk towards its mean variance,
-    (1 - z) Sigma + z tr(Sigma) / d I, so that singular covariances have an inverse. As in IsoBN the statistics are
-    detached, start from the first batch, and serve training and evaluation alike. Statistics are float32, the
-    eigenvectors float64. Without any variance, the layer only subtracts the mean.
+    with k < d the embedding that the head sees is k wide. Under ``pca`` a column keeps its sign from step to step,
+    but columns of nearly the same variance may still change places (Huang et al. 2018); ``zca`` has no such jumps.
+    Sigma is shrunk towards its mean variance, (1 - z) Sigma + z tr(Sigma) / d I, so that singular covariances have
+    an inverse. As in IsoBN the statistics are detached, start from the first batch, and serve training and
+    evaluation alike. Statistics are float32, the eigenvectors float64. Without
+    any variance, the layer only subtracts the mean.
 
     Args:
         dim: width d of the embedding.
@@ -65,9 +68,8 @@ class Whitening(Calibration):
 
     @torch.no_grad()
     def _update(self, h: Tensor) -> None:
-        mean = h.mean(0)
-        centred = h - mean
-        covariance = centred.T @ centred / len(h)
+        mean = mean_of(h)
+        covariance = covariance_of(h - mean)
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
         self.mean.lerp_(mean, weight)
         self.covariance.lerp_(covariance, weight)
@@ -85,5 +87,9 @@ class Whitening(Calibration):
         whitened = vectors * scale  # (d, d)
         if self.form == "zca":
             whitened = whitened @ vectors.T
-        identity = torch.eye(self.dim, dtype=sigma.dtype, device=sigma.device)
-        return torch.where(average > 0, whitened, identity)[:, : self.out_dim]
+        else:
+            whitened = whitened[:, : self.out_dim]
+            # An eigenvector's sign is arbitrary: keep the one the head has learned to read.
+            whitened = whitened * torch.where((whitened * self.transform).sum(0) < 0, -1.0, 1.0)
+        identity = torch.eye(self.dim, self.out_dim, dtype=sigma.dtype, device=sigma.device)
+        return torch.where(average > 0, whitened, identity)  # (d, k)

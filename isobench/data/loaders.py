@@ -36,55 +36,58 @@ class Loaders:
         self.max_length = min(cfg.task.max_length, loaded.positions, tokenizer.model_max_length)
         self.tokenizer_fingerprint = encoders.tokenizer_fingerprint(tokenizer)
         task = cfg.task
-        train = self._tokens(cfg, identity, tokenizer, task.train_split, task.train_samples)
-        dev = [self._tokens(cfg, identity, tokenizer, split, task.dev_samples) for split in task.dev_splits]
-        overhead = chunk_overhead(cfg, loaded.dim)
-
-        def collator(tokens: Tokens) -> Collator:
-            return Collator(tokens, tokenizer.pad_token_id, overhead, cfg.encoder.token_type_ids)
-
+        train, self.train_fingerprint = self._tokens(cfg, identity, tokenizer, task.train_split, task.train_samples)
+        dev = [self._tokens(cfg, identity, tokenizer, split, task.dev_samples)[0] for split in task.dev_splits]
+        self._overhead = chunk_overhead(cfg, loaded.dim)
+        self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
         batch = cfg.optimization.batch_size
         if cfg.optimization.drop_last and len(train) < batch:
             raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
         self.sampler = EpochSampler(len(train), resolve_seeds(cfg)["order"])
-        pin = uses_gpu(cfg)
         self.train = DataLoader(
             train,
             batch,
             sampler=self.sampler,
-            collate_fn=collator(train),
+            collate_fn=self._collator(train, self._overhead),
             drop_last=cfg.optimization.drop_last,
-            pin_memory=pin,
+            pin_memory=self._pin,
             generator=torch.Generator(),  # else every pass draws from the stream that dropout uses
         )
         # Evaluation uses moving statistics only: batches of like length cost no padding and change nothing.
-        self.dev = [
-            DataLoader(
-                tokens,
-                cfg.trainer.eval_batch_size,
-                sampler=np.argsort(tokens.lengths, kind="stable").tolist(),
-                collate_fn=collator(tokens),
-                pin_memory=pin,
-                generator=torch.Generator(),
-            )
-            for tokens in dev
-        ]
+        self.dev = [self.by_length(tokens, cfg.trainer.eval_batch_size, self._overhead) for tokens in dev]
 
-    def _tokens(self, cfg: Config, identity: Identity, tokenizer: Any, split: str, limit: int | None) -> Tokens:
-        """Tokens from the cache, or made now and cached under a fingerprint of all that decides them."""
+    def by_length(self, tokens: Tokens, batch_size: int, chunk_overhead: int = 1 << 20) -> DataLoader:
+        """Batches of like length, shortest first; by default each is one chunk."""
+        return DataLoader(
+            tokens,
+            batch_size,
+            sampler=np.argsort(tokens.lengths, kind="stable").tolist(),
+            collate_fn=self._collator(tokens, chunk_overhead),
+            pin_memory=self._pin,
+            generator=torch.Generator(),
+        )
+
+    def _collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
+        return Collator(tokens, self._pad, chunk_overhead, self._types)
+
+    def _tokens(
+        self, cfg: Config, identity: Identity, tokenizer: Any, split: str, limit: int | None
+    ) -> tuple[Tokens, str]:
+        """Tokens from the cache, or made now and cached; with a fingerprint of all that decides them."""
         task = cfg.task
         decisive = [
             VERSION, identity.data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
             self.max_length, self.tokenizer_fingerprint,
         ]  # fmt: skip
-        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
+        fingerprint = sha256_json(decisive)
+        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{fingerprint[:16]}.safetensors"
         tokens = load_tokens(file)
         if tokens is None:
             examples = sources.read(task, cfg.data, split, limit)
             tokens = tokenise(examples, tokenizer, self.max_length)
             save_tokens(tokens, file)
         self.sizes[split], self.at_limit[split] = len(tokens), tokens.at_limit
-        return tokens
+        return tokens, fingerprint
 
 
 def uses_gpu(cfg: Config) -> bool:

@@ -10,7 +10,7 @@ from rich.table import Table
 from isobench.errors import UserError
 from isobench.report.published import cell
 from isobench.run import RunFolder, plain, scale_notes
-from isobench.schema import Config
+from isobench.schema import Config, method_name, parts
 
 SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
 
@@ -51,7 +51,7 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
     out = console()
     varying = varying_settings(rows)
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
-    for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying)):
+    for name in ("task", "encoder", "method", *(name.partition(".")[2] for name in varying)):
         table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
     for name in ("n", "median", "SD"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -66,7 +66,7 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
 
 def names(cfg: Config) -> tuple[str, str, str]:
     """Task, encoder and method: what a line of the table is called."""
-    return cfg.task.name, cfg.encoder.name, str(cfg.calibration["name"])
+    return cfg.task.name, cfg.encoder.name, method_name(cfg.calibration)
 
 
 def varying_settings(rows: list[Row]) -> list[str]:
@@ -84,7 +84,11 @@ def varying_settings(rows: list[Row]) -> list[str]:
 
 def settings(cfg: Config) -> dict[str, Any]:
     """Every setting that may vary, by its dotted name."""
-    return {f"{name}.{key}": value for name in SECTIONS for key, value in plain(getattr(cfg, name)).items()}
+    found = {f"{name}.{key}": value for name in SECTIONS for key, value in plain(getattr(cfg, name)).items()}
+    for depth, part in enumerate(parts(cfg.calibration)):
+        found |= {f"calibration.{'then.' * depth}{key}": value for key, value in part.items()}
+    found.pop("calibration.then", None)  # its settings are there one by one
+    return found
 
 
 def groups(rows: list[Row], varying: list[str]) -> list[list[Row]]:
@@ -101,7 +105,7 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
     cfg = group[0].cfg
     metric = cfg.task.primary
     scores = [100 * row.record["best"]["score"] for row in group if row.record and row.record["best"]]
-    method = str(cfg.calibration["name"])
+    method = method_name(cfg.calibration)
     published = cell(experiment.paper, experiment.table, cfg.encoder.name, method, cfg.task.name, metric)
     return [
         f"{cfg.task.name} ({metric})",

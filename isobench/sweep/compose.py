@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from isobench.schema import Config, settle, to_config
+from isobench.schema import Config, to_config
 
 TYPED = {section.name for section in fields(Config)} - {"calibration", "experiment"}
 
@@ -52,7 +52,7 @@ class Composer:
             if not interpolated and not self._conflict(structure, values):
                 for path, value in values:
                     cfg = with_value(cfg, path, value)
-                return settle(cfg)
+                return cfg
         except (LookupError, AttributeError):  # no such setting: Hydra says so
             pass
         return self.composed(tuple(overrides))[0]

@@ -1,6 +1,7 @@
 """Grids that are not one product: a list of sub-grids, multiplied with what the command line adds."""
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,20 @@ def expand(grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[st
     return runs
 
 
+def unchained(overrides: Sequence[str]) -> list[str]:
+    """``calibration=[a,b,c]``, methods in order, as the Hydra overrides it stands for; the others as they are.
+
+    a is chosen, b nested in it as ``calibration.then``, c in that: ``calibration.then.then.x`` is a setting of c.
+    """
+    found = []
+    for text in overrides:
+        chain = re.fullmatch(r"calibration=\[([^\[\]]+)\]", text)
+        first, *rest = [name.strip() for name in chain[1].split(",")] if chain else [""]
+        found += [f"calibration={first}"] if chain else [text]
+        found += [f"+calibration@calibration{'.then' * depth}={name}" for depth, name in enumerate(rest, 1)]
+    return found
+
+
 def _narrowed(key: str, wanted: Sequence[str], axes: Mapping[str, Sequence[str]], grid: Any) -> list[str] | None:
     """What a sub-grid takes of a setting on the command line: some values, none (no run), None (no such axis)."""
     holders = [sub_grid for sub_grid in grid if key in sub_grid]
@@ -38,4 +53,6 @@ def _narrowed(key: str, wanted: Sequence[str], axes: Mapping[str, Sequence[str]]
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

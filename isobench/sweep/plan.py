@@ -23,7 +23,7 @@ from isobench.run import identify
 from isobench.schema import register
 from isobench.sweep.commands import FLAGS, Command
 from isobench.sweep.compose import Composer
-from isobench.sweep.grid import expand
+from isobench.sweep.grid import expand, unchained
 from isobench.validate import validate
 
 
@@ -53,7 +53,8 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
     grids = OmegaConf.to_container(base.experiment.grid, resolve=True)
     composer = Composer(loader, base)
     planned: dict[str, Planned] = {}
-    for overrides in expand(grids.get(base.scale, []), given):  # type: ignore[union-attr]
+    for expanded in expand(grids.get(base.scale, []), given):  # type: ignore[union-attr]
+        overrides = unchained(expanded)
         cfg = composer.config(overrides)
         validate(cfg)
         identity = identify(cfg)
@@ -116,7 +117,7 @@ def overrides(arguments: Sequence[str]) -> list[str]:
             folder = True
         elif argument not in FLAGS:
             found.append(argument)
-    return found
+    return unchained(found)
 
 
 def quoted(text: str) -> str:

@@ -1,0 +1,122 @@
+"""Two processes that share a batch are one: the same gradients and state as a process with the whole batch."""
+
+import socket
+from contextlib import closing
+
+import pytest
+import torch
+from torch import distributed, nn
+from torch.multiprocessing import spawn
+from torch.nn.parallel import DistributedDataParallel
+
+from isobench.calibration import (
+    BatchNorm,
+    Centering,
+    CosineRegularization,
+    FixedNorm,
+    Flow,
+    GradientNorm,
+    IsoBN,
+    SpectrumControl,
+    Whitening,
+)
+
+DIM, ROWS, STEPS = 8, 12, 3
+METHODS = {
+    "isobn_paper": lambda: IsoBN(DIM),
+    "isobn_released": lambda: IsoBN(DIM, 0.05, 1e-3, gamma="mean", rescale="released"),
+    "batch_norm": lambda: BatchNorm(DIM),
+    "whitening_zca": lambda: Whitening(DIM),
+    "whitening_pca": lambda: Whitening(DIM, "pca", 3),
+    "center": lambda: Centering(DIM),
+    "center_scaled": lambda: Centering(DIM, "center_scaled"),
+    "all_but_the_top": lambda: Centering(DIM, "all_but_the_top", D=2),
+    "gradient_norm": lambda: GradientNorm(DIM, 0.5),
+    "fixed_norm_z": lambda: FixedNorm(DIM),
+    "fixed_norm_minmax": lambda: FixedNorm(DIM, "minmax"),
+    "fixed_norm_l2": lambda: FixedNorm(DIM, "l2"),
+    "cosine": lambda: CosineRegularization(DIM),
+    "spectrum": lambda: SpectrumControl(DIM),
+    "flow": lambda: Flow(DIM, levels=2, width=4),
+}
+
+
+class Model(nn.Module):
+    """An encoder, a calibration with all its hooks, a head; returns the loss of its rows."""
+
+    def __init__(self, method):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder, self.head, self.calibration = nn.Linear(10, DIM), nn.Linear(DIM, 2), method().train()
+        if self.calibration.out_dim != DIM:
+            self.head = nn.Linear(self.calibration.out_dim, 2)
+
+    def forward(self, x, y):
+        h = self.encoder(x)
+        loss = nn.functional.mse_loss(self.head(self.calibration(h)), y)
+        return loss + self.calibration.penalty(self.head.weight) + self.calibration.objective(h.detach())
+
+
+def batches():
+    generator = torch.Generator().manual_seed(1)
+    shape = (STEPS, ROWS)
+    return torch.randn(*shape, 10, generator=generator) * 2 + 1, torch.randn(*shape, 2, generator=generator)
+
+
+def trained(model, calibration, mine):
+    """Gradients of every step, and the state at the end, of a model that sees ``mine`` of every batch."""
+    inputs, targets = batches()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    encoder = model.module.encoder if isinstance(model, DistributedDataParallel) else model.encoder
+    calibration.prepare(iter([encoder(inputs[0][mine]).detach()]))
+    gradients = []
+    for x, y in zip(inputs, targets, strict=True):
+        optimizer.zero_grad()
+        model(x[mine], y[mine]).backward()
+        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        optimizer.step()
+    return gradients, [value.clone() for value in calibration.state_dict().values()]
+
+
+def work(rank, port, folder):
+    """What each of the two processes does: its half of every batch, under DDP."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    results = {}
+    for name, method in METHODS.items():
+        model = Model(method)
+        wrapped = DistributedDataParallel(model, broadcast_buffers=False)  # nothing but the methods evens state out
+        results[name] = trained(wrapped, model.calibration, slice(rank * ROWS // 2, (rank + 1) * ROWS // 2))
+    torch.save(results, f"{folder}/{rank}.pt")
+    distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    spawn(work, (port, str(folder)), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_two_processes_are_one(of_two, name):
+    model = Model(METHODS[name])
+    gradients, state = trained(model, model.calibration, slice(None))
+    assert len(gradients[0]) >= 4
+    for rank in range(2):
+        theirs, their_state = of_two[rank][name]
+        for step in range(STEPS):
+            torch.testing.assert_close(theirs[step], gradients[step], rtol=2e-4, atol=1e-5)
+        torch.testing.assert_close(their_state, state, rtol=2e-4, atol=1e-5)
+
+
+def test_the_halves_alone_would_differ():
+    """The comparison above can fail: a process with half a batch and no word from the other has other statistics."""
+    for name in ("isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"):
+        whole, half = Model(METHODS[name]), Model(METHODS[name])
+        expected = trained(whole, whole.calibration, slice(None))
+        found = trained(half, half.calibration, slice(0, ROWS // 2))
+        assert not torch.allclose(found[0][0][0], expected[0][0][0], rtol=2e-4, atol=1e-5), name
