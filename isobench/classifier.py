@@ -182,10 +182,14 @@ class Classifier(pl.LightningModule):
 
 @torch.no_grad()
 def isotropy_of(embeddings: Tensor, head: Tensor) -> dict[str, float]:
-    """EV_1..EV_3, I1 and I2 of the calibrated dev embeddings [N, d] and of the head's weight [c, d]."""
+    """EV_1..EV_3, I1 and I2 of the calibrated dev embeddings [N, d] and of the head's weight [c, d].
+
+    Of the head also I1 and I2 as the isotropy-calibration paper prints them (``as_printed``).
+    """
     result = {}
     for name, matrix in (("embedding", embeddings), ("head", head)):
         for k, value in zip((1, 2, 3), explained_variance(matrix, (1, 2, 3)), strict=True):
             result[f"{name}/ev{k}"] = value
         result[f"{name}/i1"], result[f"{name}/i2"] = partition_isotropy(matrix)
+    result["head/i1_printed"], result["head/i2_printed"] = partition_isotropy(head, "as_printed")
     return result

@@ -10,7 +10,8 @@ from isobench import hub, weights
 from isobench.data import sources
 from isobench.errors import StorageError, UserError
 from isobench.explain import complain, debugging
-from isobench.report.table import Row, shown
+from isobench.report.row import Row
+from isobench.report.table import shown
 from isobench.run import RunFolder, identify
 from isobench.schema import Config, method_name
 from isobench.validate import validate

@@ -139,7 +139,7 @@ class Experiment:
 
     name: str | None = None
     paper: str | None = None
-    table: str | None = None
+    tables: list[str] = field(default_factory=list)
     grid: dict[str, list[dict[str, list[Any]]]] = field(default_factory=dict)
 
 

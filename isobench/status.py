@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from isobench.__main__ import run_guarded
 from isobench.errors import UserError
-from isobench.report.table import Row, console
+from isobench.report.row import Row
+from isobench.report.table import console
 from isobench.sweep.commands import FLAGS, recall
 from isobench.sweep.folders import rows_in
 from isobench.sweep.overview import print_details, print_overview

@@ -11,7 +11,7 @@ import pytest
 from conftest import make_config
 
 from isobench import heartbeat, prune, status
-from isobench.report.table import Row
+from isobench.report.row import Row
 from isobench.run import RunFolder, identify
 from isobench.schema import from_plain, to_config
 from isobench.sweep.commands import recall

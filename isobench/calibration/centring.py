@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
-from isobench.calibration.moments import covariance_of, mean_of
+from isobench.calibration.moments import centre, covariance_of
 
 
 def center(matrix: Tensor) -> Tensor:
@@ -133,11 +133,11 @@ class Centering(Calibration):
     @torch.no_grad()
     def _update(self, h: Tensor) -> None:
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
-        mean = mean_of(_directions(h) if self.kind == "center_scaled" else h)
+        mean, centred = centre(_directions(h) if self.kind == "center_scaled" else h)
         self.mean.lerp_(mean.to(self.mean.dtype), weight)
         self.batches += 1
         if self.top.numel():
-            self.covariance.lerp_(covariance_of(h - mean).to(self.covariance.dtype), weight)
+            self.covariance.lerp_(covariance_of(centred).to(self.covariance.dtype), weight)
             self.top.copy_(_top_directions(self.covariance, self.top.shape[1]))
 
 

@@ -37,7 +37,7 @@ class CosineRegularization(Calibration):
 class MeanCosine(torch.autograd.Function):
     """Sum over i != j of cos(w_i, w_j), over V^2. Gradient 2 / (V^2 |w_i|) (s - u_i (u_i . s)), u_i = w_i / |w_i|.
 
-    Sums are float32 or better; nothing of size V x d is made but the gradient.
+    Lengths are float64, so that no square overflows; nothing of size V x d is made but the gradient.
     """
 
     @staticmethod
@@ -45,22 +45,18 @@ class MeanCosine(torch.autograd.Function):
         """[V, d] -> scalar."""
         with torch.autocast(weight.device.type, enabled=False):
             matrix = wide(weight.detach())
-            # In units of the largest entry no square can overflow.
-            unit = matrix.abs().amax().clamp_min(torch.finfo(matrix.dtype).tiny)
-            matrix = matrix / unit
-            norms = torch.linalg.vector_norm(matrix, dim=1)  # (V,)
-            inverse = torch.where(norms > 0, 1 / norms, 0.0)
+            norms = torch.linalg.vector_norm(matrix, dim=1, dtype=torch.float64)  # (V,)
+            inverse = torch.where(norms > 0, 1 / norms, 0.0).to(matrix.dtype)
             total = matrix.T @ inverse  # (d,)
-            directed = (inverse > 0).sum()
-            ctx.save_for_backward(weight, inverse, total, unit)
-            return (total.square().sum() - directed) / len(weight) ** 2
+            ctx.save_for_backward(weight, inverse, total)
+            return (total.square().sum() - (inverse > 0).sum()) / len(weight) ** 2
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         """Scalar -> [V, d]."""
-        weight, inverse, total, unit = ctx.saved_tensors
+        weight, inverse, total = ctx.saved_tensors
         with torch.autocast(weight.device.type, enabled=False):
-            matrix = weight.to(total.dtype) / unit
-            along = (matrix @ total) * inverse.square()  # (V,)
-            result = (total - matrix * along[:, None]) * (inverse * (2 * gradient / len(weight) ** 2))[:, None]
-            return (result / unit).to(weight.dtype)
+            scale = inverse * (2 * gradient / len(weight) ** 2)  # (V,)
+            result = wide(weight) * inverse[:, None]
+            along = result @ total  # (V,)
+            return result.mul_((-along * scale)[:, None]).addr_(scale, total).to(weight.dtype)

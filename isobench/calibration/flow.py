@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from isobench.calibration.base import Calibration, wide
-from isobench.calibration.moments import mean_of
+from isobench.calibration.moments import centre, mean_of
 
 
 class Flow(Calibration):
@@ -173,8 +173,8 @@ class ActNorm(nn.Module):
 
     def start(self, h: Tensor) -> None:
         """Statistics of a batch [B, n]; a feature without spread keeps its scale."""
-        mean = mean_of(h)
-        deviation = mean_of((h - mean).square()).sqrt()
+        mean, centred = centre(h)
+        deviation = mean_of(centred.square()).sqrt()
         self.bias.copy_(-mean)
         self.log_scale.copy_(torch.where(deviation > 1e-6, -deviation.clamp_min(1e-6).log(), 0.0))
         self.started.fill_(True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.moments import covariance_of, mean_of
+from isobench.calibration.moments import centre, covariance_of, mean_of
 
 # Below this deviation a float32 variance is no longer a normal number, and a correlation means nothing.
 SMALLEST = torch.finfo(torch.float32).tiny ** 0.5
@@ -78,7 +78,7 @@ class IsoBN(Calibration):
         return (h * scale).to(h.dtype)
 
     def _update(self, h: Tensor) -> None:
-        centred = h - mean_of(h)
+        _, centred = centre(h)
         deviation = mean_of(centred.square()).sqrt()
         covariance = covariance_of(centred)
         weight: float | Tensor = self.momentum

@@ -28,6 +28,18 @@ def rows(h: Tensor) -> int:
     return int(total(torch.tensor(h.shape[0], device=h.device))) if together() else h.shape[0]
 
 
+def centre(h: Tensor) -> tuple[Tensor, Tensor]:
+    """The whole batch's mean, [d], and this process's rows [B, d] less it.
+
+    Rows are first taken relative to one of them: of equal rows nothing is left, not even rounding, which a method
+    that divides by a deviation would take for variance.
+    """
+    origin = _of_first_process(h[0])
+    shifted = h - origin
+    mean = mean_of(shifted)
+    return origin + mean, shifted - mean
+
+
 def mean_of(h: Tensor) -> Tensor:
     """The whole batch's mean, [d], from this process's rows [B, d]."""
     return total(h.sum(0)) / rows(h) if together() else h.mean(0)
@@ -44,7 +56,19 @@ def highest(part: Tensor) -> Tensor:
 
 
 def _reduced(part: Tensor, operation: distributed.ReduceOp.RedOpType) -> Tensor:
-    on_gpu = distributed.get_backend() == "nccl"  # which takes nothing else
-    result = part.detach().to("cuda" if on_gpu else part.device, copy=True)
+    result = _sendable(part)
     distributed.all_reduce(result, operation)
     return result.to(part.device)
+
+
+def _of_first_process(part: Tensor) -> Tensor:
+    if not together():
+        return part
+    result = _sendable(part)
+    distributed.broadcast(result, 0)
+    return result.to(part.device)
+
+
+def _sendable(part: Tensor) -> Tensor:
+    """A detached copy, on a GPU if that is all the processes can exchange."""
+    return part.detach().to("cuda" if distributed.get_backend() == "nccl" else part.device, copy=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
-from isobench.calibration.moments import covariance_of, mean_of
+from isobench.calibration.moments import centre, covariance_of
 
 
 class Whitening(Calibration):
@@ -68,8 +68,8 @@ class Whitening(Calibration):
 
     @torch.no_grad()
     def _update(self, h: Tensor) -> None:
-        mean = mean_of(h)
-        covariance = covariance_of(h - mean)
+        mean, centred = centre(h)
+        covariance = covariance_of(centred)
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
         self.mean.lerp_(mean, weight)
         self.covariance.lerp_(covariance, weight)

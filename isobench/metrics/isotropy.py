@@ -7,7 +7,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-Directions = Literal["eigenvectors", "symmetric"]
+Directions = Literal["eigenvectors", "symmetric", "as_printed"]
 CHUNK_ROWS = 8192
 
 
@@ -47,7 +47,10 @@ def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tu
     All of it from log Z, so nothing overflows.
 
     The sign of an eigenvector is arbitrary and changes Z. ``eigenvectors`` turns each v towards the rows'
-    sum (v . sum_i w_i >= 0); ``symmetric`` uses both v and -v.
+    sum (v . sum_i w_i >= 0); ``symmetric`` uses both v and -v. ``as_printed`` is no measure of isotropy: it gives
+    numbers that compare with those the isotropy-calibration paper prints, which its own definition can't give. There
+    the directions are the ROWS of the eigenvector matrix (as good as random ones), and I2 lacks its 1/|V|
+    (experiments/isotropy_calibration/errata.md).
 
     Args:
         w: vectors, [V, d].
@@ -55,8 +58,8 @@ def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tu
     Raises:
         ValueError: an unknown ``directions``, or no rows.
     """
-    if directions not in ("eigenvectors", "symmetric"):
-        raise ValueError(f"directions must be 'eigenvectors' or 'symmetric', not {directions!r}")
+    if directions not in ("eigenvectors", "symmetric", "as_printed"):
+        raise ValueError(f"directions must be 'eigenvectors', 'symmetric' or 'as_printed', not {directions!r}")
     if w.shape[0] == 0:
         raise ValueError("partition_isotropy needs at least one row")
     w = float64(w)
@@ -65,11 +68,14 @@ def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tu
         vectors = torch.cat([vectors, -vectors], 1)
     else:
         vectors = vectors * torch.where(w.sum(0) @ vectors < 0, -1.0, 1.0)
+    if directions == "as_printed":
+        vectors = vectors.T
     log_z = torch.full((vectors.shape[1],), -math.inf, dtype=torch.float64, device=w.device)
     for rows in w.split(CHUNK_ROWS):
         log_z = torch.logaddexp(log_z, torch.logsumexp(rows @ vectors, 0))
     z = torch.exp(log_z - log_z.max())  # in (0, 1]: ratios of Z are all that is asked for
-    return z.min().item(), (z.std(correction=0) / z.mean()).item()
+    i2 = (z.std(correction=0) / z.mean()).item()
+    return z.min().item(), i2 * math.sqrt(len(z)) if directions == "as_printed" else i2
 
 
 def float64(x: Tensor) -> Tensor:

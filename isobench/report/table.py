@@ -1,43 +1,18 @@
 """The table a sweep ends with: methods side by side, every seed shown, the published cell beside it."""
 
 import statistics
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from isobench.errors import UserError
+from isobench.report.paper_table import print_paper_tables
 from isobench.report.published import cell
-from isobench.run import RunFolder, plain, scale_notes
+from isobench.report.row import Row, failure
+from isobench.run import plain, scale_notes
 from isobench.schema import Config, method_name, parts
 
 SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
-
-
-@dataclass
-class Row:
-    """One run: its config, its folder and its record (None while it has not ended; ``state`` says why)."""
-
-    cfg: Config
-    folder: RunFolder
-    record: dict[str, Any] | None
-    state: str = "missing"
-    trouble: str | None = None  # why its record can't be trusted
-
-    @classmethod
-    def of(cls, cfg: Config, key: str) -> Self:
-        """The row of the run with this key, its record read."""
-        row = cls(cfg, RunFolder(cfg.output_dir, key), None)
-        row.look()
-        return row
-
-    def look(self) -> None:
-        """Read the record, or note why it can't be read."""
-        try:
-            self.record, self.trouble = self.folder.result(), None
-        except UserError as error:
-            self.record, self.trouble = None, str(error)
 
 
 def console() -> Console:
@@ -55,11 +30,17 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
         table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
     for name in ("n", "median", "SD"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("every seed", *(["published"] if experiment.table else []), "failures"):
+    for name in ("every seed", *(["published"] if experiment.tables else []), "failures"):
         table.add_column(name, overflow="fold")
     for group in groups(rows, varying):
         table.add_row(*cells(group, varying, experiment))
     out.print(table)
+    if varying and experiment.tables:
+        out.print(
+            f"The paper's table is left out: a cell there has one configuration, here vary {', '.join(varying)}."
+        )
+    else:
+        print_paper_tables(out, experiment, rows)
     for note in footnotes(rows):
         out.print(note, highlight=False, markup=False)
 
@@ -106,40 +87,40 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
     metric = cfg.task.primary
     scores = [100 * row.record["best"]["score"] for row in group if row.record and row.record["best"]]
     method = method_name(cfg.calibration)
-    published = cell(experiment.paper, experiment.table, cfg.encoder.name, method, cfg.task.name, metric)
+    of_papers = [
+        cell(experiment.paper, name, cfg.encoder.name, method, cfg.task.name, metric) for name in experiment.tables
+    ]
+    published = next((found for found in of_papers if found is not None), None)
     return [
         f"{cfg.task.name} ({metric})",
         cfg.encoder.name,
         method,
         *chosen(cfg, varying),
         str(len(scores)),
-        f"{statistics.median(scores):.2f}" if scores else "-",
+        middle(group, scores),
         f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "-",
         "  ".join(f"{row.cfg.seed}: {shown(row)}" for row in group),
-        *(["not in the paper" if published is None else " ".join(published)] if experiment.table else []),
+        *(["not in the paper" if published is None else " ".join(published)] if experiment.tables else []),
         failures(group),
     ]
+
+
+def middle(group: list[Row], scores: list[float]) -> str:
+    """The median, unless no model of the group has learned to tell anything apart."""
+    if all(failure(row) == "constant_predictor" for row in group):
+        return "constant"
+    return f"{statistics.median(scores):.2f}" if scores else "-"
 
 
 def shown(row: Row) -> str:
     """A run's score, or what became of it."""
     if row.record is None:
         return row.state
-    best = row.record["best"]
-    score = f"{100 * best['score']:.2f}" if best else ""
+    score = ""
+    if best := row.record["best"]:
+        undefined = best[row.cfg.task.dev_splits[0]].get(row.cfg.task.primary) is None
+        score = "NaN" if undefined else f"{100 * best['score']:.2f}"
     return f"{score} {failure(row) or ''}".strip()
-
-
-def failure(row: Row) -> str | None:
-    """The name of what went wrong in a run, None if nothing did."""
-    if row.record is None:
-        return None
-    if row.record["failure"]:
-        return str(row.record["failure"]["name"])
-    if row.record["best"] is None:
-        return "no_result"
-    split = row.cfg.task.dev_splits[0]
-    return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
 
 
 def failures(group: list[Row]) -> str:
@@ -153,10 +134,15 @@ def footnotes(rows: list[Row]) -> list[str]:
     differs = list(dict.fromkeys(note for row in rows for note in differences(row)))
     scale = f"scale={rows[0].cfg.scale}. "
     scale += f"NOT the paper's setting: {'; '.join(differs)}." if differs else "Data and encoder are the paper's."
+    rules = {
+        "best": "best epoch on the dev set, the set it is reported on",
+        "last": "the last epoch, on the dev set",
+    }
+    reports = dict.fromkeys(row.cfg.optimization.report for row in rows)
     warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
     return [
         scale,
-        "Score: x100, best epoch on the dev set, the set it is reported on (the paper's rule); SD over seeds.",
+        f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
         *(f"Warning: {warning}." for warning in warnings),
         f"Records: {rows[0].folder.path.parent}/<key>/result.json",
     ]

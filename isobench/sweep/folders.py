@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from isobench.errors import UserError
-from isobench.report.table import Row
+from isobench.report.row import Row
 from isobench.run import identify
 from isobench.schema import Config, from_plain
 from isobench.validate import validate

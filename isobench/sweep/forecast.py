@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from isobench.report.table import Row
+from isobench.report.row import Row
 from isobench.schema import Config, from_plain
 
 Shape = tuple[Any, ...]

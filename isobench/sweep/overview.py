@@ -8,7 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from isobench.execute import label
-from isobench.report.table import Row, chosen, console, groups, names, varying_settings
+from isobench.report.row import Row
+from isobench.report.table import chosen, console, groups, names, varying_settings
 from isobench.sweep.forecast import Forecast, device_seconds, hours
 from isobench.sweep.state import OPEN, STATES, State, summary
 

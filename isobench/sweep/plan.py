@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.errors import UserError
 from isobench.explain import explain
-from isobench.report.table import Row
+from isobench.report.row import Row
 from isobench.resources import conf_dir
 from isobench.run import identify
 from isobench.schema import register
@@ -51,6 +51,9 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
     if len(given.get("output_dir", [])) > 1:
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
     grids = OmegaConf.to_container(base.experiment.grid, resolve=True)
+    if grids and base.scale not in grids:  # type: ignore[operator]
+        has = ", ".join(f"scale={name}" for name in grids)  # type: ignore[union-attr]
+        raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {has}")
     composer = Composer(loader, base)
     planned: dict[str, Planned] = {}
     for expanded in expand(grids.get(base.scale, []), given):  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isobench import heartbeat
-from isobench.report.table import Row
+from isobench.report.row import Row
 from isobench.sweep import jobs
 from isobench.sweep.jobs import Waiting
 

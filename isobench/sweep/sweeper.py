@@ -16,7 +16,8 @@ from omegaconf import DictConfig
 from isobench import heartbeat
 from isobench.execute import BUSY, DONE, FAILED, MEND, exit_code, started
 from isobench.files import sha256_json, storage_error
-from isobench.report.table import Row, print_table
+from isobench.report.row import Row
+from isobench.report.table import print_table
 from isobench.run import identify
 from isobench.schema import Config
 from isobench.sweep import commands, pool

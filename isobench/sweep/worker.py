@@ -16,7 +16,7 @@ from isobench.execute import BUSY, MEND, execute, label
 from isobench.explain import complain
 from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, SHARE_VARIABLE, beats_on, live
 from isobench.interruption import Interrupted, interrupt
-from isobench.report.table import Row
+from isobench.report.row import Row
 from isobench.run import RunFolder
 from isobench.schema import Config
 from isobench.sweep.state import state_of

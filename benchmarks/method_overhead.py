@@ -1,0 +1,150 @@
+"""What every calibration method adds to a training step.
+
+    python benchmarks/method_overhead.py [--encoder distilbert-quire] [--task rotten_tomatoes] [--pairs 7] [names ...]
+
+Two figures a method: the median over pairs of (step with it) / (step without), same weights and batch, taken in
+turns; and, less noisy, the time of its own forward, backward and update over that of a step without it. For
+penalties on the vocabulary also the floor: the same sums and products by bare torch calls.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+from common import config, save
+
+from isobench.calibration.make import make
+from isobench.run import identify
+from isobench.train import build, configure
+
+# name: (overrides, target for the ratio of steps; None where none was set)
+METHODS: dict[str, tuple[list[str], float | None]] = {
+    "isobn_paper": ([], 1.02),
+    "isobn_released": ([], 1.02),
+    "batch_norm": ([], 1.02),
+    "fixed_norm_z": ([], 1.02),
+    "gradient_norm": ([], 1.02),
+    "center": ([], None),
+    "center_scaled": ([], None),
+    "all_but_the_top": ([], None),
+    "whitening_zca": ([], None),
+    "cosine": ([], None),
+    "cosine on the vocabulary": (["calibration=cosine", "calibration.target=vocabulary"], 1.05),
+    "spectrum_polynomial": ([], 1.02),
+    "spectrum_exponential": ([], 1.02),
+    "spectrum on the vocabulary": (["calibration=spectrum_polynomial", "calibration.target=vocabulary"], 1.3),
+    "flow": ([], 1.3),
+}
+
+
+class Stepper:
+    """One model whose chain is exchanged: every method steps the same weights."""
+
+    def __init__(self, encoder: str, task: str) -> None:
+        self.base = [f"encoder={encoder}", f"task={task}", "task.train_samples=512"]
+        cfg = config(*self.base)
+        configure(cfg)
+        self.module, loaders, _ = build(cfg, identify(cfg))
+        self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
+        self.batches = list(loaders.train)
+        self.optimizer = self.module.configure_optimizers()["optimizer"]
+        self.plain = self.module.chain
+        self.dim = self.plain.out_dim
+
+    def chain(self, overrides: list[str]):
+        """A method's chain with its optimiser, if it has parameters."""
+        chain = make(config(*self.base, *overrides).calibration, self.dim).train()
+        groups = chain.parameter_groups()
+        return chain, torch.optim.AdamW(groups, fused=True) if groups else None
+
+    def step(self, chain, own, number: int) -> float:
+        """Seconds of a training step."""
+        self.module.chain = chain
+        start = time.perf_counter()
+        self.module.training_step(self.batches[number % len(self.batches)], 0).backward()
+        for optimizer in (self.optimizer, own):
+            if optimizer is not None:
+                optimizer.step()
+                optimizer.zero_grad()
+        return time.perf_counter() - start
+
+    def alone(self, chain, own) -> float:
+        """Seconds of the method's own work, in the same surroundings."""
+        vocabulary = self.module.encoder.vocabulary()
+        for weight in (vocabulary, self.module.head.weight):
+            weight.grad = torch.zeros_like(weight)  # a penalty's gradient is added to the task's
+        h = torch.randn(32, self.dim, requires_grad=True)
+        start = time.perf_counter()
+        out, given = chain(h, torch.nn.Identity())
+        matrices = {"head": lambda: self.module.head.weight, "vocabulary": lambda: vocabulary}
+        sum(chain.losses(given, matrices), out.sum()).backward()
+        if own is not None:
+            own.step()
+            own.zero_grad()
+        seconds = time.perf_counter() - start
+        self.optimizer.zero_grad()
+        return seconds
+
+
+def median_time(function: Callable[[], object], repeats: int = 5) -> float:
+    """Median seconds of a call, after one to warm up."""
+    seconds = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
+
+
+@torch.no_grad()
+def floors(weight: torch.Tensor) -> dict[str, float]:
+    """Seconds of what can't be left out on a [V, d] vocabulary."""
+    precise, mix = weight.double(), torch.randn(weight.shape[1], weight.shape[1])
+    gram = precise.T @ precise
+    vector, gradient = torch.randn(weight.shape[1]), torch.zeros_like(weight)
+    return {
+        "spectrum on the vocabulary": median_time(lambda: precise.T @ precise)
+        + median_time(lambda: torch.linalg.eigh(gram))
+        + median_time(lambda: gradient.add_(weight @ mix)),
+        "cosine on the vocabulary": median_time(
+            lambda: (torch.linalg.vector_norm(weight, dim=1), weight @ vector, gradient.add_(weight))
+        ),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[*METHODS, []], help="which methods; all by default")
+    parser.add_argument("--encoder", default="distilbert-quire")
+    parser.add_argument("--task", default="rotten_tomatoes")
+    parser.add_argument("--pairs", type=int, default=7)
+    arguments = parser.parse_args()
+    stepper = Stepper(arguments.encoder, arguments.task)
+    floor = floors(stepper.module.encoder.vocabulary().detach())
+    results = {}
+    print(f"{'method':28} {'step ratio':>10} {'own share':>10} {'floor':>8} {'target':>7}")
+    for name in arguments.names or METHODS:
+        overrides, target = METHODS[name]
+        chain, own = stepper.chain(overrides or [f"calibration={name}"])
+        pairs = []
+        for number in range(arguments.pairs + 1):
+            contestants = [(stepper.plain, None), (chain, own)]
+            taken = [stepper.step(*c, number) for c in (contestants if number % 2 else contestants[::-1])]
+            pairs.append(taken if number % 2 else taken[::-1])
+        plain = statistics.median(a for a, _ in pairs[1:])
+        ratio = statistics.median(b / a for a, b in pairs[1:])
+        share = statistics.median(stepper.alone(chain, own) for _ in range(6)) / plain
+        least = floor[name] / plain if name in floor else None
+        shown = f"{ratio:10.3f} {share:10.4f} {'' if least is None else f'{least:.3f}':>8} {target or '':>7}"
+        print(f"{name:28} {shown}", flush=True)
+        results[name] = {"step ratio": ratio, "own share": share, "floor": least, "target": target, "step s": plain}
+    save(f"method_overhead_{arguments.encoder}_{arguments.task}", {"pairs": arguments.pairs, "methods": results})
+
+
+if __name__ == "__main__":
+    main()

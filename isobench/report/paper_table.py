@@ -1,0 +1,220 @@
+"""A paper's table in its own form: methods by tasks, ours with the printed cell below, significance, time."""
+
+import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from isobench.report import published
+from isobench.report.row import Row, failure
+from isobench.report.statistics import holm, summary, t_test
+from isobench.schema import Task, method_name
+
+ALPHA = 0.05  # the papers' level
+BASE = "none"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One printed column: a task's metric on one of its dev splits, or an isotropy of the reported epoch."""
+
+    title: str
+    task: str
+    metrics: tuple[str, ...] = ()  # what the column may be, where the paper does not say
+    split: str | None = None
+    isotropy: str | None = None
+
+    def value(self, row: Row) -> float | None:
+        """A run's number, in percent where it is a score; NaN where undefined, None if the run has none."""
+        best = row.record["best"] if row.record else None
+        if best is None:
+            return None
+        if self.isotropy:
+            number = best["isotropy"].get(self.isotropy)
+        else:
+            primary = row.cfg.task.primary
+            scores = best.get(self.split or row.cfg.task.dev_splits[0]) or {}
+            number = scores.get(primary if primary in self.metrics else self.metrics[0])
+        return math.nan if number is None else (1 if self.isotropy else 100) * float(number)
+
+    def text(self, number: float | None) -> str | None:
+        """A number as printed: two decimals of a percentage, three of an isotropy, or 2 digits if that is tiny."""
+        if number is None or math.isnan(number):
+            return None if number is None else "NaN"
+        if not self.isotropy:
+            return f"{number:.2f}"
+        return f"{number:.3f}" if number == 0 or abs(number) >= 0.01 else f"{number:.0e}"
+
+
+class PaperTable:
+    """One table of a paper with the runs of a sweep in it.
+
+    Args:
+        content: the table's part of published.yaml.
+        columns: which columns to print.
+        rows: the sweep's runs.
+    """
+
+    def __init__(self, content: dict[str, Any], columns: list[Column], rows: list[Row]) -> None:
+        self.content, self.columns = content, columns
+        self.seeds: dict[tuple[str, str, str], list[Row]] = {}
+        for row in rows:
+            key = (row.cfg.encoder.name, method_name(row.cfg.calibration), row.cfg.task.name)
+            self.seeds.setdefault(key, []).append(row)
+        self.lines = list(dict.fromkeys((encoder, method) for encoder, method, _ in self.seeds))
+
+    def values(self, encoder: str, method: str, column: Column) -> list[float]:
+        """The runs' numbers, one a seed that has one."""
+        found = (column.value(row) for row in self.seeds.get((encoder, method, column.task), []))
+        return [value for value in found if value is not None]
+
+    @cached_property
+    def p_values(self) -> dict[tuple[str, str, Column], float]:
+        """p of every score's difference from plain fine-tuning, where there is one to speak of."""
+        found = {}
+        for encoder, method in self.lines:
+            for column in self.columns:
+                if method != BASE and not column.isotropy:
+                    p = t_test(self.values(encoder, method, column), self.values(encoder, BASE, column))
+                    found[encoder, method, column] = p
+        return {key: p for key, p in found.items() if not math.isnan(p)}
+
+    def mark(self, encoder: str, method: str, column: Column) -> str:
+        """* for significantly better than plain fine-tuning, † for worse."""
+        if self.p_values.get((encoder, method, column), 1.0) >= ALPHA:
+            return ""
+        difference = statistics.fmean(self.values(encoder, method, column)) - statistics.fmean(
+            self.values(encoder, BASE, column)
+        )
+        return " *" if difference > 0 else " †"
+
+    def summary(self, values: list[float]) -> list[float | None]:
+        """The statistics of the paper's cells; None for a spread that one seed doesn't have."""
+        found = zip(self.content["form"], summary(values, self.content["form"]), strict=True)
+        return [None if name == "sd" and len(values) == 1 else number for name, number in found]
+
+    def cell(self, encoder: str, method: str, column: Column) -> str:
+        """Ours: statistics over seeds with what went wrong in some, or its name if it went wrong in all."""
+        rows = self.seeds.get((encoder, method, column.task), [])
+        values = self.values(encoder, method, column)
+        if not rows:
+            return ""
+        if not values:
+            return ", ".join(dict.fromkeys(failure(row) or row.state for row in rows))
+        numbers = published.show(self.content["form"], [column.text(x) for x in self.summary(values)])
+        constant = 0 if column.isotropy else sum(failure(row) == "constant_predictor" for row in rows)
+        if constant == len(rows):
+            return f"constant ({numbers})"
+        notes = [f"{constant} constant"] if constant else []
+        notes += [f"{len(values)} of {len(rows)} seeds"] if len(values) < len(rows) else []
+        return numbers + self.mark(encoder, method, column) + "".join(f", {note}" for note in notes)
+
+    def printed(self, encoder: str, method: str, column: Column) -> str:
+        """The paper's cell below ours; of another encoder, named, if the paper doesn't have this one."""
+        found = published.of_column(self.content, encoder, method, column.title)
+        if found is None:
+            return "not in the paper"
+        cell, of = found
+        return f"[{cell}]" if of == encoder else f"[{cell} {of}]"
+
+    def time(self, encoder: str, method: str) -> str:
+        """Training seconds an epoch over those of plain fine-tuning, the median over tasks and their range."""
+        ratios = []
+        seconds = 0.0
+        for column in dict.fromkeys(column.task for column in self.columns):
+            ours, base = (epoch_seconds(self.seeds.get((encoder, name, column), [])) for name in (method, BASE))
+            if ours and base:
+                ratios.append(ours / base)
+                seconds = ours
+        if not ratios:
+            return "-"
+        text = f"{statistics.median(ratios):.2f}x"
+        return f"{seconds:.1f} s, {text}" if len(ratios) == 1 else f"{text} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+    def note(self) -> str | None:
+        """What the marks mean, and how many to expect from chance."""
+        if not (tests := list(self.p_values.values())):
+            return None
+        survive = sum(p < ALPHA for p in holm(tests))
+        return (
+            f"* better, † worse than {BASE}: p < {ALPHA}, two-sample t-test over seeds, not corrected; of "
+            f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
+        )
+
+
+def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
+    """Print every table of the experiment's paper that its runs have columns of."""
+    tasks = {row.cfg.task.name: row.cfg.task for row in rows}
+    contents = {name: published.load(experiment.paper)[name] for name in experiment.tables}
+    known = {what["task"] for content in contents.values() for what in content["columns"].values()}
+    foreign = [task for name, task in tasks.items() if name not in known]
+    shown: set[str | None] = set()  # kinds of columns in which tasks that are not the paper's have been shown
+    for number, (name, content) in enumerate(contents.items()):
+        kinds = {what.get("isotropy") for what in content["columns"].values()}
+        columns = [*columns_of(content, tasks), *columns_for(foreign, sorted(kinds - shown, key=str))]
+        shown |= kinds
+        if columns:
+            table = PaperTable(content, columns, rows)
+            for drawn in draw(table, f"{experiment.paper}, {name}", out.width, with_time=number == 0):
+                out.print(drawn)
+            if note := table.note():
+                out.print(note, highlight=False, markup=False)
+
+
+def columns_of(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Column]:
+    """The paper's columns for the tasks that ran."""
+    for title, what in content["columns"].items():
+        metric = what.get("metric", [])
+        task = tasks.get(what["task"])
+        has = [name for name in ([metric] if isinstance(metric, str) else metric) if task and name in task.metrics]
+        if task and (has or "isotropy" in what):
+            yield Column(title, task.name, tuple(has), what.get("split"), what.get("isotropy"))
+
+
+def columns_for(foreign: list[Task], kinds: list[str | None]) -> Iterator[Column]:
+    """Columns of the same kinds for tasks that the paper doesn't have."""
+    for task in foreign:
+        for kind in kinds:
+            yield Column(f"{task.name} {kind or task.primary}", task.name, (task.primary,), None, kind)
+
+
+def draw(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:
+    """The table, as several below one another if it is wider than the terminal."""
+    columns = [
+        [column.title, *(f"{table.cell(*line, column)}\n{table.printed(*line, column)}" for line in table.lines)]
+        for column in table.columns
+    ]
+    if with_time:
+        columns.append(["training time an epoch", *(table.time(*line) for line in table.lines)])
+    label = wide([f"{method}\n{encoder}" for encoder, method in table.lines])
+    while columns:
+        count, used = 1, label + wide(columns[0])
+        while count < len(columns) and used + wide(columns[count]) <= width:
+            used += wide(columns[count])
+            count += 1
+        part = Table(title=title, title_justify="left", header_style="bold")
+        part.add_column("")
+        for header, *_ in columns[:count]:
+            part.add_column(Text(header), justify="right", overflow="fold")
+        for number, (encoder, method) in enumerate(table.lines, 1):
+            part.add_row(Text(f"{method}\n{encoder}"), *(Text(column[number]) for column in columns[:count]))
+        yield part
+        title, columns = "", columns[count:]
+
+
+def wide(texts: list[str]) -> int:
+    """Characters that a column of these texts takes in a table, borders included."""
+    return 3 + max(len(line) for text in texts for line in text.splitlines())
+
+
+def epoch_seconds(rows: list[Row]) -> float | None:
+    """Median over seeds of the training seconds of an epoch; None if no run has ended one."""
+    records = [row.record for row in rows if row.record and row.record["history"]]
+    seconds = [record["cost"]["training_seconds"] / len(record["history"]) for record in records]
+    return statistics.median(seconds) if seconds else None

@@ -1,0 +1,45 @@
+"""One run of a sweep: its config, its folder, its record."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from isobench.errors import UserError
+from isobench.run import RunFolder
+from isobench.schema import Config
+
+
+@dataclass
+class Row:
+    """One run: its config, its folder and its record (None while it has not ended; ``state`` says why)."""
+
+    cfg: Config
+    folder: RunFolder
+    record: dict[str, Any] | None
+    state: str = "missing"
+    trouble: str | None = None  # why its record can't be trusted
+
+    @classmethod
+    def of(cls, cfg: Config, key: str) -> Self:
+        """The row of the run with this key, its record read."""
+        row = cls(cfg, RunFolder(cfg.output_dir, key), None)
+        row.look()
+        return row
+
+    def look(self) -> None:
+        """Read the record, or note why it can't be read."""
+        try:
+            self.record, self.trouble = self.folder.result(), None
+        except UserError as error:
+            self.record, self.trouble = None, str(error)
+
+
+def failure(row: Row) -> str | None:
+    """The name of what went wrong in a run, None if nothing did."""
+    if row.record is None:
+        return None
+    if row.record["failure"]:
+        return str(row.record["failure"]["name"])
+    if row.record["best"] is None:
+        return "no_result"
+    split = row.cfg.task.dev_splits[0]
+    return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
