@@ -1,7 +1,15 @@
-"""The papers' numbers, from experiments/<paper>/published.yaml."""
+"""The papers' numbers, from experiments/<paper>/published.yaml.
 
+A table there has ``what`` (one line), ``form`` (the statistics of a cell, in order), ``doubtful`` (notes),
+``columns`` (printed name -> task, metric and perhaps split), ``methods`` (a calibration's name -> row),
+``significant`` (encoder -> row -> starred columns), ``average`` (encoder -> row) and ``cells``
+(encoder -> row -> column -> the numbers of ``form``, null where none is printed).
+"""
+
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -10,28 +18,72 @@ from isobench.resources import experiments_dir
 Cell = tuple[str, str]
 
 
+class Printed(float):
+    """A number that shows the digits it was typed with."""
+
+    text: str
+
+    @classmethod
+    def construct(cls, loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Self:
+        """From a YAML scalar."""
+        number = cls(loader.construct_yaml_float(node))
+        number.text = "NaN" if number != number else node.value
+        return number
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Loader(yaml.SafeLoader):
+    """YAML whose floats are ``Printed``."""
+
+
+Loader.add_constructor("tag:yaml.org,2002:float", Printed.construct)
+
+
 def cell(paper: str | None, table: str | None, encoder: str, method: str, task: str, metric: str) -> Cell | None:
     """The printed cell and the encoder it is for: this encoder's if there is one, else the table's first.
 
     ``method`` is a calibration's name; the paper's variants share the paper's cell (``methods`` in the file).
     None if the paper has no such cell, or its metric is another one.
     """
-    if not paper or not table:
+    content = load(paper).get(table) if paper and table else None
+    name = column(content, task, metric) if content else None
+    if content is None or name is None:
         return None
-    content = load(paper).get(table)
-    if content is None or metric not in content["metrics"].get(task, []):
-        return None
-    cells: dict[str, dict[str, dict[str, list[float]]]] = content["cells"]
     row = content["methods"].get(method)
-    for name in [encoder, *cells]:
-        found = cells.get(name, {}).get(row, {}).get(task)
+    for where in [encoder, *content["cells"]]:
+        found = content["cells"].get(where, {}).get(row, {}).get(name)
         if found is not None:
-            value, spread = found
-            return f"{value:.2f} ({spread:g})", name
+            return show(content["form"], found), where
     return None
 
 
+def column(table: dict[str, Any], task: str, metric: str, split: str | None = None) -> str | None:
+    """The printed name of the column for a task, a metric (or isotropy figure) and a split: None is the first one.
+
+    None if there is no such column.
+    """
+    for name, about in table["columns"].items():
+        metrics = about.get("metric", about.get("isotropy"))
+        known = metrics if isinstance(metrics, list) else [metrics]
+        if about["task"] == task and metric in known and about.get("split") == split:
+            return str(name)
+    return None
+
+
+def show(form: list[str], values: list[float | None]) -> str:
+    """A cell on one line: ``mean ± sd``, ``median (sd)``, others after a stroke."""
+    text = str(values[0])
+    for (before, _), (name, value) in pairwise(zip(form, values, strict=True)):
+        if value is not None:
+            spread = f" ± {value}" if before == "mean" else f" ({value})"
+            text += spread if name == "sd" else f" / {value}"
+    return text
+
+
+@cache
 def load(paper: str) -> dict[str, Any]:
     """All tables of one paper; empty if its numbers are not there."""
     file = Path(experiments_dir()) / paper / "published.yaml"
-    return yaml.safe_load(file.read_text()) if file.is_file() else {}
+    return yaml.load(file.read_text(), Loader) if file.is_file() else {}

@@ -1,0 +1,232 @@
+"""The papers' numbers: form, display, against the papers' texts where there are any, and against each other."""
+
+import math
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from isobench.report import published
+from isobench.resources import conf_dir
+
+PAPERS = {
+    "isobn": ["table1"],
+    "isotropy_calibration": ["table1", "table2", "table3", "table4", "table5"],
+    "task_adaptation": ["table1", "table2"],
+}
+TABLES = [(paper, table) for paper, tables in PAPERS.items() for table in tables]
+STATISTICS = {"mean", "sd", "median", "max"}
+SEQ2SEQ = {"bleu", "rouge1", "rouge2", "rougeL", "i1", "i2", "minutes_per_epoch"}
+ENCODERS = {"bert-large-wwm", "m-bart", "m-bart-small-data", "bart", "bart-small-data"}  # no config of their own
+
+
+def every_cell(paper, table):
+    for encoder, rows in published.load(paper)[table]["cells"].items():
+        for row, cells in rows.items():
+            for column, values in cells.items():
+                yield encoder, row, column, values
+
+
+def names(group):
+    return {file.stem for file in Path(conf_dir(), group).glob("*.yaml")}
+
+
+def test_all_tables_are_there_and_an_unknown_paper_has_none():
+    assert {paper: list(published.load(paper)) for paper in PAPERS} == PAPERS
+    assert published.load("nobody") == {}
+
+
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_a_table_has_its_form(paper, name):
+    from isobench.metrics.task import METRICS
+
+    table = published.load(paper)[name]
+    needed = {"what", "form", "columns", "methods", "cells"}
+    assert needed <= set(table) <= needed | {"doubtful", "significant", "average"}
+    assert set(table["form"]) <= STATISTICS
+    assert isinstance(table["what"], str)
+    assert all(isinstance(note, str) for note in table.get("doubtful", []))
+    for about in table["columns"].values():
+        metric = about.get("metric", about.get("isotropy"))
+        assert set(about) <= {"task", "split", "metric"} or set(about) == {"task", "isotropy"}
+        assert about["task"] in names("task") | {"wmt16_en_ro", "wmt16_de_en", "cnn_dailymail"}
+        assert about.get("split") in (None, "validation_mismatched")
+        for one in metric if isinstance(metric, list) else [metric]:
+            assert one in set(METRICS) | SEQ2SEQ | {"head/i1_printed", "head/i2_printed"}
+    assert set(table["methods"]) <= names("calibration") | {"gradient_norm_half"}
+    rows = {row for cells in table["cells"].values() for row in cells}
+    assert rows == set(table["methods"].values())
+    assert set(table["cells"]) <= names("encoder") | ENCODERS
+    for cells in table["cells"].values():
+        assert "plain" in cells
+        assert all(list(row) == list(table["columns"]) for row in cells.values())
+    for encoder, row, column, values in every_cell(paper, name):
+        where = f"{encoder} {row} {column}"
+        assert len(values) == len(table["form"]), where
+        assert isinstance(values[0], int | float), where
+        assert all(isinstance(value, int | float) and value >= 0 for value in values[1:] if value is not None), where
+        if None in values[1:]:
+            assert str(values[0]) in ("0", "NaN"), where
+
+
+def test_a_cell_is_shown_as_printed():
+    def cell(*key):
+        return published.cell(*key)
+
+    calibration = "isotropy_calibration"
+    assert cell("isobn", "table1", "bert-base-cased", "none", "sst2", "accuracy") == (
+        "92.43 (0.7)",
+        "bert-base-cased",
+    )
+    for method, task, metric, shown in (
+        ("none", "sst2", "accuracy", "91.44 ± 0.52"),
+        ("cosine", "sst2", "accuracy", "90.71 ± 1.00"),
+        ("none", "mnli", "accuracy", "81.02 ± 0.17"),  # the first dev split
+        ("spectrum_polynomial", "mrpc", "f1", "81.22 ± 0"),
+        ("spectrum_polynomial", "cola", "matthews", "0"),
+        ("spectrum_polynomial", "stsb", "pearson", "NaN"),
+    ):
+        assert cell(calibration, "table1", "bert-base-cased", method, task, metric) == (shown, "bert-base-cased")
+    head = cell(calibration, "table4", "minilm", "spectrum_polynomial", "mrpc", "head/i2_printed")
+    assert head == ("7.0e-4 ± 3.0e-4", "bert-base-cased")
+    assert cell(calibration, "table1", "roberta-base", "flow", "sst2", "accuracy") == (
+        "91.09 ± 0.54",
+        "bert-base-cased",
+    )
+    assert cell(calibration, "table1", "roberta-base", "cosine", "mrpc", "accuracy") is None  # it printed F1
+    adaptation = ("task_adaptation", "table1", "bert-base-uncased", "none", "mrpc", "f1")
+    assert cell(*adaptation) == ("88.2 ± 0.5 / 88.1 / 89.2", "bert-base-uncased")
+    assert cell("task_adaptation", "table2", "", "none", "mnli", "accuracy") == ("84.21 / 84.29", "bert-base-uncased")
+    assert cell("task_adaptation", "table9", "", "none", "mnli", "accuracy") is None
+    table = published.load(calibration)["table1"]
+    assert published.column(table, "mnli", "accuracy", "validation_mismatched") == "MNLI-mm"
+    assert published.column(table, "mnli", "f1") is None
+
+
+def test_published_cells_fall_back_to_the_papers_encoder_and_say_so():
+    def cell(encoder, method, task, metric="accuracy"):
+        return published.cell("isobn", "table1", encoder, method, task, metric)
+
+    assert cell("roberta-large", "isobn_released", "rte") == ("87.00 (1.3)", "roberta-large")
+    assert cell("minilm", "none", "rte") == ("67.87 (1.1)", "bert-base-cased")
+    assert cell("minilm", "none", "rotten_tomatoes") is None
+    assert cell("minilm", "none", "stsb") is None  # another metric
+    assert cell("minilm", "none", "stsb", "pearson") == ("88.64 (0.7)", "bert-base-cased")
+    assert published.cell(None, None, "minilm", "none", "rte", "accuracy") is None
+
+
+# --- Against the papers' texts.
+
+
+@pytest.fixture
+def papers():
+    """The folder with the papers' texts, where there is one."""
+    folder = os.environ.get("ISOBENCH_PAPERS")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("ISOBENCH_PAPERS does not name a folder with the papers' texts")
+    return Path(folder)
+
+
+def digits(text):
+    """Every number of a text, as typed: LaTeX taken off, 7e^{-4} as 7.0e-4, .07 as 0.07."""
+    text = re.sub(r"e\^\{-4\}", ".0e-4", text)
+    text = re.sub(r"\\(textbf|pm|!)|[\\${}^ ]|</?b>", " ", text)
+    found = re.findall(r"NaN|(?<![\d.])-?\d*\.?\d+(?:e-4)?", text)
+    return [f"0{number}" if number.startswith(".") else number for number in found]
+
+
+def typed(tables, table):
+    """A table's numbers in the order of print, one list a line."""
+    columns = list(tables[table]["columns"])
+    blocks = [columns[i : i + 6] for i in range(0, len(columns), 6)] if table == "table4" else [columns]
+    return [
+        [str(value) for column in block for value in cells[column] if value is not None]
+        for block in blocks
+        for row in tables[table]["cells"].values()
+        for cells in row.values()
+    ]
+
+
+def lines(file, pattern):
+    """The cells of a text's table lines: those whose first cell fits."""
+    split = (line.split("\t") for line in file.read_text().splitlines())
+    return [digits(" ".join(cells[1:])) for cells in split if len(cells) > 1 and re.match(pattern, cells[0])]
+
+
+def test_isotropy_calibrations_numbers_are_the_papers(papers):
+    tables = published.load("isotropy_calibration")
+    found = lines(papers / "isotropy_calibration.txt", r"(M-)?BART|BERT|RoBERTa|DistilBERT|\+")
+    expected = [line for table in tables for line in typed(tables, table)]
+    assert [len(typed(tables, table)) for table in tables] == [13, 6, 6, 39, 6]
+    assert found == expected
+    text = (papers / "isotropy_calibration.txt").read_text()
+    stars = [cell for line in text.splitlines() for cell in line.split("\t")[1:] if cell.endswith("*")]
+    assert [digits(cell)[0] for cell in stars] == ["85.64", "57.28"]
+
+
+def test_task_adaptations_numbers_are_the_papers(papers):
+    tables = published.load("task_adaptation")
+    found = lines(papers / "efficient_task_adaptation.txt", r"BERT-|Z-norm|Min-Max|L2 norm")
+    assert found == [line for table in tables for line in typed(tables, table)]
+
+
+def test_isobns_numbers_are_the_papers(papers):
+    """The arXiv text has every cell; the AAAI text's columns are kept in part, and must agree."""
+    table = published.load("isobn")["table1"]
+    text = (papers / "isobn_arxiv_v1.txt").read_text()
+    rows = re.findall(r"(?:\(ReImp\)|IsoBN) (\d\d\.\d\d(?: [\d.]+ \([\d.]+\)){7})", text)
+    expected = [
+        [table["average"][encoder][method], *(value for cell in cells.values() for value in cell)]
+        for encoder, methods in table["cells"].items()
+        for method, cells in methods.items()
+    ]
+    assert [[float(number) for number in digits(row)] for row in rows] == expected
+    pairs = 0
+    for line, encoder in (("BERT-base (ReImp)", "bert-base-cased"), ("RoBERTa-L (ReImp)", "roberta-large")):
+        text = next(t for t in (papers / "isobn_aaai2021.txt").read_text().splitlines() if t.startswith(line))
+        for column, cell in zip(table["columns"], text.split("\t")[2:], strict=True):
+            if len(digits(cell)) == 4:
+                both = [*table["cells"][encoder]["plain"][column], *table["cells"][encoder]["isobn"][column]]
+                assert [float(number) for number in digits(cell)] == both
+                pairs += 1
+    assert pairs == 9
+
+
+# --- Against each other.
+
+
+def test_the_published_table_agrees_with_its_own_averages():
+    """IsoBN's Table 1 prints each row's average, truncated to two decimals."""
+    table = published.load("isobn")["table1"]
+    for encoder, rows in table["cells"].items():
+        for method, cells in rows.items():
+            values = [value for value, _ in cells.values()]
+            assert len(values) == 7
+            assert int(sum(values) / 7 * 100 + 1e-6) / 100 == pytest.approx(table["average"][encoder][method]), (
+                encoder
+            )
+
+
+def test_isotropy_calibrations_tables_3_and_5_print_the_same_numbers():
+    tables = published.load("isotropy_calibration")
+    for encoder, row, column, values in every_cell("isotropy_calibration", "table3"):
+        assert tables["table5"]["cells"][encoder][row][column] == values
+
+
+def test_no_maximum_is_below_its_median_or_mean():
+    for table in PAPERS["task_adaptation"]:
+        form = published.load("task_adaptation")[table]["form"]
+        for *where, values in every_cell("task_adaptation", table):
+            cell = dict(zip(form, values, strict=True))
+            assert cell["median"] <= cell["max"], where
+            assert cell.get("mean", -math.inf) <= cell["max"], where
+            assert cell.get("sd", 0) < 3, where
+
+
+def test_stars_are_on_cells_above_their_plain_one():
+    table = published.load("isotropy_calibration")["table1"]
+    for encoder, rows in table["significant"].items():
+        for row, columns in rows.items():
+            for column in columns:
+                assert table["cells"][encoder][row][column][0] > table["cells"][encoder]["plain"][column][0]
