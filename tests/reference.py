@@ -84,8 +84,7 @@ def batch_norm(steps, momentum, eps):
             means.append(average(x))
             variances.append(np.diag(covariance(x)) * len(x) / (len(x) - 1))
         mean, variance = moving(momentum, means), moving(momentum, variances)
-        state = {"running_mean": mean, "running_var": variance, "num_batches_tracked": len(means) - 1}
-        state = {f"norm.{key}": value for key, value in state.items()}
+        state = {"mean": mean, "variance": variance}
         if own:
             yield normal(x), complex_step(lambda moved, g=g: (normal(moved) * g).sum(), x), state
         else:

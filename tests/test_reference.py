@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from isobench.calibration import FixedNorm, GradientNorm, IsoBN, Whitening
-from isobench.calibration.make import make
+from isobench.calibration.make import calibration_of
 from isobench.resources import conf_dir
 
 DIM, STEPS, LR = 8, 5, 0.05
@@ -101,7 +101,9 @@ def by_equations(name, kind):
 def package(name, dtype):
     config, changes, *_ = METHODS[name]
     torch.manual_seed(0)
-    method = make(OmegaConf.to_container(OmegaConf.load(f"{conf_dir()}/calibration/{config}.yaml")) | changes, DIM)
+    method = calibration_of(
+        OmegaConf.to_container(OmegaConf.load(f"{conf_dir()}/calibration/{config}.yaml")) | changes, DIM
+    )
     return (
         method if name.startswith(("isobn", "whitening")) else method.to(dtype)
     )  # those two keep float32 statistics
@@ -164,19 +166,11 @@ def compare(name, dtype, part, when, x, found, expected):
     np.testing.assert_allclose(found, expected, rtol=tol, atol=tol * unit, err_msg=f"{part}, {when}")
 
 
-ROUNDING = "identical rows whose float32 mean is rounded are taken for rows with variance: not the identity any more"
-UNDERFLOW = "the square of a row underflows beside one 1e23 times as long, and the row counts as zero"
-
-
 def cases():
     for name in METHODS:
         for kind in KINDS:
             for dtype in (torch.float64, torch.float32):
-                rounding = kind == "identical-rows" and name.startswith(("isobn", "whitening"))
-                underflow = (name, kind, dtype) == ("cosine", "uneven-rows", torch.float32)
-                reason = ROUNDING if rounding else UNDERFLOW
-                marks = [pytest.mark.xfail(strict=True, reason=reason)] if rounding or underflow else []
-                yield pytest.param(name, kind, dtype, marks=marks, id=f"{name}-{kind}-{str(dtype)[6:]}")
+                yield pytest.param(name, kind, dtype, id=f"{name}-{kind}-{str(dtype)[6:]}")
 
 
 @pytest.mark.parametrize(("name", "kind", "dtype"), cases())

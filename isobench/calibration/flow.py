@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from isobench.calibration.base import Calibration, wide
+from isobench.calibration.base import Calibration
 from isobench.calibration.moments import centre, mean_of
 
 
@@ -52,7 +52,7 @@ class Flow(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> z [B, d]; the flow's parameters are constants here."""
         with torch.autocast(h.device.type, enabled=False):
-            given = wide(h)
+            given = self._precise(h)
             if self.training:
                 self.glow.start(given.detach())
             constants = {name: parameter.detach() for name, parameter in self.glow.named_parameters()}
@@ -62,13 +62,16 @@ class Flow(Calibration):
     def objective(self, h: Tensor) -> Tensor:
         """Bits per dimension of embeddings [B, d] under the flow."""
         with torch.autocast(h.device.type, enabled=False):
-            z, log_determinant = self.glow(wide(h))
+            z, log_determinant = self.glow(self._precise(h))
             log_normal = -0.5 * (z.square().sum(1) + self.dim * math.log(2 * math.pi))  # (B,)
             return -(log_normal + log_determinant).mean() / (self.dim * math.log(2))
 
     def inverse(self, z: Tensor) -> Tensor:
         """z [B, d] -> h [B, d]."""
         return self.glow.inverse(z)
+
+    def _precise(self, h: Tensor) -> Tensor:
+        return h.to(next(self.parameters()).dtype)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The flow's parameters at its own learning rate, without weight decay."""

@@ -6,6 +6,7 @@ A table there has ``what`` (one line), ``form`` (the statistics of a cell, in or
 (encoder -> row -> column -> the numbers of ``form``, null where none is printed).
 """
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -51,11 +52,16 @@ def cell(paper: str | None, table: str | None, encoder: str, method: str, task: 
     name = column(content, task, metric) if content else None
     if content is None or name is None:
         return None
-    row = content["methods"].get(method)
-    for where in [encoder, *content["cells"]]:
-        found = content["cells"].get(where, {}).get(row, {}).get(name)
+    return of_column(content, encoder, method, name)
+
+
+def of_column(table: dict[str, Any], encoder: str, method: str, name: str) -> Cell | None:
+    """The same, in the column of this printed name."""
+    row = table["methods"].get(method)
+    for where in [encoder, *table["cells"]]:
+        found = table["cells"].get(where, {}).get(row, {}).get(name)
         if found is not None:
-            return show(content["form"], found), where
+            return show(table["form"], found), where
     return None
 
 
@@ -72,7 +78,7 @@ def column(table: dict[str, Any], task: str, metric: str, split: str | None = No
     return None
 
 
-def show(form: list[str], values: list[float | None]) -> str:
+def show(form: list[str], values: Sequence[float | str | None]) -> str:
     """A cell on one line: ``mean ± sd``, ``median (sd)``, others after a stroke."""
     text = str(values[0])
     for (before, _), (name, value) in pairwise(zip(form, values, strict=True)):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
@@ -50,13 +51,13 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
     given = command_line(loader, arguments)
     if len(given.get("output_dir", [])) > 1:
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-    grids = OmegaConf.to_container(base.experiment.grid, resolve=True)
-    if grids and base.scale not in grids:  # type: ignore[operator]
-        has = ", ".join(f"scale={name}" for name in grids)  # type: ignore[union-attr]
+    grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
+    if grids and base.scale not in grids:
+        has = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {has}")
     composer = Composer(loader, base)
     planned: dict[str, Planned] = {}
-    for expanded in expand(grids.get(base.scale, []), given):  # type: ignore[union-attr]
+    for expanded in expand(grids.get(base.scale, []), given):
         overrides = unchained(expanded)
         cfg = composer.config(overrides)
         validate(cfg)
