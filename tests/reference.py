@@ -66,6 +66,38 @@ def isobn(steps, alpha, eps, beta, gamma, rescale):
         yield x @ np.diag(theta), g @ np.diag(theta), state
 
 
+def centring(steps, kind, count, corrected, momentum):
+    """Bis et al. 2021: h - mu; h - |h| m; h - mu less its (or h's own) part in the top directions (Eqs. 9-11).
+
+    Chosen: averages start from the first batch and carry no gradient; a zero row has no direction; a direction
+    without variance is not taken away.
+    """
+    means, covariances = [], []
+    for x, g, training in steps:
+        if training:
+            means.append(average([unit(row) for row in x] if kind == "center_scaled" else x))
+            covariances.append(covariance(x))
+        mean, cov = moving(momentum, means), moving(momentum, covariances)
+        state = {"mean": mean, "batches": len(means), "covariance": np.zeros((0, 0)), "top": np.zeros((0, 0))}
+        if kind == "center_scaled":
+            lengths = np.array([math.sqrt(row @ row) for row in x])
+            along = np.array([unit(row) * (up @ mean) for row, up in zip(x, g, strict=True)])
+            yield x - np.outer(lengths, mean), g - along, state
+            continue
+        u, s, _ = np.linalg.svd(cov)
+        kept = [u[:, i] for i in range(count) if s[i] > 1e-6 * s[0]] if kind == "all_but_the_top" else []
+        projection = sum((np.outer(v, v) for v in kept), np.zeros_like(cov))
+        if kind == "all_but_the_top":
+            state |= {"covariance": cov, "top": projection}
+        taken = (x - mean if corrected else x) @ projection
+        yield x - mean - taken, g - g @ projection, state
+
+
+def unit(row):
+    length = math.sqrt(row @ row)
+    return row / length if length else row
+
+
 def batch_norm(steps, momentum, eps):
     """(h - mu) / sqrt(sigma^2 + eps), through which the gradient flows; unbiased variances in the average.
 

@@ -32,6 +32,15 @@ METHODS = {
     "batch_norm": ("batch_norm", {}, reference.batch_norm, (0.1, 1e-5)),
     "whitening_zca": ("whitening_zca", {}, reference.whitening, ("zca", DIM, 0.1, 0.01)),
     "whitening_pca": ("whitening_pca", {"k": 2}, reference.whitening, ("pca", 2, 0.1, 0.01)),
+    "center": ("center", {}, reference.centring, ("center", 0, True, 0.1)),
+    "center_scaled": ("center_scaled", {}, reference.centring, ("center_scaled", 0, True, 0.1)),
+    "all_but_the_top": ("all_but_the_top", {"D": 2}, reference.centring, ("all_but_the_top", 2, True, 0.1)),
+    "all_but_the_top_original": (
+        "all_but_the_top",
+        {"D": 2, "centered_projection": False},
+        reference.centring,
+        ("all_but_the_top", 2, False, 0.1),
+    ),
     "fixed_norm_z": ("fixed_norm_z", {}, reference.fixed_norm, ("z", 1e-5)),
     "fixed_norm_minmax": ("fixed_norm_minmax", {}, reference.fixed_norm, ("minmax", 1e-5)),
     "fixed_norm_l2": ("fixed_norm_l2", {}, reference.fixed_norm, ("l2", 1e-5)),
@@ -45,6 +54,8 @@ METHODS = {
     "flow_additive_reverse": ("flow", GLOW, reference.flow, (3, 2, False, False, LR)),
     "flow_affine_learned": ("flow", AFFINE, reference.flow, (2, 1, True, True, LR)),
 }
+
+FLOAT32 = ("isobn", "whitening", "center", "all_but")  # whose statistics stay float32
 
 SIZES = {"huge-1e4": 1e4, "huge-1e15": 1e15, "tiny-1e-12": 1e-12}
 KINDS = ["random", "constant-feature", "fewer-rows", "one-row", "duplicated-rows", "identical-rows", "zero-rows"]
@@ -104,9 +115,7 @@ def package(name, dtype):
     method = calibration_of(
         OmegaConf.to_container(OmegaConf.load(f"{conf_dir()}/calibration/{config}.yaml")) | changes, DIM
     )
-    return (
-        method if name.startswith(("isobn", "whitening")) else method.to(dtype)
-    )  # those two keep float32 statistics
+    return method if name.startswith(FLOAT32) else method.to(dtype)
 
 
 def numbers(method):
@@ -126,6 +135,8 @@ def by_package(name, kind, dtype):
         sign = reference.signs(method.transform.numpy()) if name == "whitening_pca" else 1
         out.backward(torch.tensor(g * sign, dtype=out.dtype))
         extra = {"transform": method.transform.numpy() * sign} if name.startswith("whitening") else {}
+        if name.startswith("all_but"):  # a basis of the directions is anybody's choice
+            extra["top"] = method.top.double().numpy() @ method.top.double().numpy().T
         if optimizer:
             loss = method.objective(leaf.detach())
             extra["loss"] = loss.item()
@@ -139,9 +150,9 @@ def by_package(name, kind, dtype):
 
 def tolerance(name, dtype, part):
     """Float64's where all is float64, else some roundings of float32's 6e-8, and what they are multiplied by."""
-    if name.startswith("whitening"):
+    if name.startswith(("whitening", "all_but")):
         return 2e-5  # float32 statistics, whose roundings the shrinkage multiplies by 100 at most
-    if name.startswith("isobn") or (name.startswith("spectrum") and part == "output"):
+    if name.startswith(("isobn", "center")) or (name.startswith("spectrum") and part == "output"):
         return 1e-6  # float32 statistics; a value handed on as float32
     if dtype == torch.float64:
         return 1e-11
@@ -152,7 +163,7 @@ def tolerance(name, dtype, part):
 
 def compare(name, dtype, part, when, x, found, expected):
     """Relative to every number where a method only scales, else to the largest one, or to the part's natural unit."""
-    unit = np.abs(expected).max()
+    unit = np.abs(expected).max(initial=0.0)
     if part in ("output", "gradient") and name.startswith(("isobn", "gradient_norm")):
         unit = 0.0
     elif name == "cosine" and part == "gradient":  # has the unit of 1 / row, row by row
@@ -160,6 +171,8 @@ def compare(name, dtype, part, when, x, found, expected):
         found, expected, unit = found * lengths, expected * lengths, 1.0
     elif name == "cosine" or (name == "batch_norm" and part == "output") or name.startswith("flow"):
         unit = max(unit, 1.0)
+    elif name.startswith(("center", "all_but")) and part == "output":
+        unit = max(unit, np.abs(x).max())  # what is left where all that is taken away is the row
     elif name.startswith("spectrum") and part in ("output", "gradient"):
         unit = max(unit, np.linalg.norm(x) ** (2 if part == "output" else 1))
     tol = tolerance(name, dtype, part)

@@ -44,12 +44,12 @@ class Column:
         return math.nan if number is None else (1 if self.isotropy else 100) * float(number)
 
     def text(self, number: float | None) -> str | None:
-        """A number as printed: two decimals of a percentage, three of an isotropy, or 2 digits if that is tiny."""
+        """A number as printed: two decimals of a percentage, three of an isotropy, or a power if that is tiny."""
         if number is None or math.isnan(number):
             return None if number is None else "NaN"
         if not self.isotropy:
             return f"{number:.2f}"
-        return f"{number:.3f}" if number == 0 or abs(number) >= 0.01 else f"{number:.0e}"
+        return f"{number:.3f}" if number == 0 or abs(number) >= 1e-3 else f"{number:.0e}"
 
 
 class PaperTable:
