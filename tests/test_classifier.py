@@ -90,6 +90,17 @@ def test_the_schedule_is_linear_up_then_linear_to_zero(small, epochs, warmup):
     assert optimizer.param_groups[0]["lr"] == 0
 
 
+def test_a_constant_schedule_warms_up_and_stays(small):
+    module, loaders, _ = built(small, "optimization.schedule=constant", "optimization.warmup=0.2")
+    configured = module.configure_optimizers()
+    optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    rates = []
+    for _ in range(2 * len(loaders.train)):
+        rates.append(optimizer.param_groups[0]["lr"] / module.cfg.optimization.lr)
+        optimizer.step(), scheduler.step()
+    assert rates == pytest.approx([0, 0.25, 0.5, 0.75] + [1.0] * 16)
+
+
 def test_decay_spares_biases_and_norms(small):
     module, _, _ = built(small, "optimization.weight_decay=0.1")
     decayed, spared = module.configure_optimizers()["optimizer"].param_groups

@@ -215,6 +215,21 @@ def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
     assert max(predictions(ten)["label"].to_pylist()) == 2
 
 
+def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
+    """Scores that fall: the best epoch is the first, the last is the last; its predictions go with it."""
+    from isobench import classifier
+
+    for report in ("best", "last"):
+        scores = iter([0.9, 0.5, 0.4])
+        monkeypatch.setattr(classifier, "score", lambda value, scores=scores: next(scores))
+        result, folder = run(*small, "optimization.epochs=3", f"optimization.report={report}")
+        chosen = result["history"][0 if report == "best" else 2]
+        assert result["best"] == chosen
+        table = predictions(folder)
+        right = sum(a == b for a, b in zip(table["label"].to_pylist(), table["prediction"].to_pylist(), strict=True))
+        assert chosen["validation"]["accuracy"] == pytest.approx(right / len(table))
+
+
 def test_a_schedule_of_a_single_step_trains(small):
     """Warm-up never takes the whole schedule."""
     from isobench.train import build
