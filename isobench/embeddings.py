@@ -59,11 +59,6 @@ def _compute(
     """Batches of like length, so that nothing is padded; every row goes where its sentence stands."""
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
-    with file.open("wb") as stream:
-        np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        start = stream.tell()
-        stream.truncate(start + 4 * shape[0] * shape[1])
-    rows = np.memmap(file, np.float32, "r+", start, shape)
     batches = track(
         loaders.by_length(loaders.train.dataset, ROWS),  # type: ignore[arg-type]
         "pretrained embeddings, once",
@@ -71,8 +66,13 @@ def _compute(
         transient=True,
         disable=not progress_bar,
     )
-    for batch in batches:
-        (chunk,) = batch["chunks"]
-        vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
-        rows[batch["index"].numpy()] = vectors[batch["restore"].to(device)].float().cpu().numpy()
-    rows.flush()
+    with file.open("wb") as stream:
+        np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        start = stream.tell()
+        for batch in batches:
+            (chunk,) = batch["chunks"]
+            vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
+            rows = vectors[batch["restore"].to(device)].float().cpu().numpy()
+            for index, row in zip(batch["index"].tolist(), rows, strict=True):
+                stream.seek(start + row.nbytes * index)
+                stream.write(row.astype("<f4").tobytes())
