@@ -50,7 +50,7 @@ def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
     assert table.cell("bert-base-cased", "flow", column).endswith(" †")
     assert table.printed("bert-base-cased", "none", column) == "[91.44 ± 0.52]"
     assert table.p_values["bert-base-cased", "cosine", column] == pytest.approx(stats.ttest_ind(better, plain).pvalue)
-    assert "of 2 comparisons 0.1 are expected by chance; 2 survive Holm" in (table.note() or "")
+    assert "of 2 comparisons 0.1 are expected by chance; 2 survive Holm" in table.notes(with_time=False)[0]
 
 
 def test_a_constant_predictor_is_named_not_scored_like_any_other():

@@ -137,15 +137,18 @@ class PaperTable:
         text = f"{statistics.median(ratios):.2f}x"
         return f"{seconds:.1f} s, {text}" if len(ratios) == 1 else f"{text} ({min(ratios):.2f}-{max(ratios):.2f})"
 
-    def note(self) -> str | None:
-        """What the marks mean, and how many to expect from chance."""
-        if not (tests := list(self.p_values.values())):
-            return None
-        survive = sum(p < ALPHA for p in holm(tests))
-        return (
-            f"* better, † worse than {BASE}: p < {ALPHA}, two-sample t-test over seeds, not corrected; of "
-            f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
-        )
+    def notes(self, with_time: bool) -> list[str]:
+        """What the marks mean, how many to expect from chance, what the times are."""
+        found = []
+        if tests := list(self.p_values.values()):
+            survive = sum(p < ALPHA for p in holm(tests))
+            found.append(
+                f"* better, † worse than {BASE}: p < {ALPHA}, two-sample t-test over seeds, not corrected; of "
+                f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
+            )
+        if with_time:
+            found.append("Training time: the fastest seed's; it compares only if the machine had nothing else to do.")
+        return found
 
 
 def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
@@ -163,7 +166,7 @@ def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
             table = PaperTable(content, columns, rows)
             for drawn in draw(table, f"{experiment.paper}, {name}", out.width, with_time=number == 0):
                 out.print(drawn)
-            if note := table.note():
+            for note in table.notes(with_time=number == 0):
                 out.print(note, highlight=False, markup=False)
 
 
@@ -214,7 +217,7 @@ def wide(texts: list[str]) -> int:
 
 
 def epoch_seconds(rows: list[Row]) -> float | None:
-    """Median over seeds of the training seconds of an epoch; None if no run has ended one."""
+    """Training seconds of an epoch, of the fastest seed: what else the machine did counts least; None without any."""
     records = [row.record for row in rows if row.record and row.record["history"]]
     seconds = [record["cost"]["training_seconds"] / len(record["history"]) for record in records]
-    return statistics.median(seconds) if seconds else None
+    return min(seconds, default=None)
