@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from isobench.calibration.chain import Chain
 from isobench.encoders import Loaded
 from isobench.errors import RunFailure
-from isobench.metrics.isotropy import explained_variance, partition_isotropy
+from isobench.metrics import explained_variance, partition_isotropy
 from isobench.metrics.task import evaluate, is_constant, score
 from isobench.schema import Config
 

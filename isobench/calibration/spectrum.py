@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
-
-BLOCKS = 8  # of a Gram matrix's columns: 9/16 of the whole product
-PIECE = 4096  # rows
+from isobench.linalg import gram
 
 
 class SpectrumControl(Calibration):
@@ -69,19 +67,6 @@ def small_spectrum(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Singular vectors [n, n] on the smaller side of a matrix, and its singular values [n], descending; float64."""
     eigenvalues, vectors = torch.linalg.eigh(gram(weight if weight.shape[1] <= weight.shape[0] else weight.T))
     return vectors.flip(1), eigenvalues.clamp_min(0).sqrt().flip(0)
-
-
-def gram(matrix: Tensor) -> Tensor:
-    """matrix^T matrix, [n, n] float64, of [m, n]: one half computed, rows made float64 a piece at a time."""
-    width = matrix.shape[1]
-    result = torch.zeros(width, width, dtype=torch.float64, device=matrix.device)
-    bounds = range(0, width, -(-width // BLOCKS) or 1)
-    for rows in matrix.split(PIECE):
-        precise = rows.double()
-        for start in bounds:
-            end = min(start + bounds.step, width)
-            result[start:end, start:].addmm_(precise[:, start:end].T, precise[:, start:])
-    return torch.triu(result) + torch.triu(result, 1).T
 
 
 class SpectrumDistance(torch.autograd.Function):

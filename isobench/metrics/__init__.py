@@ -1,5 +1,27 @@
 """Isotropy and task metrics."""
 
-from isobench.metrics.isotropy import explained_variance, partition_isotropy
+from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics.isotropy import (
+    average_cosine,
+    cosine_regularization,
+    effective_rank,
+    explained_variance,
+    isoscore,
+    mean_ratio,
+    spectrum,
+)
+from isobench.metrics.local import local_isotropy
+from isobench.metrics.partition import partition_isotropy
 
-__all__ = ["explained_variance", "partition_isotropy"]
+__all__ = [
+    "IsotropyAccumulator",
+    "average_cosine",
+    "cosine_regularization",
+    "effective_rank",
+    "explained_variance",
+    "isoscore",
+    "local_isotropy",
+    "mean_ratio",
+    "partition_isotropy",
+    "spectrum",
+]

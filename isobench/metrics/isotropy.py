@@ -1,14 +1,16 @@
-"""Isotropy of a set of vectors. Float64 inside; plain Python floats out."""
+"""Isotropy of a set of vectors. Float64 inside; plain Python floats out.
+
+Each measure has a second form, ``..._of``, for what an ``IsotropyAccumulator`` keeps instead of the vectors.
+"""
 
 import math
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import overload
 
 import torch
 from torch import Tensor
 
-Directions = Literal["eigenvectors", "symmetric", "as_printed"]
-CHUNK_ROWS = 8192
+from isobench.linalg import PIECE, float64, gram, row_lengths, row_mean
 
 
 @overload
@@ -28,57 +30,144 @@ def explained_variance(h: Tensor, k: int | Sequence[int]) -> float | list[float]
     Returns:
         EV_k in [0, 1], one for each k; NaN if ``h`` does not vary at all (a single row, or equal rows).
     """
-    h = float64(h)
-    x = h - h.mean(0)
-    gram = x.T @ x if x.shape[0] >= x.shape[1] else x @ x.T
-    variances = torch.linalg.eigvalsh(gram).clamp(min=0).flip(0)  # descending
-    total = variances.sum()
-    rounding = x.numel() * torch.finfo(torch.float64).eps ** 2 * h.square().sum()
+    return explained_variance_of(variances(h), k)
+
+
+@overload
+def explained_variance_of(values: Tensor, k: int) -> float: ...
+@overload
+def explained_variance_of(values: Tensor, k: Sequence[int]) -> list[float]: ...
+def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | list[float]:
+    """The same from the variances along the principal components, descending."""
+    total = values.sum()
     ks = [k] if isinstance(k, int) else list(k)
-    shares = [(variances[:i].sum() / total).item() if total > rounding else math.nan for i in ks]
+    shares = [(values[:i].sum() / total).item() if total > 0 else math.nan for i in ks]
     return shares[0] if isinstance(k, int) else shares
 
 
-def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tuple[float, float]:
-    """I1 and I2 of Mu & Viswanath (2018): how constant the partition function is over directions.
+def variances(h: Tensor, centered: bool = True) -> Tensor:
+    """Squared singular values of the centred vectors [N, d], min(N, d) of them, descending, float64.
 
-    Z(v) = sum_i exp(v . w_i) for every eigenvector v of W^T W; I1 = min Z / max Z and
-    I2 = std(Z) / mean(Z) (population standard deviation). 1 and 0 for a perfectly isotropic W.
-    All of it from log Z, so nothing overflows.
+    Without any variance all are 0, not rounding noise. ``centered=False`` takes the vectors as they are.
+    """
+    _check(h)
+    origin = row_mean(h) if centered else None
+    if h.shape[0] >= h.shape[1]:
+        product = gram(h.detach(), origin)
+    else:
+        x = float64(h) if origin is None else float64(h) - origin
+        product = x @ x.T
+    return torch.linalg.eigvalsh(product).clamp(min=0).flip(0)
 
-    The sign of an eigenvector is arbitrary and changes Z. ``eigenvectors`` turns each v towards the rows'
-    sum (v . sum_i w_i >= 0); ``symmetric`` uses both v and -v. ``as_printed`` is no measure of isotropy: it gives
-    numbers that compare with those the isotropy-calibration paper prints, which its own definition can't give. There
-    the directions are the ROWS of the eigenvector matrix (as good as random ones), and I2 lacks its 1/|V|
-    (experiments/isotropy_calibration/errata.md).
+
+def spectrum(h: Tensor, centered: bool = True) -> Tensor:
+    """Singular values of the centred vectors [N, d], min(N, d) of them, descending, float64."""
+    return variances(h, centered).sqrt()
+
+
+def isoscore(h: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
+    """IsoScore (Rudman et al. 2022), in closed form (tr(C)^2 / |C|_F^2 - 1) / (d - 1); with shrinkage IsoScore*.
+
+    1 for a covariance that is a multiple of the identity, 0 for variance in one direction only. IsoScore* (Rudman &
+    Eickhoff 2024) takes (1 - shrinkage) C + shrinkage * target, for batches too small to know their covariance.
 
     Args:
-        w: vectors, [V, d].
+        h: vectors, [N, d].
+        shrinkage: IsoScore*'s zeta, 0 to 1.
+        target: a covariance, [d, d], of more vectors; by default tr(C) / d times the identity.
+
+    Returns:
+        A number in [0, 1]; NaN without any variance, or of one dimension.
 
     Raises:
-        ValueError: an unknown ``directions``, or no rows.
+        ValueError: a shrinkage outside 0..1, or a target of another size.
     """
-    if directions not in ("eigenvectors", "symmetric", "as_printed"):
-        raise ValueError(f"directions must be 'eigenvectors', 'symmetric' or 'as_printed', not {directions!r}")
-    if w.shape[0] == 0:
-        raise ValueError("partition_isotropy needs at least one row")
-    w = float64(w)
-    vectors = torch.linalg.eigh(w.T @ w).eigenvectors  # columns, (d, d)
-    if directions == "symmetric":
-        vectors = torch.cat([vectors, -vectors], 1)
-    else:
-        vectors = vectors * torch.where(w.sum(0) @ vectors < 0, -1.0, 1.0)
-    if directions == "as_printed":
-        vectors = vectors.T
-    log_z = torch.full((vectors.shape[1],), -math.inf, dtype=torch.float64, device=w.device)
-    for rows in w.split(CHUNK_ROWS):
-        log_z = torch.logaddexp(log_z, torch.logsumexp(rows @ vectors, 0))
-    z = torch.exp(log_z - log_z.max())  # in (0, 1]: ratios of Z are all that is asked for
-    i2 = (z.std(correction=0) / z.mean()).item()
-    return z.min().item(), i2 * math.sqrt(len(z)) if directions == "as_printed" else i2
+    _check(h)
+    return isoscore_of(gram(h.detach(), row_mean(h)) / len(h), shrinkage, target)
 
 
-def float64(x: Tensor) -> Tensor:
-    """Detached and in double precision, on the CPU where the device has none (Apple's)."""
-    x = x.detach()
-    return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
+def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
+    """The same from the covariance, [d, d]."""
+    if not 0 <= shrinkage <= 1:
+        raise ValueError(f"shrinkage must be between 0 and 1, not {shrinkage}")
+    dim = covariance.shape[0]
+    c = float64(covariance)
+    if target is None:
+        target = torch.eye(dim, dtype=torch.float64, device=c.device) * (c.trace() / dim)
+    if target.shape != c.shape:
+        raise ValueError(f"target must be a covariance of size {dim} x {dim}, not {tuple(target.shape)}")
+    c = (1 - shrinkage) * c + shrinkage * float64(target)
+    largest = c.diagonal().max()
+    if dim < 2 or not largest > 0:
+        return math.nan
+    c = c / largest  # so that no square overflows or vanishes
+    return ((c.trace().square() / c.square().sum() - 1) / (dim - 1)).item()
+
+
+def average_cosine(w: Tensor) -> float:
+    """Mean cosine over all pairs of different rows, (|s|^2 - N) / (N (N - 1)) with s the sum of the unit rows.
+
+    A zero row has no direction and is left out; NaN for fewer than two others.
+    """
+    _check(w)
+    total, directed = directions(w)
+    return average_cosine_of(total, directed)
+
+
+def average_cosine_of(total: Tensor, directed: int) -> float:
+    """The same from the sum of the unit rows, [d], and their number."""
+    if directed < 2:
+        return math.nan
+    return ((total.square().sum() - directed) / (directed * (directed - 1))).item()
+
+
+def cosine_regularization(w: Tensor) -> float:
+    """sum over i != j of cos(w_i, w_j) / V^2, what the penalty ``CosineRegularization`` has at strength 1."""
+    _check(w)
+    total, directed = directions(w)
+    return ((total.square().sum() - directed) / len(w) ** 2).item()
+
+
+def directions(w: Tensor) -> tuple[Tensor, int]:
+    """Sum of the unit rows, [d], float64, and how many rows have a direction."""
+    total = torch.zeros(w.shape[1], dtype=torch.float64, device=w.device)
+    directed = 0
+    for rows in w.detach().split(PIECE):
+        precise = float64(rows)
+        largest = precise.abs().amax(1, keepdim=True)  # (b, 1): in its units no square overflows
+        precise = precise / torch.where(largest > 0, largest, 1.0)
+        norms = torch.linalg.vector_norm(precise, dim=1)
+        total += precise.T @ torch.where(norms > 0, 1 / norms, 0.0)
+        directed += int((norms > 0).sum())
+    return total, directed
+
+
+def effective_rank(h: Tensor) -> float:
+    """exp of the entropy of the centred vectors' singular values as shares (Roy & Vetterli 2007).
+
+    Between 1 and min(N, d); NaN without any variance.
+    """
+    return effective_rank_of(variances(h))
+
+
+def effective_rank_of(values: Tensor) -> float:
+    """The same from the variances along the principal components."""
+    singular = values.sqrt()
+    shares = singular[singular > 0] / singular.sum()
+    return torch.exp(-(shares * shares.log()).sum()).item() if len(shares) else math.nan
+
+
+def mean_ratio(w: Tensor) -> float:
+    """|mean of the rows| over the mean of their lengths (Too-much-in-common, Table 1); NaN if all rows are zero."""
+    _check(w)
+    return mean_ratio_of(row_mean(w), row_lengths(w).mean())
+
+
+def mean_ratio_of(mean: Tensor, length: Tensor) -> float:
+    """The same from the mean vector, [d], and the mean length."""
+    return (torch.linalg.vector_norm(mean) / length).item() if length > 0 else math.nan
+
+
+def _check(x: Tensor) -> None:
+    if x.ndim != 2 or not len(x):
+        raise ValueError(f"isotropy is of vectors [N, d] with at least one row, not {tuple(x.shape)}")

@@ -1,0 +1,44 @@
+"""Exact products of tall matrices, in float64."""
+
+import torch
+from torch import Tensor
+
+BLOCKS = 8  # of a Gram matrix's columns: 9/16 of the whole product
+PIECE = 4096  # rows made float64 at a time
+
+
+def float64(x: Tensor) -> Tensor:
+    """Detached and in double precision, on the CPU where the device has none (Apple's)."""
+    x = x.detach()
+    return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
+
+
+def gram(matrix: Tensor, origin: Tensor | None = None) -> Tensor:
+    """(matrix - origin)^T (matrix - origin), [n, n] float64, of [m, n].
+
+    One half of it is computed, with a piece of the rows at a time in float64.
+    """
+    width = matrix.shape[1]
+    result = torch.zeros(width, width, dtype=torch.float64, device=matrix.device)
+    bounds = range(0, width, -(-width // BLOCKS) or 1)
+    for rows in matrix.split(PIECE):
+        precise = float64(rows) if origin is None else float64(rows) - origin
+        for start in bounds:
+            end = min(start + bounds.step, width)
+            result[start:end, start:].addmm_(precise[:, start:end].T, precise[:, start:])
+    return torch.triu(result) + torch.triu(result, 1).T
+
+
+def row_mean(matrix: Tensor) -> Tensor:
+    """Mean of the rows [m, n], [n] float64, by their distance from the first: of equal rows it is exactly the row."""
+    origin = float64(matrix[0])
+    total = torch.zeros_like(origin)
+    for rows in matrix.detach().split(PIECE):
+        total += (float64(rows) - origin).sum(0)
+    return origin + total / len(matrix)
+
+
+def row_lengths(matrix: Tensor) -> Tensor:
+    """Euclidean lengths of the rows [m, n], [m] float64."""
+    pieces = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.detach().split(PIECE))
+    return torch.cat(list(pieces))
