@@ -25,9 +25,14 @@ from isobench.sweep.sweeper import RUNS_VARIABLE, show_plan
 
 def main() -> None:
     """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend, 3 run elsewhere."""
-    sys.argv[1:] = flags_first(unchained(sys.argv[1:]))
     register()
-    run_guarded(hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job))
+    run_guarded(from_the_command_line)
+
+
+def from_the_command_line() -> None:
+    """Hand the arguments to Hydra, in an order and a form that it takes."""
+    sys.argv[1:] = flags_first(unchained(sys.argv[1:]))
+    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job)()
 
 
 def run_guarded(function: Callable[[], Any]) -> None:

@@ -79,8 +79,8 @@ class Checkpointer(Callback):
 
     Lightning keeps weights, optimiser, schedule and its own counters; this adds the position in the data and
     all random streams. A save that falls on an epoch's last batch waits for the next batch: Lightning takes a
-    checkpoint made there for a finished epoch and skips its evaluation. Between steps of accumulated gradients
-    none is made.
+    checkpoint made there for a finished epoch and skips its evaluation. Between two steps the gradients that have
+    been accumulated are saved too.
 
     Args:
         settings: ``checkpoint`` of the config.
@@ -104,6 +104,7 @@ class Checkpointer(Callback):
         self.sampler, self.batch_size = sampler, batch_size
         self.seconds = 0.0  # spent on saving
         self._restored: dict[str, Any] | None = None
+        self._gradients: dict[str, torch.Tensor] = {}
         self._batches = 0
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
@@ -112,7 +113,10 @@ class Checkpointer(Callback):
         if self._restored is not None:
             self.sampler.skip(self._restored["batches"] * self.batch_size)
             set_random_states(self._restored["random"])
-            self._restored = None
+            for name, gradient in self._gradients.items():
+                parameter = module.get_parameter(name)
+                parameter.grad = gradient.to(parameter.device)
+            self._restored, self._gradients = None, {}
         self._step, self._time = trainer.global_step, time.monotonic()
         self.heartbeat.training(trainer.global_step, module.total_steps)
 
@@ -121,12 +125,20 @@ class Checkpointer(Callback):
         self.heartbeat.training(trainer.global_step, module.total_steps)
         if trainer.is_last_batch:
             return
-        if (index + 1) % trainer.accumulate_grad_batches:
-            return  # gradients that wait for a step are in no checkpoint
         self._batches = index + 1
         if self.watch.signum is not None or self._due(trainer.global_step):
             self._save(trainer)
         self.watch.obey()
+
+    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+        """Add the gradients that wait for their step."""
+        if self._batches % trainer.accumulate_grad_batches:
+            waiting = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+            checkpoint["gradients"] = waiting
+
+    def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+        """Called by Lightning as it resumes."""
+        self._gradients = checkpoint.get("gradients", {})
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
         """Tell the heartbeat."""

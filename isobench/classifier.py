@@ -63,7 +63,15 @@ class Classifier(pl.LightningModule):
             loss = loss + more
         self._watch(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+        return loss * self._weight(index)
+
+    def _weight(self, index: int) -> float:
+        """1, but for an epoch's last step if it has fewer batches than ``accumulate``, by which Lightning divides."""
+        accumulate = self.cfg.optimization.accumulate
+        if accumulate == 1:
+            return 1.0
+        first = index - index % accumulate
+        return accumulate / min(accumulate, self.trainer.num_training_batches - first)
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy over classes, or squared error for a regression."""

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import filelock
 import numpy as np
 import torch
 from rich.console import Console
@@ -11,7 +12,7 @@ from torch import Tensor
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.encoders import Loaded
 from isobench.errors import UserError
-from isobench.files import cache_dir, sha256_json, write_atomic
+from isobench.files import cache_dir, remove_temporaries, sha256_json, write_atomic
 from isobench.run import Identity
 from isobench.schema import Config
 
@@ -28,18 +29,24 @@ def pretrained(cfg: Config, identity: Identity, loaders: Loaders, loaded: Loaded
         UserError: the cache can't be written.
     """
     where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # may differ in last bits
-    encoder = [cfg.encoder.version, cfg.encoder.pooling, cfg.encoder.token_type_ids, cfg.encoder.first_token_only]
-    key = sha256_json([VERSION, loaders.train_fingerprint, identity.encoder, encoder, loaded.seed, where])
+    e = cfg.encoder
+    encoder = [identity.encoder, e.version, e.pooling, e.token_type_ids, e.first_token_only, e.compile, loaded.seed]
+    key = sha256_json([VERSION, torch.__version__, loaders.train_fingerprint, encoder, where])
     file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
     shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
     found = _read(file, shape)
-    if found is None:
-        try:
-            write_atomic(file, lambda temporary: _compute(temporary, shape, cfg, loaders, loaded, progress_bar))
-        except OSError as error:
-            raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
-        found = _read(file, shape)
-        assert found is not None
+    if found is not None:
+        return found
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{file}.lock"):  # runs that start together wait for one of them
+            if (found := _read(file, shape)) is None:
+                remove_temporaries(file.parent, file.name)
+                write_atomic(file, lambda temporary: _compute(temporary, shape, cfg, loaders, loaded, progress_bar))
+                found = _read(file, shape)
+    except OSError as error:
+        raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
+    assert found is not None
     return found
 
 

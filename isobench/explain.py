@@ -72,7 +72,9 @@ def unknown_key(key: str) -> str:
         node = (
             next((f.default_factory for f in fields(node) if f.name == parent), None) if is_dataclass(node) else None
         )
-    by_key = {} if is_dataclass(node) else _options_by_key("/".join(parents))
+    if (parents, name) == (["calibration"], "then"):
+        return "only a chain has calibration.then: calibration=[isobn_paper,cosine]"
+    by_key = {} if is_dataclass(node) else _options_by_key("/".join(part for part in parents if part != "then"))
     if name in by_key:
         return f"only {', '.join(f'{parents[0]}={option}' for option in by_key[name])} has the setting {key}"
     choices = [f.name for f in fields(node)] if is_dataclass(node) else list(by_key)

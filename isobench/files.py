@@ -71,9 +71,9 @@ def replace_text(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Remove what a killed process left half-written in a folder that is ours alone now."""
-    for file in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
+def remove_temporaries(folder: Path, name: str = "") -> None:
+    """Remove what a killed process left half-written, of all files or one, in a folder that is ours alone now."""
+    for file in [*folder.glob(f".{name}*.tmp"), *folder.glob(f"*/.{name}*.tmp")]:
         file.unlink(missing_ok=True)
 
 

@@ -42,3 +42,10 @@ def row_lengths(matrix: Tensor) -> Tensor:
     """Euclidean lengths of the rows [m, n], [m] float64."""
     pieces = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.detach().split(PIECE))
     return torch.cat(list(pieces))
+
+
+def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors of a symmetric [n, n]; NaN, no error, if an entry is not finite."""
+    finite = matrix.isfinite().all()
+    values, vectors = torch.linalg.eigh(torch.where(finite, matrix, torch.zeros_like(matrix)))
+    return torch.where(finite, values, torch.nan), torch.where(finite, vectors, torch.nan)

@@ -80,8 +80,8 @@ class Head:
 class Optimization:
     """AdamW with linear warm-up, then ``linear`` decay to zero or a ``constant`` rate.
 
-    ``accumulate``: batches whose gradients make one step. ``report``: which epoch's scores are a run's, the
-    ``best`` on the dev set or the ``last``.
+    ``accumulate``: batches whose mean gradient makes one step; a method's statistics remain those of one batch.
+    ``report``: which epoch's scores are a run's, the ``best`` on the dev set or the ``last``.
     """
 
     lr: float = 2e-5

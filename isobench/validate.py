@@ -3,6 +3,7 @@
 from typing import Any
 
 from isobench.errors import UserError, nearest
+from isobench.report import published
 from isobench.schema import Config, parts
 
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
@@ -47,6 +48,7 @@ def validate(cfg: Config) -> None:
     _validate_task(cfg)
     _validate_encoder(cfg)
     _validate_calibration(cfg.calibration)
+    published.check(cfg.experiment)
 
 
 def _validate_task(cfg: Config) -> None:
@@ -102,6 +104,8 @@ def _pinned(name: str, hub: str | None, revision: str | None) -> None:
 
 
 def _validate_calibration(calibration: dict[str, Any]) -> None:
+    if not calibration:
+        raise UserError("calibration is empty: choose a method, or calibration=none")
     prefix = "calibration"
     for part in parts(calibration):
         for key in ("_target_", *CALIBRATION_KEYS):

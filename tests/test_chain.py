@@ -63,6 +63,35 @@ def test_a_methods_own_loss_reaches_nothing_else():
     assert all(float(p.grad) != 0 for p in chain.parameters())
 
 
+class NeedsPrepare(Shifted):
+    """Fails before it is prepared; gives its parameters as torch's examples do, as a generator."""
+
+    mu = None
+
+    def prepare(self, embeddings):
+        self.mu = torch.cat(list(embeddings)).mean(0)
+
+    def forward(self, h):
+        return h - self.mu
+
+    def parameter_groups(self):
+        return [{"params": self.parameters(), "lr": 0.5}, {"params": torch.nn.Parameter(torch.ones(1))}]
+
+
+def test_nothing_is_asked_of_a_method_before_it_is_prepared():
+    chain = Chain([Link(Shifted(2, 3.0), "before_pooler"), Link(NeedsPrepare(2)), Link(NeedsPrepare(2))])
+    h = torch.randn(20, 2)
+    for position in (1, 2):
+        chain.prepare(position, h.split(7), lambda x: 10 * x)
+    out, _ = chain(h, lambda x: 10 * x)
+    torch.testing.assert_close(out, 10 * (h - h.mean(0)), rtol=1e-4, atol=1e-4)
+
+
+def test_parameters_may_come_as_a_generator_or_alone():
+    groups = Chain([Link(NeedsPrepare(2))]).parameter_groups()
+    assert [len(list(group["params"])) for group in groups for _ in range(2)] == [1, 1, 1, 1]
+
+
 def test_statistics_are_prepared_in_order_from_what_each_is_given():
     chain = Chain([Link(FixedNorm(3, "z", eps=1e-9)), Link(FixedNorm(3, "minmax", eps=1e-9))])
     h = torch.randn(50, 3) * 4 + 2
@@ -82,6 +111,12 @@ def test_a_list_stands_for_nested_choices():
         "+calibration@calibration.then.then=c",
         "seed=1",
     ]
+    assert unchained(["+calibration= [a]"]) == ["calibration=a"]
+    for wrong in ("calibration=[a,[b,c]]", "calibration=[a,]", "calibration=[]", "calibration=[a b,c]"):
+        with pytest.raises(UserError, match="a chain is a list of methods' names"):
+            unchained([wrong])
+    sweeps = ["calibration=[a,b],none", "calibration=[a],[b,c]", "calibration=none,[a,b]"]
+    assert unchained(sweeps) == sweeps
     plain = ["calibration=none", "calibration.x=[1,2]", "task.dev_splits=[a,b]"]
     assert unchained(plain) == plain
     (run,) = expand([{"calibration": [["isobn_paper", "cosine"]]}], {})

@@ -79,9 +79,23 @@ def test_failed_and_missing_runs_are_counted():
     missing[0].record = None
     table = table_of([*rows, *missing])
     (column,) = table.columns
-    assert table.cell("bert-base-cased", "none", column) == "91.00 ± 1.41, 2 of 3 seeds"
+    assert table.cell("bert-base-cased", "none", column) == "91.00 ± 1.41, 1 crash"
     assert table.cell("bert-base-cased", "flow", column) == "crash"
     assert table.cell("bert-base-cased", "cosine", column) == "missing"
+
+
+def test_a_run_that_failed_after_a_good_epoch_has_no_score():
+    rows = runs("none", [0.9, 0.92, 0.5])
+    rows[2].record["failure"] = {"name": "non_finite_loss"}  # its best epoch is there
+    table = table_of(rows)
+    assert table.cell("bert-base-cased", "none", table.columns[0]) == "91.00 ± 1.41, 1 non_finite_loss"
+
+
+def test_constant_models_are_compared_with_nothing():
+    rows = [*runs("none", [0.90, 0.91, 0.92]), *runs("cosine", [0.5, 0.5, 0.5], constant=True)]
+    table = table_of(rows)
+    assert table.cell("bert-base-cased", "cosine", table.columns[0]) == "constant (50.00 ± 0.00)"
+    assert table.notes(with_time=False) == []
 
 
 def test_both_dev_splits_and_isotropy_have_their_columns():
@@ -136,7 +150,7 @@ def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in
     console = Console(width=140, record=True, file=io.StringIO())
     print_paper_tables(console, cfg.experiment, rows)
     text = console.export_text()
-    assert text.count("75.00 ± 7.07 / 75.00 / 80.00") == 2
+    assert text.count("75.00 ± 5.00 / 75.00 / 80.00") == 2  # this paper's deviation is the population's
     assert "table1" in text
     assert "table2" not in text
 

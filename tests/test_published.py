@@ -16,7 +16,7 @@ PAPERS = {
     "task_adaptation": ["table1", "table2"],
 }
 TABLES = [(paper, table) for paper, tables in PAPERS.items() for table in tables]
-STATISTICS = {"mean", "sd", "median", "max"}
+STATISTICS = {"mean", "sd", "population_sd", "median", "max"}
 SEQ2SEQ = {"bleu", "rouge1", "rouge2", "rougeL", "i1", "i2", "minutes_per_epoch"}
 ENCODERS = {"bert-large-wwm", "m-bart", "m-bart-small-data", "bart", "bart-small-data"}  # no config of their own
 

@@ -44,4 +44,4 @@ class BatchNorm(Calibration):
                 self.mean.lerp_(mean.detach().to(self.mean.dtype), self.momentum)
                 unbiased = variance.detach() * (count / (count - 1))
                 self.variance.lerp_(unbiased.to(self.variance.dtype), self.momentum)
-            return ((given - mean) * (variance + self.eps).rsqrt()).to(h.dtype)
+            return ((given - mean) / (variance + self.eps).sqrt()).to(h.dtype)

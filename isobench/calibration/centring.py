@@ -8,6 +8,7 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
 from isobench.calibration.moments import centre, covariance_of
+from isobench.linalg import eigh
 
 
 def center(matrix: Tensor) -> Tensor:
@@ -154,7 +155,7 @@ def _directions(matrix: Tensor) -> Tensor:
 
 def _top_directions(covariance: Tensor, count: int) -> Tensor:
     """The eigenvectors of the largest eigenvalues, [d, count]; zeros where there is no variance, not noise."""
-    values, vectors = torch.linalg.eigh(covariance.double())
+    values, vectors = eigh(covariance.double())
     values, vectors = values[len(values) - count :], vectors[:, len(vectors) - count :]
     noise = covariance.shape[0] * torch.finfo(covariance.dtype).eps * values.abs().amax() if count else 0.0
     return (vectors * (values > noise)).to(covariance.dtype)

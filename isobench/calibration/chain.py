@@ -43,11 +43,13 @@ class Chain(nn.Module):
         """The encoder's [B, d] -> the head's embedding [B, out_dim], and what each calibration was given."""
         given: list[Tensor] = []
         for position, calibration in enumerate(self):
-            if position == self.before:
-                h = pooler(h)
-            given.append(h)
-            h = calibration(h)
-        return (pooler(h) if self.before == len(self.calibrations) else h), given
+            given.append(self._reach(position, h, pooler))
+            h = calibration(given[-1])
+        return self._reach(len(given), h, pooler), given
+
+    def _reach(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
+        """Through the pooler, if it stands just before this position."""
+        return pooler(h) if position == self.before else h
 
     def losses(self, given: Sequence[Tensor], matrices: Mapping[str, Callable[[], Tensor]]) -> list[Tensor]:
         """What the methods add to the task loss: penalties, and losses of their own.
@@ -65,10 +67,26 @@ class Chain(nn.Module):
         return found
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Every method's own optimiser groups."""
-        return [group for calibration in self for group in calibration.parameter_groups()]
+        """Every method's own optimiser groups, their parameters as lists: they are looked at more than once."""
+        found = []
+        for calibration in self:
+            for group in calibration.parameter_groups():
+                params = group["params"]
+                found.append({**group, "params": [params] if isinstance(params, Tensor) else list(params)})
+        return found
 
     @torch.no_grad()
     def prepare(self, position: int, vectors: Iterable[Tensor], pooler: Callable[[Tensor], Tensor]) -> None:
-        """Show the calibration at ``position`` what it is given for the encoder's ``vectors``, batches [B, d]."""
-        list(self)[position].prepare(self(h, pooler)[1][position] for h in vectors)
+        """Show the calibration at ``position`` what it is given for the encoder's ``vectors``, batches [B, d].
+
+        The calibrations before it are as they are before training: one that learns from batches does nothing yet.
+        """
+        earlier = list(self)[:position]
+
+        def embeddings() -> Iterator[Tensor]:
+            for h in vectors:
+                for number, calibration in enumerate(earlier):
+                    h = calibration(self._reach(number, h, pooler))
+                yield self._reach(position, h, pooler)
+
+        list(self)[position].prepare(embeddings())

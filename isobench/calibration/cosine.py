@@ -49,7 +49,8 @@ class MeanCosine(torch.autograd.Function):
             matrix = wide(weight.detach())
             lengths = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.split(PIECE))
             norms = torch.cat(list(lengths))  # (V,)
-            inverse = torch.where(norms > 0, 1 / norms, 0.0).to(matrix.dtype)
+            smallest = torch.finfo(matrix.dtype).tiny  # below, 1 / length is no number
+            inverse = torch.where(norms > smallest, 1 / norms, 0.0).to(matrix.dtype)
             total = matrix.T @ inverse  # (d,)
             ctx.save_for_backward(weight, inverse, total)
             return (total.square().sum() - (inverse > 0).sum()) / len(weight) ** 2

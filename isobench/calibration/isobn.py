@@ -73,7 +73,7 @@ class IsoBN(Calibration):
         """[B, d] -> [B, d]; updates the moving statistics in training."""
         with torch.no_grad(), torch.autocast(h.device.type, enabled=False):
             if self.training:
-                self._update(h.detach().float())
+                self._update(h.detach().to(self.covariance.dtype))
             scale = self._scale()  # (d,)
         return (h * scale).to(h.dtype)
 

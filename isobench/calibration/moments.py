@@ -1,5 +1,7 @@
 """Batch statistics of what all processes of a distributed run hold together."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, distributed
 
@@ -16,11 +18,7 @@ def total(part: Tensor) -> Tensor:
 
 def total_with_gradient(part: Tensor) -> Tensor:
     """The sum of a tensor over all processes, through which the gradient reaches every one of them."""
-    if together():
-        from torch.distributed.nn.functional import all_reduce
-
-        return all_reduce(part)
-    return part
+    return TotalOverProcesses.apply(part) if together() else part
 
 
 def rows(h: Tensor) -> int:
@@ -72,3 +70,17 @@ def _of_first_process(part: Tensor) -> Tensor:
 def _sendable(part: Tensor) -> Tensor:
     """A detached copy, on a GPU if that is all the processes can exchange."""
     return part.detach().to("cuda" if distributed.get_backend() == "nccl" else part.device, copy=True)
+
+
+class TotalOverProcesses(torch.autograd.Function):
+    """The sum over processes; every process's loss depends on every part, so the gradient is a sum over them too."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor) -> Tensor:
+        """Any shape."""
+        return total(part)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """The same shape."""
+        return total(gradient)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
-from isobench.linalg import gram
+from isobench.linalg import eigh, gram
 
 
 class SpectrumControl(Calibration):
@@ -65,7 +65,7 @@ class SpectrumControl(Calibration):
 
 def small_spectrum(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Singular vectors [n, n] on the smaller side of a matrix, and its singular values [n], descending; float64."""
-    eigenvalues, vectors = torch.linalg.eigh(gram(weight if weight.shape[1] <= weight.shape[0] else weight.T))
+    eigenvalues, vectors = eigh(gram(weight if weight.shape[1] <= weight.shape[0] else weight.T))
     return vectors.flip(1), eigenvalues.clamp_min(0).sqrt().flip(0)
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
 from isobench.calibration.moments import centre, covariance_of
+from isobench.linalg import eigh
 
 
 class Whitening(Calibration):
@@ -63,7 +64,7 @@ class Whitening(Calibration):
         with torch.autocast(h.device.type, enabled=False):
             given = wide(h)
             if self.training:
-                self._update(given.detach().float())
+                self._update(given.detach().to(self.covariance.dtype))
             return ((given - self.mean) @ self.transform.to(given.dtype)).to(h.dtype)
 
     @torch.no_grad()
@@ -80,7 +81,7 @@ class Whitening(Calibration):
         sigma = self.covariance.double()
         average = sigma.diagonal().mean()
         sigma = (1 - self.shrinkage) * sigma + self.shrinkage * average * torch.eye(self.dim, device=sigma.device)
-        values, vectors = torch.linalg.eigh(sigma)
+        values, vectors = eigh(sigma)
         values, vectors = values.flip(0), vectors.flip(1)
         noise = average * self.dim * torch.finfo(torch.float32).eps
         scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,9 +33,9 @@ class Column:
 
     def value(self, row: Row) -> float | None:
         """A run's number, in percent where it is a score; NaN where undefined, None if the run has none."""
-        best = row.record["best"] if row.record else None
-        if best is None:
+        if row.record is None or row.record["failure"] or row.record["best"] is None:
             return None
+        best = row.record["best"]
         if self.isotropy:
             number = best["isotropy"].get(self.isotropy)
         else:
@@ -80,10 +81,15 @@ class PaperTable:
         found = {}
         for encoder, method in self.lines:
             for column in self.columns:
-                if method != BASE and not column.isotropy:
-                    p = t_test(self.values(encoder, method, column), self.values(encoder, BASE, column))
-                    found[encoder, method, column] = p
+                both = [(encoder, name, column) for name in (method, BASE)]
+                if method != BASE and not column.isotropy and not any(self.is_constant(*one) for one in both):
+                    found[both[0]] = t_test(*(self.values(*one) for one in both))
         return {key: p for key, p in found.items() if not math.isnan(p)}
+
+    def is_constant(self, encoder: str, method: str, column: Column) -> bool:
+        """True if no seed has learned to tell anything apart."""
+        rows = self.seeds.get((encoder, method, column.task), [])
+        return bool(rows) and all(failure(row) == "constant_predictor" for row in rows)
 
     def mark(self, encoder: str, method: str, column: Column) -> str:
         """* for significantly better than plain fine-tuning, † for worse."""
@@ -97,7 +103,7 @@ class PaperTable:
     def summary(self, values: list[float]) -> list[float | None]:
         """The statistics of the paper's cells; None for a spread that one seed doesn't have."""
         found = zip(self.content["form"], summary(values, self.content["form"]), strict=True)
-        return [None if name == "sd" and len(values) == 1 else number for name, number in found]
+        return [None if name.endswith("sd") and len(values) == 1 else number for name, number in found]
 
     def cell(self, encoder: str, method: str, column: Column) -> str:
         """Ours: statistics over seeds with what went wrong in some, or its name if it went wrong in all."""
@@ -108,12 +114,15 @@ class PaperTable:
         if not values:
             return ", ".join(dict.fromkeys(failure(row) or row.state for row in rows))
         numbers = published.show(self.content["form"], [column.text(x) for x in self.summary(values)])
-        constant = 0 if column.isotropy else sum(failure(row) == "constant_predictor" for row in rows)
-        if constant == len(rows):
+        if any(math.isnan(value) for value in values):
+            numbers = "NaN"
+        if not column.isotropy and self.is_constant(encoder, method, column):
             return f"constant ({numbers})"
-        notes = [f"{constant} constant"] if constant else []
-        notes += [f"{len(values)} of {len(rows)} seeds"] if len(values) < len(rows) else []
-        return numbers + self.mark(encoder, method, column) + "".join(f", {note}" for note in notes)
+        wrong = Counter(failure(row) or row.state for row in rows if failure(row) or row.record is None)
+        if column.isotropy:
+            del wrong["constant_predictor"]
+        notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
+        return numbers + self.mark(encoder, method, column) + "".join(notes)
 
     def printed(self, encoder: str, method: str, column: Column) -> str:
         """The paper's cell below ours; of another encoder, named, if the paper doesn't have this one."""
@@ -164,7 +173,8 @@ def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
         shown |= kinds
         if columns:
             table = PaperTable(content, columns, rows)
-            for drawn in draw(table, f"{experiment.paper}, {name}", out.width, with_time=number == 0):
+            title = f"{experiment.paper}, {name}: {published.show(content['form'], content['form'])}"
+            for drawn in draw(table, title, out.width, with_time=number == 0):
                 out.print(drawn)
             for note in table.notes(with_time=number == 0):
                 out.print(note, highlight=False, markup=False)

@@ -14,7 +14,9 @@ from typing import Any, Self
 
 import yaml
 
+from isobench.errors import UserError, nearest
 from isobench.resources import experiments_dir
+from isobench.schema import Experiment
 
 Cell = tuple[str, str]
 
@@ -84,8 +86,16 @@ def show(form: list[str], values: Sequence[float | str | None]) -> str:
     for (before, _), (name, value) in pairwise(zip(form, values, strict=True)):
         if value is not None:
             spread = f" ± {value}" if before == "mean" else f" ({value})"
-            text += spread if name == "sd" else f" / {value}"
+            text += spread if name.endswith("sd") else f" / {value}"
     return text
+
+
+def check(experiment: Experiment) -> None:
+    """Raise UserError for a table that is not there: before anything has been run for it."""
+    known = load(experiment.paper) if experiment.paper else {}
+    for name in experiment.tables:
+        if name not in known:
+            raise UserError(f"experiment.tables: {experiment.paper} has no {name}: {nearest(name, list(known))}")
 
 
 @cache

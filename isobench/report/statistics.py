@@ -10,13 +10,13 @@ def _sd(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
-# What a paper's cell may print, by name; SD is the sample's.
+# What a paper's cell may print, by name; sd is the sample's.
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "sd": _sd,
     "median": statistics.median,
     "max": max,
-    "value": statistics.fmean,
+    "population_sd": statistics.pstdev,
 }
 
 

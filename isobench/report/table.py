@@ -85,7 +85,8 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
     """One line of the table."""
     cfg = group[0].cfg
     metric = cfg.task.primary
-    scores = [100 * row.record["best"]["score"] for row in group if row.record and row.record["best"]]
+    ended = [row.record for row in group if row.record and row.record["best"] and not row.record["failure"]]
+    scores = [100 * record["best"]["score"] for record in ended]
     method = method_name(cfg.calibration)
     of_papers = [
         cell(experiment.paper, name, cfg.encoder.name, method, cfg.task.name, metric) for name in experiment.tables
@@ -98,7 +99,7 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
         *chosen(cfg, varying),
         str(len(scores)),
         middle(group, scores),
-        f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "-",
+        f"{statistics.stdev(scores):.2f}" if len(scores) > 1 and not all_constant(group) else "-",
         "  ".join(f"{row.cfg.seed}: {shown(row)}" for row in group),
         *(["not in the paper" if published is None else " ".join(published)] if experiment.tables else []),
         failures(group),
@@ -107,9 +108,14 @@ def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
 
 def middle(group: list[Row], scores: list[float]) -> str:
     """The median, unless no model of the group has learned to tell anything apart."""
-    if all(failure(row) == "constant_predictor" for row in group):
+    if all_constant(group):
         return "constant"
     return f"{statistics.median(scores):.2f}" if scores else "-"
+
+
+def all_constant(group: list[Row]) -> bool:
+    """True if every run of the group predicts the same for every example."""
+    return all(failure(row) == "constant_predictor" for row in group)
 
 
 def shown(row: Row) -> str:
@@ -142,10 +148,21 @@ def footnotes(rows: list[Row]) -> list[str]:
     warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
     return [
         scale,
+        trained(rows),
         f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
         *(f"Warning: {warning}." for warning in warnings),
         f"Records: {rows[0].folder.path.parent}/<key>/result.json",
     ]
+
+
+def trained(rows: list[Row]) -> str:
+    """What the runs were trained with: the values of the settings that papers state."""
+    named = {"lr": "lr", "batch": "batch_size", "epochs": "epochs"}
+    shown = {
+        name: dict.fromkeys(f"{getattr(row.cfg.optimization, key):g}" for row in rows) for name, key in named.items()
+    }
+    shown["length"] = dict.fromkeys(str(row.cfg.task.max_length) for row in rows)
+    return "Trained with " + ", ".join(f"{name} {' or '.join(values)}" for name, values in shown.items()) + "."
 
 
 def differences(row: Row) -> list[str]:

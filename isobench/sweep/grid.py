@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isobench.errors import UserError
+
 
 def expand(grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Every run as a list of Hydra overrides.
@@ -31,12 +33,20 @@ def unchained(overrides: Sequence[str]) -> list[str]:
     """``calibration=[a,b,c]``, methods in order, as the Hydra overrides it stands for; the others as they are.
 
     a is chosen, b nested in it as ``calibration.then``, c in that: ``calibration.then.then.x`` is a setting of c.
+
+    Raises:
+        UserError: a list with anything else in it than names.
     """
     found = []
     for text in overrides:
-        chain = re.fullmatch(r"calibration=\[([^\[\]]+)\]", text)
-        first, *rest = [name.strip() for name in chain[1].split(",")] if chain else [""]
-        found += [f"calibration={first}"] if chain else [text]
+        chain = re.fullmatch(r"\+*calibration\s*=\s*\[([^\]]*)\]+\s*", text)  # not [a],[b]: that is a sweep
+        if not chain:
+            found.append(text)
+            continue
+        first, *rest = names = [name.strip() for name in chain[1].split(",")]
+        if not all(re.fullmatch(r"[\w-]+", name) for name in names):
+            raise UserError(f"{text}: a chain is a list of methods' names, such as calibration=[isobn_paper,cosine]")
+        found.append(f"calibration={first}")
         found += [f"+calibration@calibration{'.then' * depth}={name}" for depth, name in enumerate(rest, 1)]
     return found
 

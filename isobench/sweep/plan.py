@@ -57,7 +57,11 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {has}")
     composer = Composer(loader, base)
     planned: dict[str, Planned] = {}
-    for expanded in expand(grids.get(base.scale, []), given):
+    runs = expand(grids.get(base.scale, []), given)
+    if not runs:
+        wanted = " ".join(value for values in given.values() for value in values)
+        raise UserError(f"{base.experiment.name} has no sub-grid with this combination: {wanted}")
+    for expanded in runs:
         overrides = unchained(expanded)
         cfg = composer.config(overrides)
         validate(cfg)
