@@ -35,7 +35,7 @@ BAD = [
     (["calibration=[none,isobn]"], "isobn"),
     (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
     (["calibration=[]"], "a chain is a list of methods' names"),
-    (["calibration=[isobn_paper,cosine]", "calibration.then.strengh=2"], "did you mean strength?"),
+    (["calibration=[isobn_paper,cosine]", "calibration.then.strengh=2"], "did you mean strength"),
     (["calibration.then.strength=2"], "only a chain has calibration.then"),
     (["+experiment=glue_calibration", "experiment.tables=[table9]"], "isotropy_calibration has no table9"),
     (["+experiment=glue_adaptation_large"], "has no grid for scale=embedded; it has one for scale=paper"),
