@@ -87,19 +87,19 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     w = 0.05 * torch.randn(V, D, generator=generator) + 0.02 * torch.randn(D, generator=generator)
     array = w.double().numpy()
-    contestants = {
-        "I(W)": timed(lambda: partition_isotropy(w)), "I(W) by the loop": timed(lambda: by_the_loop(array)),
-        "EV": timed(lambda: explained_variance(w, (1, 2, 3))), "EV by SVD": timed(lambda: by_svd(array)),
-        "IsoScore": timed(lambda: isoscore(w)),
-    }  # fmt: skip
+    comparisons = {
+        "I(W)": (lambda: partition_isotropy(w), "the loop", lambda: by_the_loop(array)),
+        "EV": (lambda: explained_variance(w, (1, 2, 3)), "the SVD", lambda: by_svd(array)),
+    }
     if package := by_package(w.numpy()):
-        contestants["IsoScore by the package"] = timed(package)
-    seconds = alternate(contestants, arguments.rounds)
-    result: dict = {"seconds": {name: statistics.median(taken) for name, taken in seconds.items()}}
-    for name, slow in (("I(W)", "by the loop"), ("EV", "by SVD"), ("IsoScore", "by the package")):
-        if f"{name} {slow}" in seconds:
-            result[name] = ratio(seconds[f"{name} {slow}"], seconds[name])
-            print(f"{name}: {result['seconds'][name]:.2f} s, {result[name]:.1f}x as fast as {slow}")
+        comparisons["IsoScore"] = (lambda: isoscore(w), "the package", package)
+    result: dict = {}
+    for name, (ours, other, theirs) in comparisons.items():
+        seconds = alternate({"ours": timed(ours), "theirs": timed(theirs)}, arguments.rounds)
+        times = ratio(seconds["theirs"], seconds["ours"])
+        taken = statistics.median(seconds["ours"])
+        result[name] = {"seconds": taken, f"times as fast as {other}": times}
+        print(f"{name}: {taken:.2f} s, {times:.1f}x as fast as {other}", flush=True)
     result["stream"] = stream(arguments.rows)
     print("stream:", {name: round(value, 3) for name, value in result["stream"].items()})
     save("isotropy", result)
