@@ -3,6 +3,7 @@
 import json
 import os
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def need_data() -> None:
     """End with one line if the GLUE files are not there."""
     if not os.environ.get("ISOBENCH_DATA"):
         raise SystemExit("set ISOBENCH_DATA to a folder with glue/<task>/<split>.parquet")
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Seconds that one call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def alternate(contestants: dict[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:

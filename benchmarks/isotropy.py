@@ -16,22 +16,11 @@ os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 
 import numpy as np
 import torch
-from common import alternate, ratio, save
+from common import alternate, ratio, save, seconds_of
 
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy
 
 V, D = 30522, 768
-
-
-def timed(function):
-    """As ``alternate`` takes it: seconds of one call."""
-
-    def measure(_: int) -> float:
-        start = time.perf_counter()
-        function()
-        return time.perf_counter() - start
-
-    return measure
 
 
 def by_the_loop(w: np.ndarray) -> float:
@@ -95,7 +84,10 @@ def main() -> None:
         comparisons["IsoScore"] = (lambda: isoscore(w), "the package", package)
     result: dict = {}
     for name, (ours, other, theirs) in comparisons.items():
-        seconds = alternate({"ours": timed(ours), "theirs": timed(theirs)}, arguments.rounds)
+        seconds = alternate(
+            {"ours": lambda _, call=ours: seconds_of(call), "theirs": lambda _, call=theirs: seconds_of(call)},
+            arguments.rounds,
+        )
         times = ratio(seconds["theirs"], seconds["ours"])
         taken = statistics.median(seconds["ours"])
         result[name] = {"seconds": taken, f"times as fast as {other}": times}

@@ -16,7 +16,7 @@ from collections.abc import Callable
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import config, save
+from common import config, save, seconds_of
 
 from isobench.calibration.make import make
 from isobench.run import identify
@@ -93,12 +93,7 @@ class Stepper:
 
 def median_time(function: Callable[[], object], repeats: int = 5) -> float:
     """Median seconds of a call, after one to warm up."""
-    seconds = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds[1:])
+    return statistics.median([seconds_of(function) for _ in range(repeats + 1)][1:])
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
 from isobench.calibration.moments import centre, covariance_of
-from isobench.linalg import eigh
+from isobench.linalg import eigh, gram
 
 
 def center(matrix: Tensor) -> Tensor:
@@ -40,8 +40,7 @@ def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) ->
     """
     _check_directions(D, matrix.shape[1])
     centred = center(matrix)
-    precise = centred.double()
-    top = torch.linalg.eigh(precise.T @ precise).eigenvectors[:, matrix.shape[1] - D :].to(matrix.dtype)  # (d, D)
+    top = torch.linalg.eigh(gram(centred)).eigenvectors[:, matrix.shape[1] - D :].to(matrix.dtype)  # (d, D)
     projected = centred if centered_projection else matrix
     return centred - projected @ top @ top.T
 
@@ -62,7 +61,7 @@ def whiten(matrix: Tensor, k: int | None = None) -> Tensor:
     if rows < 2:
         raise ValueError("whitening needs at least two rows")
     centred = center(matrix.double())
-    values, vectors = torch.linalg.eigh(centred.T @ centred / (rows - 1))
+    values, vectors = torch.linalg.eigh(gram(centred) / (rows - 1))
     values, vectors = values.flip(0)[:k], vectors.flip(1)[:, :k]  # (k,), (d, k)
     noise = values.max() * dim * torch.finfo(torch.float64).eps
     scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)

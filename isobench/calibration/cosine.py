@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
-
-PIECE = 256  # rows that are made float64 at a time: they stay in a CPU's cache
+from isobench.linalg import row_lengths
 
 
 class CosineRegularization(Calibration):
@@ -47,8 +46,7 @@ class MeanCosine(torch.autograd.Function):
         """[V, d] -> scalar."""
         with torch.autocast(weight.device.type, enabled=False):
             matrix = wide(weight.detach())
-            lengths = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.split(PIECE))
-            norms = torch.cat(list(lengths))  # (V,)
+            norms = row_lengths(matrix)  # (V,)
             smallest = torch.finfo(matrix.dtype).tiny  # below, 1 / length is no number
             inverse = torch.where(norms > smallest, 1 / norms, 0.0).to(matrix.dtype)
             total = matrix.T @ inverse  # (d,)

@@ -48,12 +48,12 @@ class FixedNorm(Calibration):
         for batch in embeddings:
             h = batch.detach().double().cpu()
             # Chan et al. 1983: exact for far-off means, where a sum of plain squares cancels.
-            step = h.mean(0) - mean
-            total = count + len(h)
-            squares = squares + (h - h.mean(0)).square().sum(0) + step.square() * (count * len(h) / total)
-            mean = mean + step * (len(h) / total)
+            own = h.mean(0)
+            step, seen = own - mean, count + len(h)
+            squares = squares + (h - own).square().sum(0) + step.square() * (count * len(h) / seen)
+            mean = mean + step * (len(h) / seen)
             least, greatest = torch.minimum(least, h.amin(0)), torch.maximum(greatest, h.amax(0))
-            count = total
+            count = seen
         count, mean, squares, least, greatest = merged(count, mean, squares, least, greatest)
         if not count:
             raise ValueError("there are no embeddings to take statistics from")

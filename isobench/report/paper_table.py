@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from isobench.report import published
-from isobench.report.row import Row, failure
+from isobench.report.row import Row, all_constant, troubles
 from isobench.report.statistics import holm, summary, t_test
 from isobench.schema import Task, method_name
 
@@ -70,9 +69,13 @@ class PaperTable:
             self.seeds.setdefault(key, []).append(row)
         self.lines = list(dict.fromkeys((encoder, method) for encoder, method, _ in self.seeds))
 
+    def runs(self, encoder: str, method: str, task: str) -> list[Row]:
+        """One a seed; none where the method was not run on the task."""
+        return self.seeds.get((encoder, method, task), [])
+
     def values(self, encoder: str, method: str, column: Column) -> list[float]:
         """The runs' numbers, one a seed that has one."""
-        found = (column.value(row) for row in self.seeds.get((encoder, method, column.task), []))
+        found = (column.value(row) for row in self.runs(encoder, method, column.task))
         return [value for value in found if value is not None]
 
     @cached_property
@@ -88,8 +91,7 @@ class PaperTable:
 
     def is_constant(self, encoder: str, method: str, column: Column) -> bool:
         """True if no seed has learned to tell anything apart."""
-        rows = self.seeds.get((encoder, method, column.task), [])
-        return bool(rows) and all(failure(row) == "constant_predictor" for row in rows)
+        return all_constant(self.runs(encoder, method, column.task))
 
     def mark(self, encoder: str, method: str, column: Column) -> str:
         """* for significantly better than plain fine-tuning, † for worse."""
@@ -107,18 +109,18 @@ class PaperTable:
 
     def cell(self, encoder: str, method: str, column: Column) -> str:
         """Ours: statistics over seeds with what went wrong in some, or its name if it went wrong in all."""
-        rows = self.seeds.get((encoder, method, column.task), [])
+        rows = self.runs(encoder, method, column.task)
+        wrong = troubles(rows)
         values = self.values(encoder, method, column)
         if not rows:
             return ""
         if not values:
-            return ", ".join(dict.fromkeys(failure(row) or row.state for row in rows))
+            return ", ".join(wrong)
         numbers = published.show(self.content["form"], [column.text(x) for x in self.summary(values)])
         if any(math.isnan(value) for value in values):
             numbers = "NaN"
         if not column.isotropy and self.is_constant(encoder, method, column):
             return f"constant ({numbers})"
-        wrong = Counter(failure(row) or row.state for row in rows if failure(row) or row.record is None)
         if column.isotropy:
             del wrong["constant_predictor"]
         notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
@@ -136,8 +138,8 @@ class PaperTable:
         """Training seconds an epoch over those of plain fine-tuning, the median over tasks and their range."""
         ratios = []
         seconds = 0.0
-        for column in dict.fromkeys(column.task for column in self.columns):
-            ours, base = (epoch_seconds(self.seeds.get((encoder, name, column), [])) for name in (method, BASE))
+        for task in dict.fromkeys(column.task for column in self.columns):
+            ours, base = (epoch_seconds(self.runs(encoder, name, task)) for name in (method, BASE))
             if ours and base:
                 ratios.append(ours / base)
                 seconds = ours

@@ -1,5 +1,6 @@
 """One run of a sweep: its config, its folder, its record."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -43,3 +44,13 @@ def failure(row: Row) -> str | None:
         return "no_result"
     split = row.cfg.task.dev_splits[0]
     return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
+
+
+def troubles(rows: list[Row]) -> Counter[str]:
+    """What went wrong in which number of runs, by name; of those that have not ended, their state."""
+    return Counter(failure(row) or row.state for row in rows if failure(row) or row.record is None)
+
+
+def all_constant(rows: list[Row]) -> bool:
+    """True if there are runs, and every one predicts the same for every example."""
+    return bool(rows) and all(failure(row) == "constant_predictor" for row in rows)

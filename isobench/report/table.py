@@ -8,7 +8,7 @@ from rich.table import Table
 
 from isobench.report.paper_table import print_paper_tables
 from isobench.report.published import cell
-from isobench.report.row import Row, failure
+from isobench.report.row import Row, all_constant, failure, troubles
 from isobench.run import plain, scale_notes
 from isobench.schema import Config, method_name, parts
 
@@ -113,11 +113,6 @@ def middle(group: list[Row], scores: list[float]) -> str:
     return f"{statistics.median(scores):.2f}" if scores else "-"
 
 
-def all_constant(group: list[Row]) -> bool:
-    """True if every run of the group predicts the same for every example."""
-    return all(failure(row) == "constant_predictor" for row in group)
-
-
 def shown(row: Row) -> str:
     """A run's score, or what became of it."""
     if row.record is None:
@@ -131,8 +126,7 @@ def shown(row: Row) -> str:
 
 def failures(group: list[Row]) -> str:
     """Failures by name and number; runs that have not ended are said to be missing, running, ..."""
-    found = [failure(row) or (row.state if row.record is None else "") for row in group]
-    return ", ".join(f"{found.count(name)} {name}" for name in sorted(set(found)) if name) or "none"
+    return ", ".join(f"{count} {name}" for name, count in sorted(troubles(group).items())) or "none"
 
 
 def footnotes(rows: list[Row]) -> list[str]:
