@@ -3,14 +3,15 @@
     python benchmarks/isotropy.py [--rounds 3] [--rows 1000000]
 
 V = 30,522 and d = 768, as BERT's vocabulary; the stream is of random rows made as it goes, a chunk at a time.
-The package IsoScore is measured if it is installed (pip install --no-deps IsoScore).
+The package IsoScore is measured if it is installed (pip install --no-deps IsoScore==1.0, or 2.0.1), in float64 like
+ours.
 """
 
 import argparse
 import os
-import resource
 import statistics
 import time
+from importlib import metadata
 
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -19,6 +20,7 @@ import torch
 from common import alternate, ratio, save, seconds_of
 
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy
+from isobench.provenance import peak_memory_mib, reset_peak_memory
 
 V, D = 30522, 768
 
@@ -30,29 +32,40 @@ def by_the_loop(w: np.ndarray) -> float:
     return min(z) / max(z)
 
 
-def by_svd(w: np.ndarray) -> float:
-    """EV_1..3 by the SVD of the centred matrix."""
-    singular = np.linalg.svd(w - w.mean(0), compute_uv=False) ** 2
-    return singular[:3].sum() / singular.sum()
+def by_svd(w: np.ndarray, vectors: bool) -> float:
+    """EV_1..3 by numpy's SVD of the centred matrix, with its vectors, as it comes, or without."""
+    found = np.linalg.svd(w - w.mean(0), full_matrices=False, compute_uv=vectors)
+    variances = (found[1] if vectors else found) ** 2
+    return variances[:3].sum() / variances.sum()
+
+
+def memory(call) -> float:
+    """MiB at the highest beyond what was there before."""
+    call()  # what stays: buffers of the libraries
+    reset_peak_memory()
+    before = peak_memory_mib()["resident"]
+    call()
+    return peak_memory_mib()["resident"] - before
 
 
 def by_package(w: np.ndarray):
-    """PyPI's IsoScore, or None."""
+    """PyPI's IsoScore and its version, or None; 1.0 wants the vectors as columns."""
     try:
         from IsoScore import IsoScore
     except ImportError:
         return None
-    return lambda: IsoScore.IsoScore(w.T)
+    version = metadata.version("IsoScore")
+    points = w.T if version.startswith("1") else w
+    return version, lambda: IsoScore.IsoScore(points)
 
 
 def stream(rows: int) -> dict[str, float]:
-    """The accumulator over so many rows against the bare Gram product of the same chunks; memory beyond the start."""
+    """The accumulator over so many rows against the bare Gram product of the same chunks; memory beyond a chunk."""
     chunk = torch.randn(1 << 15, D)
     rounds = -(-rows // len(chunk))
     ours, bare = [], []
     accumulator = IsotropyAccumulator(D)
     accumulator.update(chunk[:1])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     second = torch.zeros(D, D, dtype=torch.float64)
     for number in range(rounds):
         chunk[number % len(chunk)].normal_()  # never quite the same
@@ -63,8 +76,11 @@ def stream(rows: int) -> dict[str, float]:
         second += precise.T @ precise
         ours.append(middle - start)
         bare.append(time.perf_counter() - middle)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"rows": rounds * len(chunk), "speed against the bare product": sum(bare) / sum(ours), "MiB": grown}
+    return {
+        "rows": rounds * len(chunk),
+        "speed against the bare product": sum(bare) / sum(ours),
+        "MiB": memory(lambda: accumulator.update(chunk)),
+    }
 
 
 def main() -> None:
@@ -78,10 +94,15 @@ def main() -> None:
     array = w.double().numpy()
     comparisons = {
         "I(W)": (lambda: partition_isotropy(w), "the loop", lambda: by_the_loop(array)),
-        "EV": (lambda: explained_variance(w, (1, 2, 3)), "the SVD", lambda: by_svd(array)),
+        "EV": (lambda: explained_variance(w, (1, 2, 3)), "the SVD", lambda: by_svd(array, vectors=True)),
+        "EV again": (
+            lambda: explained_variance(w, (1, 2, 3)),
+            "the SVD without its vectors",
+            lambda: by_svd(array, vectors=False),
+        ),
     }
-    if package := by_package(w.numpy()):
-        comparisons["IsoScore"] = (lambda: isoscore(w), "the package", package)
+    if package := by_package(array):
+        comparisons["IsoScore"] = (lambda: isoscore(w), f"the package, {package[0]}", package[1])
     result: dict = {}
     for name, (ours, other, theirs) in comparisons.items():
         seconds = alternate(
@@ -90,8 +111,8 @@ def main() -> None:
         )
         times = ratio(seconds["theirs"], seconds["ours"])
         taken = statistics.median(seconds["ours"])
-        result[name] = {"seconds": taken, f"times as fast as {other}": times}
-        print(f"{name}: {taken:.2f} s, {times:.1f}x as fast as {other}", flush=True)
+        result[name] = {"seconds": taken, f"times as fast as {other}": times, "MiB": memory(ours)}
+        print(f"{name}: {taken:.2f} s, {times:.1f}x as fast as {other}, {result[name]['MiB']:.0f} MiB", flush=True)
     result["stream"] = stream(arguments.rows)
     print("stream:", {name: round(value, 3) for name, value in result["stream"].items()})
     save("isotropy", result)

@@ -12,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from isobench.errors import UserError
 from isobench.execute import STARTED_VARIABLE, execute
 from isobench.explain import DEBUG_VARIABLE, complain, debugging
 from isobench.interruption import Interrupted
@@ -95,6 +96,8 @@ def job(config: DictConfig) -> int:
 
 def run_alone(cfg: Config) -> int:
     """A run that is no sweep: its line, its table, its folder."""
+    if cfg.analysis:
+        raise UserError("an analysis is of an experiment's grid: add hydra.mode=MULTIRUN to its YAML")
     if cfg.dry_run:
         show_plan(cfg)
         return 0

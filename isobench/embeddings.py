@@ -30,8 +30,10 @@ def pretrained(cfg: Config, identity: Identity, loaders: Loaders, loaded: Loaded
     """
     where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # may differ in last bits
     e = cfg.encoder
-    encoder = [identity.encoder, e.version, e.pooling, e.token_type_ids, e.first_token_only, e.compile, loaded.seed]
-    key = sha256_json([VERSION, torch.__version__, loaders.train_fingerprint, encoder, where])
+    settings = [e.version, e.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
+    key = sha256_json(
+        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.seed, where]
+    )
     file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
     shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
     found = _read(file, shape)

@@ -25,16 +25,23 @@ class Encoder(nn.Module):
     Args:
         model: a transformers encoder or decoder without its pooler.
         pooling: ``pooler`` and ``cls`` take the first token, ``mean`` averages, ``last`` takes the last token.
+        layer: whose output is pooled, 0 the embeddings', 1 the first layer's, ...; None is the model's output.
     """
 
-    def __init__(self, model: nn.Module, pooling: str) -> None:
+    def __init__(self, model: nn.Module, pooling: str, layer: int | None = None) -> None:
         super().__init__()
-        self.model, self.pooling = model, pooling
+        self.model, self.pooling, self.layer = model, pooling, layer
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor) -> Tensor:
         """[b, T] -> [b, d]."""
-        output = self.model(input_ids=input_ids, attention_mask=attention_mask, **arguments)
-        hidden = output.last_hidden_state  # (b, T, d)
+        if self.layer is None:
+            output = self.model(input_ids=input_ids, attention_mask=attention_mask, **arguments)
+            hidden = output.last_hidden_state  # (b, T, d)
+        else:
+            output = self.model(
+                input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **arguments
+            )
+            hidden = output.hidden_states[self.layer]  # (b, T, d)
         if self.pooling in ("pooler", "cls"):
             return hidden[:, 0]
         if self.pooling == "mean":
@@ -92,8 +99,13 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
             output_loading_info=True,
             **options,
         )
+    if model.config.is_encoder_decoder:
+        model = model.get_encoder()
     config = model.config
     dim = int(config.hidden_size)
+    layers = int(config.num_hidden_layers)
+    if cfg.layer is not None and not 0 <= cfg.layer <= layers:
+        raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
     if 2 * len(missing) > len(list(model.parameters())):
         raise UserError(
@@ -113,7 +125,7 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
             notes.append("the checkpoint has no pooler: pooler.dense is randomly initialised")
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # ours does its work, so that a calibration can stand before it
-    if cfg.first_token_only and cfg.pooling in ("pooler", "cls"):
+    if cfg.first_token_only and cfg.pooling in ("pooler", "cls") and cfg.layer is None:
         first_token_only(model)
     if cfg.gradient_checkpointing:
         with warnings.catch_warnings():  # renamed in transformers 5, under a name that 5.0 lacks
@@ -122,7 +134,9 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     if cfg.compile:
         model.compile(dynamic=True)
     drawn = seed if missing else None
-    return Loaded(Encoder(model, cfg.pooling), pooler, dim, _positions(config), _dropout(config), drawn, notes)
+    return Loaded(
+        Encoder(model, cfg.pooling, cfg.layer), pooler, dim, _positions(config), _dropout(config), drawn, notes
+    )
 
 
 def load_tokenizer(cfg: EncoderConfig, cache: str | None) -> Any:

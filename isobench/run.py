@@ -33,7 +33,7 @@ NOT_IN_KEY = {
     "encoder": {"hub", "revision", "embedded", "path", "trust_remote_code"},
     "trainer": {"accelerator", "threads", "progress_bar"},
 }
-SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "trainer")
+SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "trainer", "monitors")
 
 
 @dataclass(frozen=True)
@@ -173,11 +173,20 @@ def finite(value: Any) -> Any:
 
 def scale_notes(cfg: Config) -> list[str]:
     """How a run's data and encoder differ from the paper's; empty where they don't."""
+    return encoder_notes(cfg) + task_notes(cfg)
+
+
+def encoder_notes(cfg: Config) -> list[str]:
+    """The same of the encoder alone."""
+    own = not cfg.encoder.hub or weights.source_name(cfg.encoder) == "path"
+    return [f"encoder {cfg.encoder.name} is not the paper's"] if own else []
+
+
+def task_notes(cfg: Config) -> list[str]:
+    """The same of the data alone."""
     notes = []
     if sources.source_name(cfg.task, cfg.data) == "embedded":
         notes.append(f"task {cfg.task.name} is not in the paper")
-    if not cfg.encoder.hub or weights.source_name(cfg.encoder) == "path":
-        notes.append(f"encoder {cfg.encoder.name} is not the paper's")
     if cfg.task.train_samples is not None:
         notes.append(f"at most {cfg.task.train_samples:,} training examples")
     if cfg.task.train_split != "train":

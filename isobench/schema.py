@@ -52,6 +52,7 @@ class Encoder:
     """A pretrained ``AutoModel`` and how its token vectors become one sentence vector.
 
     ``first_token_only``: where only the first token is pooled, the last layer computes no other (lossless).
+    ``layer``: whose output is pooled, 0 the embeddings', 1 the first layer's, ...; null is the model's own output.
     """
 
     name: str = MISSING
@@ -61,6 +62,7 @@ class Encoder:
     embedded: str | None = None
     path: str | None = None
     pooling: str = "pooler"
+    layer: int | None = None
     token_type_ids: bool = True
     trust_remote_code: bool = False
     first_token_only: bool = True
@@ -145,7 +147,12 @@ class Experiment:
 
 @dataclass
 class Config:
-    """Everything a run is made of."""
+    """Everything a run is made of.
+
+    ``monitors``: Lightning callbacks by name, each a ``_target_`` with its settings; what they note of an epoch is in
+    its record. ``analysis``: a function of ``isobench.analyses`` that an experiment ends with, ``_target_`` and
+    settings; unless ``trains``, its runs are not trained.
+    """
 
     seed: int = 1
     scale: str = "embedded"
@@ -160,6 +167,8 @@ class Config:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     tracking: Tracking = field(default_factory=Tracking)
     experiment: Experiment = field(default_factory=Experiment)
+    monitors: dict[str, Any] = field(default_factory=dict)
+    analysis: dict[str, Any] = field(default_factory=dict)
     output_dir: str = "outputs"
     retry_failed: bool = False
     dry_run: bool = False

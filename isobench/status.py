@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from isobench.__main__ import run_guarded
+from isobench.analyses.analyse import show_plan, trains
 from isobench.errors import UserError
 from isobench.report.row import Row
 from isobench.report.table import console
@@ -35,6 +36,9 @@ def status(arguments: Sequence[str], watch: float | None = None) -> None:
         raise UserError(f"--watch {watch:g} must be a number of seconds above 0")
     while True:
         title, rows = rows_of(arguments)
+        if rows[0].cfg.analysis and not trains(rows[0].cfg.analysis):
+            show_plan(title, rows)
+            return
         states = states_of(rows)
         if watch is not None:
             console().clear()

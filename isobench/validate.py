@@ -90,6 +90,9 @@ def _validate_task(cfg: Config) -> None:
 def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
     _one_of("encoder.pooling", encoder.pooling, POOLINGS)
+    _at_least("encoder.layer", encoder.layer, 0)
+    if encoder.layer is not None and encoder.pooling == "pooler":
+        raise UserError("encoder.layer: the pooler is made for the last layer; set encoder.pooling=cls, mean or last")
     if not (encoder.path or encoder.embedded):
         _pinned("encoder", encoder.hub, encoder.revision)
     if not (encoder.hub or encoder.embedded or encoder.path):

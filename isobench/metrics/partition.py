@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.linalg import PIECE, float64, gram
+from isobench.linalg import PIECE, PRODUCT, float64, gram, row_mean
 
 Directions = Literal["eigenvectors", "symmetric", "as_printed"]
 KINDS = ("eigenvectors", "symmetric", "as_printed")
@@ -35,9 +35,7 @@ def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tu
     """
     if len(w) == 0:
         raise ValueError("partition_isotropy needs at least one row")
-    return partition_isotropy_of(
-        lambda: w.detach().split(PIECE), gram(w.detach()), w.detach().sum(0, dtype=torch.float64), directions
-    )
+    return partition_isotropy_of(lambda: w.detach().split(PIECE), gram(w.detach()), row_mean(w) * len(w), directions)
 
 
 def partition_isotropy_of(
@@ -69,7 +67,7 @@ def log_partition(rows: Iterable[Tensor], vectors: Tensor, opposite: bool = Fals
     """log Z of every column of ``vectors`` [d, m], float64, from batches [b, d]; ``opposite``: of -v too, [2 m]."""
     log_z = torch.full(((1 + opposite) * vectors.shape[1],), -math.inf, dtype=torch.float64, device=vectors.device)
     for batch in rows:
-        for piece in batch.split(PIECE):
+        for piece in batch.split(PRODUCT if batch.device.type == "cpu" else PIECE):
             product = float64(piece) @ vectors
             product = torch.cat([product, -product], 1) if opposite else product
             log_z = torch.logaddexp(log_z, torch.logsumexp(product, 0))

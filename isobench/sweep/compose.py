@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.schema import Config, to_config
 
-TYPED = {section.name for section in fields(Config)} - {"calibration", "experiment"}
+TYPED = {section.name for section in fields(Config)} - {"calibration", "experiment", "monitors", "analysis"}
 
 
 class Composer:

@@ -14,6 +14,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from isobench import heartbeat
+from isobench.analyses import analyse as analysis
+from isobench.errors import UserError
 from isobench.execute import BUSY, DONE, FAILED, MEND, exit_code, started
 from isobench.files import sha256_json, storage_error
 from isobench.report.row import Row
@@ -22,6 +24,7 @@ from isobench.run import identify
 from isobench.schema import Config
 from isobench.sweep import commands, pool
 from isobench.sweep.forecast import Forecast
+from isobench.sweep.launcher import Sequential
 from isobench.sweep.overview import print_overview, time_of
 from isobench.sweep.plan import Planned, plan
 from isobench.sweep.state import OPEN, State, states_of
@@ -44,6 +47,9 @@ class GridSweeper(Sweeper):
         """Run the sweep; ends the program with ``exit_code`` if that is not 0."""
         planned = list(plan(self.composer, self.base, arguments).values())
         rows = [run.row for run in planned]
+        if rows[0].cfg.analysis and not analysis.trains(rows[0].cfg.analysis):
+            self._analyse(rows)
+            return
         states = states_of(rows)
         starts = (*OPEN, "failed") if self.base.retry_failed else OPEN
         if self.base.dry_run:
@@ -59,6 +65,18 @@ class GridSweeper(Sweeper):
             return
         self._end(rows, codes)
 
+    def _analyse(self, rows: list[Row]) -> None:
+        """An analysis that trains nothing, in this process."""
+        name = rows[0].cfg.experiment.name or "analysis"
+        if not isinstance(self.launcher, Sequential):
+            raise UserError(
+                f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
+            )
+        if self.base.dry_run:
+            analysis.show_plan(name, rows)
+        else:
+            analysis.analyse(rows[0].cfg.experiment, rows)
+
     def _end(self, rows: list[Row], codes: list[int]) -> None:
         """The table, what can't be trusted, the exit code."""
         for row in rows:
@@ -72,11 +90,21 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.trouble:
                 print(f"isobench: {row.trouble}", file=sys.stderr)
+        if rows[0].cfg.analysis:
+            self._analyse_ended(rows)
         damaged = MEND if any(row.trouble for row in rows) else DONE
         elsewhere = BUSY if any(row.state in ("running", "queued") for row in rows) else DONE
         ended = all(row.record is not None for row in rows)
         if code := exit_code(rows, damaged, elsewhere, *([] if ended else codes)):
             raise SystemExit(code)
+
+    def _analyse_ended(self, rows: list[Row]) -> None:
+        """The analysis of trained runs, of those that ended well."""
+        ended = [row for row in rows if row.record is not None and row.record["status"] == "finished"]
+        if ended:
+            analysis.analyse(rows[0].cfg.experiment, ended)
+        else:
+            print("isobench: no run ended well, nothing to analyse", file=sys.stderr)
 
     def _grouped(self, run: Planned) -> list[str]:
         """A run's overrides with its W&B group; a sweep without an experiment makes one of its command."""

@@ -1,0 +1,111 @@
+"""What an analysis looks at: one encoder on one task under one calibration."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from isobench import embeddings, encoders
+from isobench.calibration.base import overrides
+from isobench.calibration.chain import Chain
+from isobench.calibration.make import make
+from isobench.data.loaders import Loaders
+from isobench.report.row import Row
+from isobench.run import encoder_notes, identify, task_notes
+from isobench.schema import method_name
+from isobench.seeding import resolve_seeds, seed_everything
+from isobench.train import configure, prepare, shows_progress
+
+
+class Subject:
+    """The pretrained encoder, its vectors of the training set and its vocabulary, each loaded when asked for.
+
+    Args:
+        row: a run of the experiment's grid; its record is None unless it was trained.
+    """
+
+    def __init__(self, row: Row) -> None:
+        self.cfg, self.record, self.folder = row.cfg, row.record, row.folder
+        self.encoder, self.task = row.cfg.encoder.name, row.cfg.task.name
+        self.method = method_name(row.cfg.calibration)
+        self.encoder_notes, self.task_notes = encoder_notes(row.cfg), task_notes(row.cfg)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The encoder's."""
+        return encoders.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+
+    @cached_property
+    def loaded(self) -> encoders.Loaded:
+        """Encoder and pooler, on the CPU, in evaluation mode."""
+        configure(self.cfg)
+        loaded = encoders.load(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
+        loaded.encoder.eval()
+        return loaded
+
+    @cached_property
+    def loaders(self) -> Loaders:
+        """The task's tokens."""
+        return Loaders(self.cfg, identify(self.cfg), self.tokenizer, self.loaded)
+
+    def release(self) -> None:
+        """Forget what is large; it is loaded again if it is asked for again."""
+        for name in ("tokenizer", "loaded", "loaders"):
+            self.__dict__.pop(name, None)
+
+    def encoded(self) -> Tensor:
+        """The encoder's vectors of the training set before any pooler, [N, d] float32, memory-mapped, in its order.
+
+        Of ``encoder.layer`` and ``encoder.pooling``; computed once and kept in the cache.
+        """
+        show = shows_progress(self.cfg)
+        return embeddings.pretrained(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
+
+    @torch.no_grad()
+    def embeddings(self) -> Tensor:
+        """What a head would read without calibration, [N, d] float32: after the pooler if there is one."""
+        return torch.cat([self.loaded.pooler(h) for h in self.encoded().split(1024)])
+
+    @torch.no_grad()
+    def calibrated(self) -> Tensor:
+        """The same through the subject's calibrations, float64, the whole set as one batch of training.
+
+        A method with moving statistics is updated by that one batch (``calibration.momentum=1`` makes them its own).
+        """
+        vectors = self.encoded()
+        seed_everything(resolve_seeds(self.cfg)["init"])
+        chain: Chain = make(self.cfg.calibration, self.loaded.dim)
+        prepare(chain, vectors, self.loaded.pooler)
+        if not any(overrides(calibration, "forward") for calibration in chain):
+            return self.embeddings().double()
+        pooler = self.loaded.pooler.double()
+        h = chain.double().train()(vectors.double(), pooler)[0]
+        pooler.float()
+        return h
+
+    def labels(self) -> np.ndarray:
+        """Of the training set, [N]: classes, or scores of a regression."""
+        return self.loaders.train.dataset.labels  # type: ignore[attr-defined]
+
+    def vocabulary(self) -> Tensor:
+        """The input embedding matrix, all rows, [V, d]."""
+        return self.loaded.encoder.vocabulary().detach()
+
+
+def each(subjects: list[Subject], what: str) -> Iterator[Subject]:
+    """The subjects one after the other, with a bar on long work; each is released once its turn is over."""
+    shown = shows_progress(subjects[0].cfg)
+    for subject in track(subjects, what, console=Console(stderr=True), transient=True, disable=not shown):
+        yield subject
+        subject.release()
+
+
+def notes(subjects: list[Subject], *kinds: str) -> list[str]:
+    """How the subjects differ from the paper's: of ``encoder``, ``task`` or both."""
+    found = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
+    return list(dict.fromkeys(found))
