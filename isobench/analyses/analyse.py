@@ -72,9 +72,8 @@ def analyse(experiment: Experiment, rows: Sequence[Row]) -> None:
             raise storage_error(error, folder) if is_storage_error(error) else error from None
     out = console()
     findings.show(out)
-    out.print(f"Figures, numbers (Parquet, CSV), tables: {folder}/", highlight=False, markup=False)
-    for kind in ("png", "parquet"):
-        out.print(f"  {'  '.join(file.name for file in files if file.suffix == f'.{kind}')}", highlight=False)
+    names = ", ".join(sorted({file.stem for file in files}))
+    out.print(f"Written to {folder}/: {names}", highlight=False, markup=False)
 
 
 def function_of(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

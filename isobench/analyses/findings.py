@@ -95,18 +95,18 @@ def beside_published(
     content = published.load(paper)[table]
     columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content["columns"]]))
     shown = Table(title=title, title_justify="left", header_style="bold")
-    for label in labels:
+    for label in ("", *labels):
         shown.add_column(label, overflow="fold")
     for name in columns:
-        shown.add_column(name, justify="right")
+        shown.add_column(name, justify="right", no_wrap=True)
     for line, cells in ours.items():
-        shown.add_row(*line, *(cells.get(name, "-") for name in columns))
+        shown.add_row("ours", *line, *(cells.get(name, "-") for name in columns))
     shown.add_section()
     for encoder, methods in content["cells"].items():
         for method, found in methods.items():
+            texts = {name: published.show(content["form"], found[name]).replace(" / ", "/") for name in found}
             line = (encoder, method)[: len(labels)]
-            texts = {name: published.show(content["form"], found[name]) for name in found}
-            shown.add_row(f"{line[0]} (published)", *line[1:], *(texts.get(n, "-") for n in columns), style="dim")
+            shown.add_row("paper", *line, *(texts.get(name, "-") for name in columns), style="dim")
     return shown
 
 

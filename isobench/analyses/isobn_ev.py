@@ -1,0 +1,50 @@
+"""IsoBN, Table 2 and Figure 7: explained variance of the [CLS] embeddings under no calibration, BN and IsoBN."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from isobench.analyses.figures import LINES, grid
+from isobench.analyses.findings import Findings, Line, beside_published, column
+from isobench.analyses.subject import Subject, each, notes
+from isobench.metrics.isotropy import explained_variance_of, variances
+
+
+def analyse(subjects: list[Subject], curve: int = 200) -> Findings:
+    """EV_k of the training set's embeddings, by encoder, method and task.
+
+    Args:
+        subjects: encoders x tasks x calibrations.
+        curve: how many k the figure shows; the paper has 50 for BERT-base, 200 for RoBERTa-large.
+    """
+    rows: list[dict[str, Any]] = []
+    cells: dict[Line, dict[str, str]] = {}
+    for subject in each(subjects, "explained variance"):
+        values = variances(subject.calibrated())
+        shares = explained_variance_of(values, range(1, min(curve, len(values)) + 1))
+        name = {"encoder": subject.encoder, "method": subject.method, "task": subject.task}
+        rows += [{**name, "k": k, "ev": share} for k, share in enumerate(shares, 1)]
+        line = (subject.encoder, subject.method)
+        text = "/".join(f"{share:.2f}" for share in shares[:3])
+        cells.setdefault(line, {})[column("isobn", "table2", subject.task, "ev")] = text
+    return Findings(
+        numbers={"explained_variance": rows},
+        figures={"figure7": figure7(rows)},
+        tables=[beside_published("IsoBN, Table 2: EV1/EV2/EV3", ("encoder", "method"), cells, "isobn", "table2")],
+        notes=["BN and IsoBN by the statistics of the whole training set; the paper does not say by which."],
+        differs=notes(subjects, "encoder", "task"),
+    )
+
+
+def figure7(rows: list[dict[str, Any]]) -> Figure:
+    """EV_k against k: a panel for each encoder and task, a line for each method."""
+    panels = list(dict.fromkeys((row["encoder"], row["task"]) for row in rows))
+    figure, axes = grid([f"{encoder}, {task}" for encoder, task in panels], 2.2)
+    for panel, axis in zip(panels, axes, strict=True):
+        found = [row for row in rows if (row["encoder"], row["task"]) == panel]
+        for number, method in enumerate(dict.fromkeys(row["method"] for row in found)):
+            line = [row for row in found if row["method"] == method]
+            axis.plot([row["k"] for row in line], [row["ev"] for row in line], LINES[number % 4], label=method)
+        axis.set(xlabel="k (principal components)", ylabel="EV$_k$ (share of variance)", ylim=(0, 1.02))
+    axes[0].legend(loc="lower right")
+    return figure
