@@ -10,7 +10,7 @@ from isobench.analyses.subject import Subject, each, notes
 from isobench.metrics.isotropy import explained_variance_of, variances
 
 
-def analyse(subjects: list[Subject], curve: int = 200) -> Findings:
+def analyse(subjects: list[Subject], curve: int) -> Findings:
     """EV_k of the training set's embeddings, by encoder, method and task.
 
     Args:

@@ -52,7 +52,7 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
     if len(given.get("output_dir", [])) > 1:
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
     for key, values in given.items():
-        if key.startswith("analysis.") and len(values) > 1:
+        if key.lstrip("+").startswith("analysis.") and len(values) > 1:
             raise UserError(f"{key} can't be swept over: give each value a command (and an output_dir) of its own")
     grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
     if grids and base.scale not in grids:
