@@ -1,6 +1,7 @@
 """encoder -> calibration -> dropout -> head, as a LightningModule."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 from isobench.calibration.chain import Chain
 from isobench.encoders import Loaded
 from isobench.errors import RunFailure
-from isobench.metrics import explained_variance, partition_isotropy
 from isobench.metrics.task import evaluate, is_constant, score
 from isobench.schema import Config
 
@@ -42,6 +42,7 @@ class Classifier(pl.LightningModule):
         if cfg.head.init == "normal":
             nn.init.normal_(self.head.weight, std=0.02)
             nn.init.zeros_(self.head.bias)
+        self.observed: dict[str, Any] = {}  # what callbacks measured of an epoch, for its record
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
@@ -58,12 +59,15 @@ class Classifier(pl.LightningModule):
         """Task loss, plus the methods' penalties and own objectives."""
         h, given = self.chain(self.encode(batch), self.pooler)
         loss = self.task_loss(self.head(self.dropout(h)), batch["labels"])
-        matrices = {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}
-        for more in self.chain.losses(given, matrices):
+        for more in self.chain.losses(given, self.matrices()):
             loss = loss + more
         self._watch(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss * self._weight(index)
+
+    def matrices(self) -> dict[str, Callable[[], Tensor]]:
+        """What a penalty can act on, and what isotropy is measured of: the head [c, d], the vocabulary [V, d]."""
+        return {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}
 
     def _weight(self, index: int) -> float:
         """1, but for an epoch's last step if it has fewer batches than ``accumulate``, by which Lightning divides."""
@@ -99,16 +103,15 @@ class Classifier(pl.LightningModule):
         """Empty the collections of the epoch's predictions."""
         self.collected: dict[int, list[tuple[Tensor, ...]]] = {}
 
-    def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> None:
-        """Collect example index, logits and, of the first dev split, calibrated embeddings."""
+    def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
+        """Collect example index and logits; returns the calibrated embeddings of the first dev split."""
         h = self.embed(batch)
-        row = [batch["index"], self.head(self.dropout(h)).float()]
-        if dataloader_idx == 0:
-            row.append(h.float())
-        self.collected.setdefault(dataloader_idx, []).append(tuple(row))
+        row = (batch["index"], self.head(self.dropout(h)).float())
+        self.collected.setdefault(dataloader_idx, []).append(row)
+        return {"embedding": h.float()} if dataloader_idx == 0 else None
 
     def on_validation_epoch_end(self) -> None:
-        """Score the epoch, measure isotropy, and keep the reported epoch's predictions."""
+        """Score the epoch, and keep what callbacks observed and the reported epoch's predictions."""
         self._raise_if_bad()
         splits = list(self.cfg.task.dev_splits)
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
@@ -128,8 +131,8 @@ class Classifier(pl.LightningModule):
             outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
             epoch[split] = evaluate(list(self.cfg.task.metrics), labels[position], predictions)
             epoch[split]["constant_predictor"] = is_constant(predictions)
-            if position == 0:
-                epoch["isotropy"] = isotropy_of(columns[2], self.head.weight)
+        epoch |= self.observed
+        self.observed = {}
         epoch["score"] = score(epoch[splits[0]][self.cfg.task.primary])
         self.history.append(epoch)
         reported = self.cfg.optimization.report == "last" or not self.best
@@ -142,8 +145,6 @@ class Classifier(pl.LightningModule):
         for split in splits:
             for name in self.cfg.task.metrics:
                 self.log(f"dev/{split}/{name}", epoch[split][name])
-        for name, value in epoch["isotropy"].items():
-            self.log(f"isotropy/{name}", value)
         self.log(f"dev/{self.cfg.task.primary}", epoch["score"], prog_bar=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -186,18 +187,3 @@ class Classifier(pl.LightningModule):
 
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-
-@torch.no_grad()
-def isotropy_of(embeddings: Tensor, head: Tensor) -> dict[str, float]:
-    """EV_1..EV_3, I1 and I2 of the calibrated dev embeddings [N, d] and of the head's weight [c, d].
-
-    Of the head also I1 and I2 as the isotropy-calibration paper prints them (``as_printed``).
-    """
-    result = {}
-    for name, matrix in (("embedding", embeddings), ("head", head)):
-        for k, value in zip((1, 2, 3), explained_variance(matrix, (1, 2, 3)), strict=True):
-            result[f"{name}/ev{k}"] = value
-        result[f"{name}/i1"], result[f"{name}/i2"] = partition_isotropy(matrix)
-    result["head/i1_printed"], result["head/i2_printed"] = partition_isotropy(head, "as_printed")
-    return result

@@ -2,6 +2,7 @@
 
 import netrc
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -13,8 +14,8 @@ from isobench.schema import Config, method_name
 def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     """A Lightning logger for the run, or False for none.
 
-    Names of what is logged: ``train/loss``, ``dev/<split>/<metric>``, ``dev/<primary>``,
-    ``isotropy/{embedding,head}/{ev1,ev2,ev3,i1,i2}``, ``lr``.
+    Names of what is logged: ``train/loss``, ``dev/<split>/<metric>``, ``dev/<primary>``, ``lr-AdamW/...``, and what
+    ``IsotropyMonitor`` names: ``isotropy/<embedding|head|vocabulary>/<measure>``.
     """
     if cfg.tracking.backend == "none":
         return False
@@ -48,6 +49,23 @@ def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
         config=resolved,
         settings=wandb.Settings(silent=True, console="off"),
     )
+
+
+def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
+    """Log to W&B, as one chart a name, a line for every epoch so far; other loggers have no such thing."""
+    from pytorch_lightning.loggers import WandbLogger
+
+    if not isinstance(tracker, WandbLogger):
+        return
+    import wandb
+
+    charts = {}
+    for name, lines in curves.items():
+        epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
+        ks = list(range(1, max(map(len, lines), default=0) + 1))
+        if ks:
+            charts[name] = wandb.plot.line_series(xs=ks, ys=lines, keys=epochs, title=name, xname="k")
+    tracker.experiment.log(charts)
 
 
 def finish(tracker: Any, failed: bool) -> None:

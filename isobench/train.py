@@ -29,6 +29,7 @@ from isobench.errors import RunFailure, UserError, first_line
 from isobench.files import is_storage_error
 from isobench.heartbeat import Heartbeat, where
 from isobench.interruption import Watch
+from isobench.monitor import monitors_of
 from isobench.predictions import write_predictions
 from isobench.provenance import provenance, reset_peak_memory
 from isobench.run import Identity, RunFolder, scale_notes
@@ -89,7 +90,7 @@ def attempt(
         )
         try:
             watch.start()
-            fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer])
+            fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer, *monitors_of(cfg)])
         finally:
             watch.stop()
             saving = checkpointer.seconds

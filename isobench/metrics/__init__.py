@@ -12,6 +12,7 @@ from isobench.metrics.isotropy import (
 )
 from isobench.metrics.local import local_isotropy
 from isobench.metrics.partition import partition_isotropy
+from isobench.metrics.summary import isotropy_summary
 
 __all__ = [
     "IsotropyAccumulator",
@@ -20,6 +21,7 @@ __all__ = [
     "effective_rank",
     "explained_variance",
     "isoscore",
+    "isotropy_summary",
     "local_isotropy",
     "mean_ratio",
     "partition_isotropy",

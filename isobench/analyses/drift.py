@@ -1,0 +1,125 @@
+"""How far a classifier moves in fine-tuning, and which components its logits come from (IsoBN, Figures 2 and 3)."""
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import Callback
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from isobench.errors import UserError
+from isobench.linalg import eigh, float64, gram, row_mean
+
+
+class ClassifierDrift(Callback):
+    """Notes, before training and at every validation, the classifier's drift and its logits' variance.
+
+    In the module's ``observed["drift"]``: ``start`` and ``now``, each with ``cosine`` and ``l2`` to the
+    initialisation in the top components' subspace, ``fine_tuned`` and ``optimal``: share of the logits' variance by
+    the top k. All by the training set's embeddings under the encoder of that moment, in evaluation mode; nothing is
+    drawn at random.
+
+    Args:
+        components: of the subspace (the paper's 10).
+        top: the numbers of components whose share is noted (the paper's 1, 5, 30).
+    """
+
+    def __init__(self, components: int, top: list[int]) -> None:
+        self.components, self.top = components, top
+        self.initial: Tensor | None = None
+        self.start: dict[str, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Called by Lightning as it saves a checkpoint."""
+        return {"initial": self.initial, "start": self.start}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Called by Lightning as it resumes."""
+        self.initial, self.start = state["initial"], state["start"]
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        """Note the initialisation, unless the run was resumed."""
+        if module.regression:
+            raise UserError("monitors.drift compares with a logistic regression: choose a task with classes")
+        if self.initial is None:
+            self.initial = float64(module.head.weight).cpu().clone()
+            modes = [(part, part.training) for part in module.modules()]
+            module.eval()
+            self.start = self.measure(trainer, module)
+            for part, training in modes:
+                part.training = training
+
+    def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Measure."""
+        if self.initial is not None:
+            module.observed["drift"] = {"start": self.start, "now": self.measure(trainer, module)}
+
+    @torch.no_grad()
+    def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, Any]:
+        """The figures of this moment."""
+        h, labels = training_embeddings(trainer, module)
+        weight = float64(module.head.weight).cpu()
+        values, vectors = eigh(gram(h, row_mean(h)) / len(h))
+        values, vectors = values.flip(0), vectors.flip(1)  # descending
+        assert self.initial is not None
+        cosine, l2 = drift(weight, self.initial, vectors[:, : self.components])
+        best = torch.from_numpy(optimal_classifier(h.numpy(), labels))
+        names = [str(k) for k in self.top]
+        return {
+            "cosine": cosine,
+            "l2": l2,
+            "fine_tuned": dict(zip(names, shares(weight, values, vectors, self.top), strict=True)),
+            "optimal": dict(zip(names, shares(best, values, vectors, self.top), strict=True)),
+        }
+
+
+def drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> tuple[float, float]:
+    """Mean over classes of the cosine and the L2 distance between two classifiers [c, d] within a subspace [d, k]."""
+    now, then = weight @ subspace, initial @ subspace  # (c, k)
+    cosine = torch.nn.functional.cosine_similarity(now, then, dim=1, eps=1e-300)
+    return cosine.mean().item(), torch.linalg.vector_norm(now - then, dim=1).mean().item()
+
+
+def shares(weight: Tensor, values: Tensor, vectors: Tensor, top: Iterable[int]) -> list[float]:
+    """Share of the logits' variance that comes from the top k components, mean over classes.
+
+    Var_i = w_i (W^T v_i)^2 with w_i, v_i the i-th eigenvalue and eigenvector of Cov(h) (IsoBN, "Dominating Principle
+    Components").
+
+    Args:
+        weight: classifier, [c, d].
+        values: eigenvalues, descending, [d].
+        vectors: eigenvectors in columns, [d, d].
+        top: the numbers k.
+    """
+    variance = values.clamp(min=0) * (weight @ vectors) ** 2  # (c, d)
+    portions = variance / variance.sum(1, keepdim=True)
+    return [portions[:, :k].sum(1).mean().item() for k in top]
+
+
+def optimal_classifier(h: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Coefficients of scikit-learn's logistic regression, its defaults, on embeddings [N, d]: [1 or c, d]."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 1,000 steps are ten times its default
+        return LogisticRegression(max_iter=1000).fit(h, labels).coef_
+
+
+def training_embeddings(trainer: Trainer, module: LightningModule) -> tuple[Tensor, np.ndarray]:
+    """The calibrated embeddings of the training set, [N, d] float64 on the CPU, in its order, and labels [N]."""
+    loader: Any = trainer.train_dataloader
+    tokens = loader.dataset
+    order = np.argsort(tokens.lengths, kind="stable").tolist()
+    batches = DataLoader(tokens, 64, sampler=order, collate_fn=loader.collate_fn, generator=torch.Generator())
+    found = [
+        float64(module.embed(module.transfer_batch_to_device(batch, module.device, 0))).cpu() for batch in batches
+    ]
+    h = torch.empty(len(tokens), found[0].shape[1], dtype=torch.float64)
+    h[order] = torch.cat(found)
+    return h, tokens.labels
