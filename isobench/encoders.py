@@ -113,7 +113,7 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
         )
     names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     notes = [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
-    if cfg.pooling in ("pooler", "cls") and _is_decoder(config.model_type):
+    if cfg.pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder(config.model_type):
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
             f"{config.model_type}: use encoder.pooling=last or mean"

@@ -14,6 +14,7 @@ from isobench.metrics.isotropy import (
     explained_variance_of,
     isoscore_of,
     mean_ratio_of,
+    spectrum_of,
 )
 
 
@@ -88,7 +89,7 @@ class IsotropyAccumulator:
 
     def variances(self) -> Tensor:
         """Squared singular values of the centred vectors, descending, [d]."""
-        return torch.linalg.eigvalsh(self.scatter).clamp(min=0).flip(0)
+        return spectrum_of(self.scatter)
 
     def compute(self, k: Sequence[int] = (1, 2, 3)) -> dict[str, float]:
         """``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``; as the one-shot functions.

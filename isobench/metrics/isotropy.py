@@ -57,7 +57,14 @@ def variances(h: Tensor, centered: bool = True) -> Tensor:
     else:
         x = float64(h) if origin is None else float64(h) - origin
         product = x @ x.T
-    return torch.linalg.eigvalsh(product).clamp(min=0).flip(0)
+    return spectrum_of(product)
+
+
+def spectrum_of(product: Tensor) -> Tensor:
+    """Eigenvalues of a Gram product [n, n], descending; 0 for those that rounding alone can make."""
+    values = torch.linalg.eigvalsh(product).flip(0)
+    floor = values[0] * len(values) * torch.finfo(values.dtype).eps
+    return torch.where(values > floor, values, 0.0)
 
 
 def spectrum(h: Tensor, centered: bool = True) -> Tensor:

@@ -1,0 +1,109 @@
+"""The isotropy monitor: the one-shot measures, in the record and in the log, for any module, over processes too."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import CSVLogger
+from torch import nn
+from torch.utils.data import DataLoader
+
+from isobench import metrics
+from isobench.metrics import isotropy_summary, partition_isotropy
+from isobench.monitor import IsotropyMonitor
+
+MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio")
+
+
+def one_shot(w: torch.Tensor, k: int) -> dict[str, float]:
+    found = {name: getattr(metrics, name)(w) for name in MEASURES}
+    found["i1"], found["i2"] = partition_isotropy(w)
+    return {**found, **{f"ev{i}": metrics.explained_variance(w, i) for i in range(1, k + 1)}}
+
+
+@pytest.mark.parametrize("sizes", [[50], [20, 1, 29], [0, 3, 1]])
+def test_the_summary_of_batches_is_the_one_shot_measures(sizes):
+    batches = list(torch.randn(sum(sizes), 6, dtype=torch.float64).add(0.3).split(sizes))
+    found = isotropy_summary(lambda: batches, range(1, 7))
+    expected = one_shot(torch.cat(batches), 6)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-10), name
+
+
+def test_a_vector_that_is_not_finite_gives_nan_everywhere():
+    h = torch.tensor([[1.0, math.inf], [0.0, 1.0]])
+    found = isotropy_summary(lambda: [h], (1, 2, 3), ("as_printed", "symmetric"))
+    assert {"ev1", "ev2", "i1", "i2", "i1_symmetric", "isoscore"} <= found.keys()
+    assert all(math.isnan(value) for value in found.values())
+
+
+def test_no_vectors_are_an_error():
+    with pytest.raises(ValueError, match="no vectors"):
+        isotropy_summary(lambda: [])
+
+
+class Theirs(pl.LightningModule):
+    """Somebody's own module: no config, no classifier, no ``observed``."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.words = nn.Linear(4, 5), nn.Embedding(30, 5)
+
+    def matrices(self):
+        return {"head": lambda: self.layer.weight, "words": lambda: self.words.weight}
+
+    def training_step(self, batch, index):
+        return self.layer(batch).square().mean()
+
+    def validation_step(self, batch, index):
+        return {"embedding": self.layer(batch)}
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def test_any_module_can_be_monitored(tmp_path):
+    torch.manual_seed(0)
+    rows = torch.randn(12, 4)
+    module, logger = Theirs(), CSVLogger(tmp_path, name="", version="")
+    trainer = pl.Trainer(
+        max_epochs=2, callbacks=[IsotropyMonitor(curve=3)], logger=logger, accelerator="cpu",
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(rows, 4), DataLoader(rows, 5))
+    logged = trainer.logged_metrics
+    with torch.no_grad():
+        expected = {"embedding": module.layer(rows), "head": module.layer.weight, "words": module.words.weight}
+    for matrix, w in expected.items():
+        for name, value in one_shot(w, 3).items():
+            assert float(logged[f"isotropy/{matrix}/{name}"]) == pytest.approx(value, rel=1e-4, abs=1e-6), name
+    assert "isotropy/head/i1_printed" in logged
+    assert "isotropy/words/i1" in (tmp_path / "metrics.csv").read_text()
+
+
+def test_a_runs_record_has_measures_and_curves_of_every_epoch(cli, small, outputs):
+    assert cli(*small, "optimization.patience=null")[0] == 0
+    (file,) = outputs.glob("runs/*/result.json")
+    history = json.loads(file.read_text())["history"]
+    assert len(history) == 2
+    for epoch in history:
+        assert epoch["explained_variance"].keys() == {"embedding", "head", "vocabulary"}
+        curve = epoch["explained_variance"]["embedding"]
+        assert len(curve) == 32  # the width: less than the 50 asked for
+        assert np.all(np.diff(curve) >= 0)
+        assert curve[-1] == pytest.approx(1)
+        for matrix in ("embedding", "head", "vocabulary"):
+            assert 0 < epoch["isotropy"][f"{matrix}/i1"] <= 1
+            assert epoch["isotropy"][f"{matrix}/ev1"] == epoch["explained_variance"][matrix][0]
+    assert history[0]["isotropy"]["vocabulary/i1"] != history[1]["isotropy"]["vocabulary/i1"]  # it was trained
+
+
+def test_curves_survive_an_interruption():
+    monitor, later = IsotropyMonitor(), IsotropyMonitor()
+    monitor.curves = {"head": [[0.5, 1.0]]}
+    later.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
+    assert later.curves == monitor.curves
