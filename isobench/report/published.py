@@ -2,8 +2,9 @@
 
 A table there has ``what`` (one line), ``form`` (the statistics of a cell, in order), ``doubtful`` (notes),
 ``columns`` (printed name -> task, metric and perhaps split), ``methods`` (a calibration's name -> row),
-``significant`` (encoder -> row -> starred columns), ``average`` (encoder -> row) and ``cells``
-(encoder -> row -> column -> the numbers of ``form``, null where none is printed).
+``significant`` (encoder -> row -> starred columns), ``average`` (encoder -> row), ``differences`` (to the first row,
+as printed: encoder -> row -> column), ``reported`` (others' numbers that it repeats: encoder -> column) and
+``cells`` (encoder -> row -> column -> the numbers of ``form``, null where none is printed).
 """
 
 from collections.abc import Sequence

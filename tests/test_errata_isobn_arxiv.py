@@ -1,0 +1,112 @@
+"""What IsoBN's first version adds and what does not add up, by computation (experiments/isobn_arxiv_v1/errata.md)."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from isobench.report import published
+
+SMALL, LARGE = ("MRPC", "RTE", "CoLA", "STS-B"), ("MNLI", "QNLI", "SST-2")
+
+
+def table(number, paper="isobn_arxiv_v1"):
+    return published.load(paper)[f"table{number}"]
+
+
+def gain(encoder, column):
+    rows = table(1)["cells"][encoder]
+    return rows["isobn"][column][0] - rows["plain"][column][0]
+
+
+def test_both_versions_print_the_same_cells():
+    for number in (1, 2):
+        first, last = table(number), table(number, "isobn")
+        for key in ("cells", "average", "form", "methods"):
+            assert first.get(key) == last.get(key)
+    assert "reported" not in table(1, "isobn")
+
+
+def test_the_reported_average_is_rounded_the_others_are_truncated():
+    (*values,) = table(1)["reported"]["roberta-large"].values()
+    mean = np.mean(values[1:])
+    assert (f"{mean:.2f}", f"{int(mean * 100) / 100:.2f}") == (str(values[0]), "88.45")
+    for encoder, rows in table(1)["cells"].items():
+        for row, cells in rows.items():
+            mean = np.mean([value for value, _ in cells.values()])
+            assert f"{int(mean * 100 + 1e-6) / 100:.2f}" == str(table(1)["average"][encoder][row])
+
+
+def test_the_gain_is_half_against_the_reported_numbers():
+    """RoBERTa-large: the re-implementation is below the reported average by as much as half of IsoBN's gain."""
+    average = table(1)["average"]["roberta-large"]
+    reported = table(1)["reported"]["roberta-large"]
+    assert f"{average['isobn'] - average['plain']:.2f}" == "0.82"
+    assert f"{average['isobn'] - reported['Avg']:.2f}" == "0.52"
+    rows = table(1)["cells"]["roberta-large"]
+    below = {name for name, (value, _) in rows["plain"].items() if value < reported[name]}
+    assert below == {"RTE", "SST-2", "MRPC", "STS-B"}
+    assert f"{reported['RTE'] - rows['plain']['RTE'][0]:.2f}" == "2.13"
+    assert all(rows["isobn"][name][0] > reported[name] for name in rows["isobn"])
+
+
+@pytest.mark.parametrize(
+    ("encoder", "columns", "printed", "text"),
+    [
+        ("bert-base-cased", SMALL, "1.63", 1.6),
+        ("roberta-large", SMALL, "1.25", 1.3),
+        ("bert-base-cased", LARGE, "0.14", 0.15),
+        ("roberta-large", LARGE, "0.25", 0.25),
+    ],
+)
+def test_the_texts_average_improvements(encoder, columns, printed, text):
+    """Those of the printed cells; what truncation hides, up to 0.01 either way, allows the text's."""
+    mean = np.mean([gain(encoder, column) for column in columns])
+    assert f"{mean + 1e-9:.2f}" == printed
+    half = 0.5 * 10.0 ** -len(str(text).partition(".")[2])
+    assert mean - 0.01 <= text + half
+    assert mean + 0.01 >= text - half
+    assert (abs(mean - text) <= half + 1e-9) == (text in (1.6, 0.25))  # without it, the other two are off
+
+
+def test_the_texts_explained_variances_are_those_of_table_2():
+    """Means of four numbers of two decimals: 0.01 apart at most, and they are."""
+    third = {
+        (encoder, row): np.mean([values[2] for values in cells.values()])
+        for encoder, rows in table(2)["cells"].items()
+        for row, cells in rows.items()
+    }
+    text = {
+        ("bert-base-cased", "bn"): 0.025,
+        ("roberta-large", "bn"): 0.148,
+        ("bert-base-cased", "isobn"): 0.123,
+        ("roberta-large", "isobn"): 0.425,
+    }
+    for (encoder, row), printed in text.items():
+        assert third[encoder, "plain"] == pytest.approx(0.86, abs=0.005)
+        assert third[encoder, "plain"] - third[encoder, row] == pytest.approx(printed, abs=0.005)
+    # "Batch normalization can only reduce the value": it raises one of eight second and no first or third ones.
+    raised = {
+        (encoder, column, k)
+        for encoder, rows in table(2)["cells"].items()
+        for column, values in rows["bn"].items()
+        for k in range(3)
+        if values[k] > rows["plain"][column][k]
+    }
+    assert raised == {("bert-base-cased", "CoLA", 1)}
+
+
+def test_two_of_fourteen_gains_survive_holms_correction():
+    """Welch's test, medians taken for means: five seeds a cell."""
+    p = {}
+    for encoder, rows in table(1)["cells"].items():
+        for column, (median, sd) in rows["isobn"].items():
+            plain = rows["plain"][column]
+            assert median > plain[0]
+            p[encoder, column] = stats.ttest_ind_from_stats(median, sd, 5, *plain, 5, equal_var=False).pvalue
+    assert (len(p), sum(value < 0.05 for value in p.values())) == (14, 7)
+    survivors = []
+    for place, key in enumerate(sorted(p, key=p.get)):
+        if p[key] * (14 - place) >= 0.05:
+            break
+        survivors.append(key)
+    assert survivors == [("roberta-large", "MNLI"), ("bert-base-cased", "MRPC")]
