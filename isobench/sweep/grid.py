@@ -13,7 +13,7 @@ def expand(grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[st
 
     A setting on the command line replaces the grid's values for it; where it names values that some sub-grids
     have, it chooses among sub-grids, and each keeps its own. A method's setting (``calibration.x``) that is an
-    axis of some sub-grids goes to these only.
+    axis of some sub-grids goes to these only, and a method that is in none goes to those without such an axis.
 
     Args:
         grid: sub-grids, each a mapping of setting or group to its values; each is a product of its own.
@@ -57,9 +57,13 @@ def _narrowed(key: str, wanted: Sequence[str], axes: Mapping[str, Sequence[str]]
     if key not in axes:
         return None if holders and key.startswith("calibration.") else list(wanted)
     known = {f"{key}={_text(value)}" for sub_grid in holders for value in sub_grid[key]}
-    if known.isdisjoint(wanted):
-        return list(wanted)
-    return [value for value in wanted if value in axes[key] or value not in known]
+    takes_others = not _sets(axes, key) or all(_sets(sub_grid, key) for sub_grid in holders)
+    return [value for value in wanted if value in axes[key] or (value not in known and takes_others)]
+
+
+def _sets(axes: Mapping[str, Any], key: str) -> bool:
+    """True if a sub-grid has settings for what it chooses in this group: they would not fit another choice."""
+    return any(axis.startswith(f"{key}.") for axis in axes)
 
 
 def _text(value: Any) -> str:
