@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from isobench.analyses.figures import COLOURS, LINES, PAGE, grid, panels
@@ -21,12 +23,11 @@ def figure1(found: "list[Vocabulary]") -> Figure:
     for one, (raw, centred, spectrum) in zip(found, axes, strict=True):
         for axis, vectors in ((raw, "raw"), (centred, "centred")):
             points = one.projected[vectors]
-            number = np.arange(len(points)) / 1000
-            dots = axis.scatter(*points.T, s=0.7, c=number, cmap="viridis", linewidths=0, alpha=0.5, rasterized=True)
+            axis.scatter(*points.T, s=0.7, c=np.arange(len(points)), linewidths=0, alpha=0.5, rasterized=True)
             axis.plot(0, 0, "+", color="black", markersize=9)
             axis.set(title=f"{one.encoder}, {vectors}", xlabel="on singular vector 1", ylabel="on singular vector 2")
-        bar = figure.colorbar(dots, ax=centred, label="token id (thousands)")
-        bar.solids.set_alpha(1)
+        scale = ScalarMappable(Normalize(0, len(points) / 1000))
+        figure.colorbar(scale, ax=centred, label="token id (thousands)")
         for (vectors, values), line in zip(one.singular.items(), ("--", "-"), strict=True):
             spectrum.plot(np.arange(1, len(values) + 1), values / values[0], line, label=vectors)
         spectrum.set(title=one.encoder, xlabel="index", ylabel="singular value\n(largest = 1)", ylim=(0, 1.02))
@@ -40,7 +41,7 @@ def figure2(spheres: Mapping[float, np.ndarray], rows: list[dict[str, Any]]) -> 
     space: Any = figure.add_subplot(1, 2, 1, projection="3d")
     values = figure.add_subplot(1, 2, 2)
     for number, (shift, points) in enumerate(spheres.items()):
-        look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
         space.scatter(*points.T, s=1.5, linewidths=0, rasterized=True, **look)
         line = [row for row in rows if row["shift"] == shift]
         places, heights = [row["index"] for row in line], [row["singular_value"] for row in line]
