@@ -139,7 +139,10 @@ def _hub(name: str, source: Source) -> tuple[int, Callable[[], Iterator[list[str
         )
     there = hub.reachable()
     import datasets
+    import huggingface_hub
 
+    if not there:  # transformers may have imported it before the hub was asked for
+        huggingface_hub.constants.HF_HUB_OFFLINE = True
     datasets.disable_progress_bars()
     try:
         splits = datasets.load_dataset(source.hub, source.subset, revision=source.revision)
