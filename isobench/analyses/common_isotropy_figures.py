@@ -31,7 +31,7 @@ def figure1(found: "list[Vocabulary]") -> Figure:
         for (vectors, values), line in zip(one.singular.items(), ("--", "-"), strict=True):
             spectrum.plot(np.arange(1, len(values) + 1), values / values[0], line, label=vectors)
         spectrum.set(title=one.encoder, xlabel="index", ylabel="singular value\n(largest = 1)", ylim=(0, 1.02))
-        spectrum.legend(loc="upper right")
+        spectrum.legend()
     return figure
 
 
@@ -76,10 +76,10 @@ def figure6(rows: list[dict[str, Any]]) -> Figure:
             chosen = [row for row in rows if (row["encoder"], row["vectors"]) == (encoder, vectors)]
             _density(axis, chosen, line, vectors)
         axis.set_ylim(bottom=0)
-        axis.legend()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
 def _density(axis: Axes, rows: list[dict[str, Any]], line: str, label: str) -> None:
     axis.plot([row["norm"] for row in rows], [row["density"] for row in rows], line, label=label)
-    axis.set(xlabel="L2 norm of an embedding", ylabel="density")
+    axis.set(xlabel="L2 norm", ylabel="density")
