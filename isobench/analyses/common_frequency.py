@@ -1,0 +1,216 @@
+"""Too Much in Common (Bis et al. 2021), Figures 3 and 4: unused tokens' similarity, and the frequency of tokens."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor
+
+from isobench.analyses.common_frequency_figures import figure3, figure4
+from isobench.analyses.findings import Findings
+from isobench.analyses.subject import Subject, notes
+from isobench.calibration import center
+from isobench.data.corpus import BATCH, Corpus, open_corpus
+from isobench.errors import UserError
+from isobench.linalg import float64
+from isobench.metrics.isotropy import directions
+from isobench.metrics.zipf import zipf_exponents
+from isobench.train import shows_progress
+
+UNUSED = re.compile(r"\[unused\d+\]")  # as BERT's vocabularies have them
+WORD = re.compile(r"\w+|[^\w\s]")
+WORDS = "words"
+DRAWN = 400  # at most so many ranks of a curve, evenly spaced on the logarithmic axis
+
+Settings = Sequence[Mapping[str, Any]]
+
+
+def analyse(
+    subjects: list[Subject],
+    corpus: str,
+    texts: int | None,
+    width: int,
+    rare: int,
+    ranges: Settings,
+    heads: Settings,
+    coverage: Mapping[str, Any],
+    ranks: Sequence[int],
+) -> Findings:
+    """Mean cosine of the unused tokens to bins of the vocabulary; rank-frequency curves of tokens and words.
+
+    Args:
+        subjects: encoders.
+        corpus: one of ``isobench.data.corpus``.
+        texts: only the corpus's first so many; None for all.
+        width: of Figure 3's bins, in token ids.
+        rare: how many last tokens stand for the unused ones where a vocabulary has none.
+        ranges: of token ids, each ``first``, ``end`` (exclusive) and the mean cosine ``published`` for it.
+        heads: each a number of most frequent ``types`` and the share of the corpus ``published`` for them.
+        coverage: a ``share`` of the corpus and the number of types ``published`` for it.
+        ranks: the first and the last between which Zipf's exponent is fitted.
+
+    Raises:
+        UserError: a corpus that is not there, or a setting out of its range.
+    """
+    if width < 1 or rare < 1:
+        raise UserError(f"analysis.width={width} and analysis.rare={rare} must be at least 1")
+    read = open_corpus(corpus, subjects[0].cfg.data, texts)
+    show = shows_progress(subjects[0].cfg)
+    counts = {WORDS: word_counts(progress(read, WORDS, show))}
+    similar: list[dict[str, Any]] = []
+    ranged: list[dict[str, Any]] = []
+    compared = []
+    for subject in subjects:
+        counts[f"tokens, {subject.encoder}"] = token_counts(
+            progress(read, f"tokens, {subject.encoder}", show), subject.tokenizer
+        )
+        matrix = float64(subject.vocabulary())
+        rows, what = reference(subject.tokenizer, len(matrix), rare)
+        compared.append(f"{subject.encoder}: {what}")
+        for vectors, each in (("raw", matrix), ("centred", center(matrix))):
+            name = {"encoder": subject.encoder, "vectors": vectors}
+            edges = range(0, len(each), width)
+            similar += [{**name, **row} for row in cosines(each, rows, [(i, i + width) for i in edges])]
+            ranged += [{**name, **row} for row in cosines(each, rows, [(one["first"], one["end"]) for one in ranges])]
+        subject.release()
+    summary = [{"unit": unit, **summarise(found, heads, coverage, ranks)} for unit, found in counts.items()]
+    curves = [{"unit": unit, **row} for unit, found in counts.items() for row in curve(found)]
+    return Findings(
+        numbers={"cosine_bins": similar, "cosine_ranges": ranged, "frequency": summary, "rank_frequency": curves},
+        figures={"figure3": figure3(similar, ranges), "figure4": figure4(curves, summary, ranks)},
+        tables=[similarity_table(ranged, ranges), frequency_table(summary, heads, coverage)],
+        notes=[
+            f"Mean cosines are of all pairs, one of these tokens with one of the bin: {'; '.join(compared)}.",
+            "The paper's ids 28500-29500 and its 994 unused tokens are the uncased BERT's, as in its released code; "
+            "its Figure 3 names the cased one, whose vocabulary has 28,996 tokens, 101 of them unused.",
+            "Words, in their own case: runs of letters, digits and underscores, and every other character that is no "
+            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.texts:,} texts.",
+        ],
+        differs=notes(subjects, "encoder") + read.differs,
+    )
+
+
+def progress(corpus: Corpus, what: str, show: bool) -> Iterator[list[str]]:
+    """A corpus's batches, with a bar."""
+    console = Console(stderr=True)
+    total = -(-corpus.texts // BATCH)
+    yield from track(corpus.batches(), what, total, console=console, transient=True, disable=not show)
+
+
+def reference(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:
+    """The ids of BERT's unused tokens; in a vocabulary without any, its last ``rare`` ids. And what they are."""
+    unused = sorted(number for token, number in tokenizer.get_vocab().items() if UNUSED.fullmatch(token))
+    if unused:
+        return unused, f"{len(unused)} unused tokens"
+    chosen = list(range(max(0, rows - rare), rows))
+    return chosen, f"no unused tokens, the last {len(chosen)} ids (rare) in their place"
+
+
+def cosines(matrix: Tensor, rows: list[int], bounds: Iterable[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Mean cosine of some rows of [V, d] with each range of rows, all pairs: the product of the mean unit vectors.
+
+    Ranges end before their second bound; those beyond the matrix are left out, those that reach beyond it cut.
+    """
+    total, count = directions(matrix[rows])
+    found = []
+    for first, end in bounds:
+        if first >= len(matrix):
+            continue
+        others, number = directions(matrix[first:end])
+        cosine = (total @ others).item() / (count * number) if count and number else None
+        found.append({"first": first, "end": min(end, len(matrix)), "rows": len(rows), "cosine": cosine})
+    return found
+
+
+def word_counts(batches: Iterable[list[str]]) -> np.ndarray:
+    """How often each word stands there, descending, [types]."""
+    counted: Counter[str] = Counter()
+    for texts in batches:
+        for text in texts:
+            counted.update(WORD.findall(text))
+    return np.sort(np.fromiter(counted.values(), np.int64, len(counted)))[::-1]
+
+
+def token_counts(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
+    """How often each token stands there, descending, [types]; no special tokens are added."""
+    size = max(tokenizer.get_vocab().values()) + 1
+    counted = np.zeros(size, np.int64)
+    for texts in batches:
+        ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+        counted += np.bincount(np.fromiter(itertools.chain.from_iterable(ids), np.int64), minlength=size)
+    return np.sort(counted[counted > 0])[::-1]
+
+
+def summarise(
+    counts: np.ndarray, heads: Settings, coverage: Mapping[str, Any], ranks: Sequence[int]
+) -> dict[str, Any]:
+    """Types, occurrences, shares of the most frequent, types for a share, Zipf's exponent in two ways."""
+    if not len(counts):
+        raise UserError("the corpus has not a single word; choose another analysis.corpus or more analysis.texts")
+    below = np.cumsum(counts)
+    total = int(below[-1])
+    shares = {share_name(head): float(below[min(head["types"], len(below)) - 1] / total) for head in heads}
+    covering = int(np.searchsorted(below, coverage["share"] * total)) + 1
+    squares, likelihood = zipf_exponents(counts, *ranks)
+    return {
+        "types": len(counts),
+        "occurrences": total,
+        **shares,
+        "types_covering": covering,
+        "zipf_least_squares": squares,
+        "zipf_likelihood": likelihood,
+    }
+
+
+def share_name(head: Mapping[str, Any]) -> str:
+    """What the numbers call the share of the most frequent types."""
+    return f"share_of_{head['types']}"
+
+
+def curve(counts: np.ndarray) -> list[dict[str, Any]]:
+    """Rank and count of Figure 4's points, evenly spaced on its logarithmic axis."""
+    ranks = np.unique(np.geomspace(1, len(counts), DRAWN).astype(np.int64))
+    return [{"rank": int(rank), "count": int(counts[rank - 1])} for rank in ranks]
+
+
+def similarity_table(rows: list[dict[str, Any]], ranges: Settings) -> Table:
+    """Mean cosine of the raw embeddings in the ranges that the paper prints."""
+    table = Table(title="Too Much in Common, Section 4.2: mean cosine", title_justify="left", header_style="bold")
+    for name in ("", "encoder", *(f"ids {one['first']}-{one['end']}" for one in ranges)):
+        table.add_column(name, justify="right" if name.startswith("ids") else "left")
+    for encoder in dict.fromkeys(row["encoder"] for row in rows):
+        found = {row["first"]: row for row in rows if (row["encoder"], row["vectors"]) == (encoder, "raw")}
+        table.add_row("ours", encoder, *(range_cell(found.get(one["first"]), one["end"]) for one in ranges))
+    table.add_section()
+    table.add_row("paper", "BERT", *(str(one["published"]) for one in ranges), style="dim")
+    return table
+
+
+def range_cell(row: Mapping[str, Any] | None, end: int) -> str:
+    """A mean cosine, and where its range was cut by the vocabulary's end."""
+    if row is None or row["cosine"] is None:
+        return "-"
+    return f"{row['cosine']:.2f}" + (f" (to {row['end']})" if row["end"] < end else "")
+
+
+def frequency_table(rows: list[dict[str, Any]], heads: Settings, coverage: Mapping[str, Any]) -> Table:
+    """The corpus in numbers, beside Section 2.2's."""
+    table = Table(title="Too Much in Common, Section 2.2 and Figure 4", title_justify="left", header_style="bold")
+    names = ("", "unit", "types", "occurrences", *(f"top {head['types']}" for head in heads))
+    for name in (*names, f"for {coverage['share']:.0%}", "s, least squares", "s, likelihood"):
+        table.add_column(name, justify="left" if name in ("", "unit") else "right")
+    for row in rows:
+        shares = [f"{row[share_name(head)]:.1%}" for head in heads]
+        exponents = [f"{row[name]:.2f}" for name in ("zipf_least_squares", "zipf_likelihood")]
+        totals = (f"{row[name]:,}" for name in ("types", "occurrences"))
+        table.add_row("ours", row["unit"], *totals, *shares, f"{row['types_covering']:,}", *exponents)
+    table.add_section()
+    printed = [str(head["published"]) for head in heads]
+    table.add_row("paper", "tokens, BERT", "-", "-", *printed, str(coverage["published"]), "-", "-", style="dim")
+    return table

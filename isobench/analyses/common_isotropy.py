@@ -1,0 +1,195 @@
+"""Too Much in Common (Bis et al. 2021), Table 1 and Figures 1, 2, 5, 6: a vocabulary before and after centring."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from isobench.analyses import common_isotropy_figures as draw
+from isobench.analyses.findings import Findings, Line, beside_published
+from isobench.analyses.subject import Subject, each, notes
+from isobench.calibration import all_but_the_top, center
+from isobench.errors import UserError, nearest
+from isobench.linalg import PIECE, float64, gram, row_lengths, row_mean
+from isobench.metrics import IsotropyAccumulator, partition_isotropy
+from isobench.metrics.partition import oriented
+from isobench.report import published
+
+PAPER, TABLE = "too_much_in_common", "table1"
+ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}
+# Of Table 1: printed name -> measure and its decimals; then what the paper does not print.
+COLUMNS = {"I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_removed", 3)}
+COLUMNS |= {"avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2)}
+COLUMNS |= {"EV1": ("ev1", 3), "avg cos": ("average_cosine", 2), "IsoScore": ("isoscore", 3)}
+DENSITY_POINTS = 300
+
+
+@dataclass
+class Vocabulary:
+    """What is known of one encoder's input embedding matrix [V, d].
+
+    ``measures``: name -> number. By ``raw`` and ``centred``: ``singular`` values, descending, [min(V, d)]; rows
+    ``projected`` onto the first two right singular vectors, [V, 2]; ``norms`` of the rows, [V].
+    """
+
+    encoder: str
+    measures: dict[str, float]
+    singular: dict[str, np.ndarray]
+    projected: dict[str, np.ndarray]
+    norms: dict[str, np.ndarray]
+
+
+def analyse(subjects: list[Subject], removed: str, toy: Mapping[str, Any]) -> Findings:
+    """Isotropy of the input embeddings: raw, centred, and without their top principal components.
+
+    Args:
+        subjects: encoders.
+        removed: ``ceil`` or ``floor`` of d / 100 principal components are taken away for I(Wr).
+        toy: Figure 2's ``points`` a sphere, and the spheres' ``shifts`` from the origin.
+
+    Raises:
+        UserError: another ``removed``.
+    """
+    if removed not in ROUNDINGS:
+        raise UserError(f"analysis.removed={removed} is not known: {nearest(removed, ROUNDINGS)}")
+    found = []
+    for subject in each(subjects, "vocabularies"):
+        matrix = float64(subject.vocabulary())
+        subject.release()  # the rest of the encoder is not needed, and large
+        found.append(look_at(subject.encoder, matrix, removed))
+    spheres = toy_spheres(toy["points"], toy["shifts"], subjects[0].cfg.seed)
+    densities = norm_densities(found)
+    return Findings(
+        numbers={
+            "isotropy": [{"encoder": one.encoder, **one.measures} for one in found],
+            "singular_values": singular_rows(found),
+            "norm_density": densities,
+            "toy_singular_values": toy_rows(spheres),
+        },
+        figures={
+            "figure1": draw.figure1(found),
+            "figure2": draw.figure2(spheres, toy_rows(spheres)),
+            "figure5": draw.figure5(densities),
+            "figure6": draw.figure6(densities),
+        },
+        tables=[beside_published("Too Much in Common, Table 1", ("encoder",), table1(found), PAPER, TABLE)],
+        notes=[
+            f"Wr: centred, less the top {removed}(d / 100) principal components (analysis.removed).",
+            "Eigenvectors are turned towards the sum of the rows; of centred rows, towards their largest entry.",
+            *correlation(found),
+        ],
+        differs=notes(subjects, "encoder"),
+    )
+
+
+def look_at(encoder: str, matrix: Tensor, removed: str) -> Vocabulary:
+    """Measure an embedding matrix, [V, d] float64; Eqs. 7 to 11."""
+    dim = matrix.shape[1]
+    centred, count = center(matrix), ROUNDINGS[removed](dim / 100)
+    norms = row_lengths(matrix)
+    seen = IsotropyAccumulator(dim)
+    for rows in matrix.split(PIECE):
+        seen.update(rows)
+    top, singular, projected = first_two(matrix)
+    _, centred_singular, centred_projected = first_two(centred)
+    mean_norm = torch.linalg.vector_norm(seen.mean).item()
+    measures = {
+        "rows": len(matrix),
+        "dim": dim,
+        "removed": count,
+        "i1_raw": partition_isotropy(matrix)[0],
+        "i1_centred": partition_isotropy(centred)[0],
+        "i1_removed": partition_isotropy(all_but_the_top(matrix, count))[0],
+        "average_norm": norms.mean().item(),
+        "mean_norm": mean_norm,
+        **seen.compute(),
+        "cosine_of_mean_and_top": (top @ seen.mean).abs().item() / mean_norm if mean_norm else math.nan,
+    }
+    return Vocabulary(
+        encoder,
+        measures,
+        {"raw": singular.numpy(), "centred": centred_singular.numpy()},
+        {"raw": projected.numpy(), "centred": centred_projected.numpy()},
+        {"raw": norms.numpy(), "centred": row_lengths(centred).numpy()},
+    )
+
+
+def first_two(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The first right singular vector [d], the singular values [min(V, d)], the rows on the first two vectors [V, 2].
+
+    Vectors are turned towards the sum of the rows, as in I(W).
+    """
+    second = gram(matrix)
+    values, vectors = torch.linalg.eigh(second)  # ascending
+    two = oriented(vectors[:, -2:].flip(1), second, row_mean(matrix) * len(matrix))  # (d, 2)
+    singular = values.clamp(min=0).sqrt().flip(0)[: min(matrix.shape)]
+    return two[:, 0], singular, matrix @ two
+
+
+def table1(found: list[Vocabulary]) -> dict[Line, dict[str, str]]:
+    """Encoder -> printed column -> our number, with as many decimals as the paper's."""
+    return {
+        (one.encoder,): {name: f"{one.measures[key]:.{decimals}f}" for name, (key, decimals) in COLUMNS.items()}
+        for one in found
+    }
+
+
+def correlation(found: list[Vocabulary]) -> list[str]:
+    """The correlation of norm and isotropy (Appendix C), where there are encoders enough, beside Table 1's own."""
+    if len(found) < 3:
+        return []
+    ours = stats.pearsonr(*([one.measures[key] for one in found] for key in ("average_norm", "i1_raw")))
+    rows = [cells for methods in published.load(PAPER)[TABLE]["cells"].values() for cells in methods.values()]
+    theirs = stats.pearsonr(*([row[name][0] for row in rows] for name in ("avg norm", "I(W)")))
+    return [
+        f"Correlation of average norm and I(W): {ours.statistic:.2f} over these {len(found)} encoders, "
+        f"{theirs.statistic:.2f} over the paper's {len(rows)} printed ones."
+    ]
+
+
+def singular_rows(found: list[Vocabulary]) -> list[dict[str, Any]]:
+    """Tidy rows of Figure 1's right-hand side."""
+    return [
+        {"encoder": one.encoder, "vectors": vectors, "index": index, "singular_value": value}
+        for one in found
+        for vectors, values in one.singular.items()
+        for index, value in enumerate(values.tolist(), 1)
+    ]
+
+
+def norm_densities(found: list[Vocabulary]) -> list[dict[str, Any]]:
+    """Tidy rows of Figures 5 and 6: Gaussian kernels of the width of Scott's rule."""
+    rows: list[dict[str, Any]] = []
+    for one in found:
+        for vectors, norms in one.norms.items():
+            places = np.linspace(norms.min(), norms.max(), DENSITY_POINTS)
+            heights = stats.gaussian_kde(norms)(places)
+            name = {"encoder": one.encoder, "vectors": vectors}
+            pairs = zip(places.tolist(), heights.tolist(), strict=True)
+            rows += [{**name, "norm": norm, "density": density} for norm, density in pairs]
+    return rows
+
+
+def toy_spheres(points: int, shifts: list[float], seed: int) -> dict[float, np.ndarray]:
+    """Shift -> points [n, 3] drawn evenly from the unit sphere, moved that far from the origin along (1, 1, 1)."""
+    generator = np.random.default_rng(seed)
+    spheres = {}
+    for shift in shifts:
+        sphere = generator.normal(size=(points, 3))
+        sphere /= np.linalg.norm(sphere, axis=1, keepdims=True)
+        spheres[shift] = sphere + shift / math.sqrt(3)
+    return spheres
+
+
+def toy_rows(spheres: Mapping[float, np.ndarray]) -> list[dict[str, Any]]:
+    """Tidy rows: the spheres' singular values, without centring."""
+    return [
+        {"shift": shift, "index": index, "singular_value": value}
+        for shift, sphere in spheres.items()
+        for index, value in enumerate(np.linalg.svd(sphere, compute_uv=False).tolist(), 1)
+    ]

@@ -1,0 +1,85 @@
+"""Figures 1, 2, 5 and 6 of Too Much in Common (Bis et al. 2021)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from isobench.analyses.figures import COLOURS, LINES, PAGE, grid, panels
+
+if TYPE_CHECKING:
+    from isobench.analyses.common_isotropy import Vocabulary
+
+MARKERS = "osD^vP*X"
+
+
+def figure1(found: "list[Vocabulary]") -> Figure:
+    """A row an encoder: its embeddings on their first two singular vectors, raw and centred; singular values."""
+    figure, axes = panels(len(found), 3, 1.9)
+    for one, (raw, centred, spectrum) in zip(found, axes, strict=True):
+        for axis, vectors in ((raw, "raw"), (centred, "centred")):
+            points = one.projected[vectors]
+            axis.scatter(*points.T, s=0.7, c=np.arange(len(points)), linewidths=0, alpha=0.5, rasterized=True)
+            axis.plot(0, 0, "+", color="black", markersize=9)
+            axis.set(title=f"{one.encoder}, {vectors}", xlabel="on singular vector 1", ylabel="on singular vector 2")
+        scale = ScalarMappable(Normalize(0, len(points) / 1000))
+        figure.colorbar(scale, ax=centred, label="token id (thousands)")
+        for (vectors, values), line in zip(one.singular.items(), ("--", "-"), strict=True):
+            spectrum.plot(np.arange(1, len(values) + 1), values / values[0], line, label=vectors)
+        spectrum.set(title=one.encoder, xlabel="index", ylabel="singular value\n(largest = 1)", ylim=(0, 1.02))
+        spectrum.legend()
+    return figure
+
+
+def figure2(spheres: Mapping[float, np.ndarray], rows: list[dict[str, Any]]) -> Figure:
+    """Points of shifted spheres, and beside them their singular values in the same colours."""
+    figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
+    space: Any = figure.add_subplot(1, 2, 1, projection="3d")
+    values = figure.add_subplot(1, 2, 2)
+    for number, (shift, points) in enumerate(spheres.items()):
+        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+        space.scatter(*points.T, s=1.5, linewidths=0, rasterized=True, **look)
+        line = [row for row in rows if row["shift"] == shift]
+        places, heights = [row["index"] for row in line], [row["singular_value"] for row in line]
+        values.plot(places, heights, LINES[number % 4], label=f"shifted by {shift:g}", **look)
+    space.set(xlabel="x", ylabel="y", zlabel="z")
+    space.set_aspect("equal")
+    for side in (space.xaxis, space.yaxis, space.zaxis):
+        side.labelpad = -4
+        side.set_tick_params(pad=-2)
+    values.set(xlabel="index", ylabel="singular value", xticks=[1, 2, 3], ylim=(0, None))
+    values.legend()
+    return figure
+
+
+def figure5(rows: list[dict[str, Any]]) -> Figure:
+    """Densities of the embeddings' lengths, a line an encoder."""
+    figure, axes = panels(1, 1, 2.3)
+    raw = [row for row in rows if row["vectors"] == "raw"]
+    for number, encoder in enumerate(dict.fromkeys(row["encoder"] for row in raw)):
+        _density(axes[0, 0], [row for row in raw if row["encoder"] == encoder], LINES[number % 4], encoder)
+    axes[0, 0].set_ylim(bottom=0)
+    axes[0, 0].legend()
+    return figure
+
+
+def figure6(rows: list[dict[str, Any]]) -> Figure:
+    """The same before and after centring, a panel an encoder."""
+    encoders = list(dict.fromkeys(row["encoder"] for row in rows))
+    figure, axes = grid(encoders, 2.0)
+    for encoder, axis in zip(encoders, axes, strict=True):
+        for vectors, line in (("raw", "--"), ("centred", "-")):
+            chosen = [row for row in rows if (row["encoder"], row["vectors"]) == (encoder, vectors)]
+            _density(axis, chosen, line, vectors)
+        axis.set_ylim(bottom=0)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
+def _density(axis: Axes, rows: list[dict[str, Any]], line: str, label: str) -> None:
+    axis.plot([row["norm"] for row in rows], [row["density"] for row in rows], line, label=label)
+    axis.set(xlabel="L2 norm", ylabel="density")
