@@ -90,6 +90,13 @@ def test_a_method_of_ones_own_stands_beside_the_papers(cli, ev, outputs):
     assert float(rows[32]["ev"]) < 0.1 < float(rows[0]["ev"])  # whitened: every direction alike
 
 
+def test_layers_stand_beside_each_other(cli, ev, outputs):
+    assert cli(*ev, "-m", "calibration=none", "encoder.layer=0,1,2")[0] == 0
+    rows = numbers(outputs)
+    assert [row["encoder"] for row in rows[::32]] == [f"local layer={number}" for number in range(3)]
+    assert len({row["ev"] for row in rows[::32]}) == 3
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -15,7 +15,7 @@ from isobench.data import sources
 from isobench.errors import UserError
 from isobench.files import is_storage_error, storage_error, write_json
 from isobench.report.row import Row
-from isobench.report.table import console
+from isobench.report.table import console, varying_settings
 from isobench.run import finite
 from isobench.schema import Experiment, method_name
 
@@ -48,7 +48,8 @@ def analyse(experiment: Experiment, rows: Sequence[Row]) -> None:
 
     start = time.time()
     with style():
-        findings = function([Subject(row) for row in rows], **settings)
+        varying = varying_settings(list(rows))
+        findings = function([Subject(row, varying) for row in rows], **settings)
         for figure in findings.figures.values():
             say_scale(figure, findings.differs)
         if findings.differs:

@@ -16,8 +16,8 @@ from isobench.calibration.chain import Chain
 from isobench.calibration.make import make
 from isobench.data.loaders import Loaders
 from isobench.report.row import Row
+from isobench.report.table import chosen, names
 from isobench.run import encoder_notes, identify, task_notes
-from isobench.schema import method_name
 from isobench.seeding import resolve_seeds, seed_everything
 from isobench.train import configure, prepare, shows_progress
 
@@ -25,14 +25,24 @@ from isobench.train import configure, prepare, shows_progress
 class Subject:
     """The pretrained encoder, its vectors of the training set and its vocabulary, each loaded when asked for.
 
+    ``encoder``, ``task`` and ``method`` are what tables and figures call it.
+
     Args:
         row: a run of the experiment's grid; its record is None unless it was trained.
+        varying: settings, dotted, that tell it from other subjects of these names: they are part of the names then.
     """
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, varying: list[str] | None = None) -> None:
         self.cfg, self.record, self.folder = row.cfg, row.record, row.folder
-        self.encoder, self.task = row.cfg.encoder.name, row.cfg.task.name
-        self.method = method_name(row.cfg.calibration)
+        self.task, self.encoder, self.method = names(row.cfg)
+        for setting, value in zip(varying or [], chosen(row.cfg, varying or []), strict=True):
+            section, _, key = setting.partition(".")
+            if section == "encoder":
+                self.encoder += f" {key}={value}"
+            elif section == "calibration":
+                self.method += f" {key}={value}"
+            else:
+                self.task += f" {key}={value}"
         self.encoder_notes, self.task_notes = encoder_notes(row.cfg), task_notes(row.cfg)
 
     @cached_property
