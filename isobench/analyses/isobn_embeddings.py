@@ -18,7 +18,7 @@ from isobench.linalg import gram, row_mean
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
 RANGES = (
-    "The paper prints no numbers for these figures but two ranges of the standard deviation: [1e-10, 1] for BERT-base "
+    "The paper has no numbers for these figures but two ranges of the standard deviation: [1e-10, 1] for BERT-base "
     "on MRPC, usually [0.01, 1] for RoBERTa-large."
 )
 READING = (

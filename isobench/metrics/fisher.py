@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isobench.linalg import PIECE, float64, row_mean
+from isobench.linalg import gram_diagonal, row_mean
 
 
 def fisher_score(h: Tensor, labels: Tensor) -> Tensor:
@@ -35,6 +35,5 @@ def fisher_score(h: Tensor, labels: Tensor) -> Tensor:
         members = h[labels == label]
         centre = row_mean(members)
         between += len(members) * (centre - mean).square()
-        for rows in members.split(PIECE):
-            within += (float64(rows) - centre).square().sum(0)
+        within += gram_diagonal(members, centre)
     return torch.where(between > 0, between / within, 0.0)
