@@ -185,7 +185,7 @@ def figure4(found: list[Dimensions], bins: int) -> Figure:
 
 def figure5(found: list[Dimensions]) -> Figure:
     """Absolute correlations, the dimensions in the order of the clustering."""
-    figure, axes = grid([dims.title for dims in found], 1.8 if len(found) > 1 else 2.8)
+    figure, axes = grid([dims.title for dims in found], 2.0 if len(found) > 1 else 2.8)
     figure.set_layout_engine("compressed")
     for dims, axis in zip(found, axes, strict=True):
         image = show_matrix(axis, dims.ordered)
@@ -197,7 +197,7 @@ def figure5(found: list[Dimensions]) -> Figure:
 
 def figure6(found: list[Dimensions], summaries: list[dict[str, Any]], threshold: float) -> Figure:
     """What batch normalisation and IsoBN assume of the correlations, beside the real ones: a row for each panel."""
-    figure, axes = panels(len(found), 3, 2.4)
+    figure, axes = panels(len(found), 3, 2.6)
     figure.set_layout_engine("compressed")
     for axis, title in zip(axes[0], ("batch normalisation assumes", "IsoBN assumes", "real"), strict=True):
         axis.set_title(title)
