@@ -31,6 +31,14 @@ def gram(matrix: Tensor, origin: Tensor | None = None) -> Tensor:
     return torch.triu(result) + torch.triu(result, 1).T
 
 
+def gram_diagonal(matrix: Tensor, origin: Tensor) -> Tensor:
+    """The diagonal of ``gram(matrix, origin)``, [n] float64, without the rest: sums of squared distances."""
+    total = torch.zeros_like(origin)
+    for rows in matrix.detach().split(CACHED if matrix.device.type == "cpu" else PIECE):
+        total += (float64(rows) - origin).square().sum(0)
+    return total
+
+
 def row_mean(matrix: Tensor) -> Tensor:
     """Mean of the rows [m, n], [n] float64, by their distance from the first: of equal rows it is exactly the row."""
     origin = float64(matrix[0])

@@ -1,6 +1,8 @@
 """Isotropy and task metrics."""
 
 from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
+from isobench.metrics.fisher import fisher_score
 from isobench.metrics.isotropy import (
     average_cosine,
     cosine_regularization,
@@ -17,9 +19,13 @@ from isobench.metrics.summary import isotropy_summary
 __all__ = [
     "IsotropyAccumulator",
     "average_cosine",
+    "block_diagonal",
+    "clusters_of",
+    "correlation_of",
     "cosine_regularization",
     "effective_rank",
     "explained_variance",
+    "fisher_score",
     "isoscore",
     "isotropy_summary",
     "local_isotropy",
