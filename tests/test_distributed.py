@@ -20,6 +20,7 @@ from isobench.calibration import (
     SpectrumControl,
     Whitening,
 )
+from isobench.monitor import gathered
 
 DIM, ROWS, STEPS = 8, 12, 3
 METHODS = {
@@ -87,6 +88,7 @@ def work(rank, port, folder):
         model = Model(method)
         wrapped = DistributedDataParallel(model, broadcast_buffers=False)  # nothing but the methods evens state out
         results[name] = trained(wrapped, model.calibration, slice(rank * ROWS // 2, (rank + 1) * ROWS // 2))
+    results["gathered"] = gathered(list(batches()[0][0].split(5))[rank::2])
     torch.save(results, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
@@ -111,6 +113,13 @@ def test_two_processes_are_one(of_two, name):
         for step in range(STEPS):
             torch.testing.assert_close(theirs[step], gradients[step], rtol=2e-4, atol=1e-5)
         torch.testing.assert_close(their_state, state, rtol=2e-4, atol=1e-5)
+
+
+def test_the_monitor_sees_every_processs_vectors(of_two):
+    one, two, three = batches()[0][0].split(5)  # the last is shorter: nothing is repeated to fill it up
+    for rank in range(2):
+        assert torch.equal(torch.cat(of_two[rank]["gathered"]), torch.cat([one, three, two]))
+    assert gathered([one, two]) == [one, two]
 
 
 def test_the_halves_alone_would_differ():

@@ -125,6 +125,25 @@ def test_the_correlation_of_norm_and_isotropy_rests_on_eight_encoders():
     assert (f"{r:.2f}", f"{p:.2f}") == ("-0.43", "0.29")
 
 
+def test_one_isotropy_of_table_1_does_not_fit_its_mean():
+    """I(W) is about exp(-|mean|) where the mean is the top eigenvector: in seven rows, not in GPT-2-medium's."""
+    rows = {encoder: cells["embeddings"] for encoder, cells in table(1)["cells"].items()}
+    off = {name: row["I(W)"][0] - math.exp(-row["mean norm"][0]) for name, row in rows.items()}
+    doubtful = off.pop("gpt2-medium")
+    assert len(off) == 7
+    assert max(map(abs, off.values())) < 0.07
+    assert doubtful > 0.38
+
+
+def test_the_approximation_holds_for_vectors_around_a_mean_of_their_own():
+    generator = torch.Generator().manual_seed(0)
+    for length in (0.5, 1.0, 2.0):
+        mean = torch.zeros(64)
+        mean[0] = length
+        w = 0.1 * torch.randn(4000, 64, generator=generator) + mean
+        assert partition_isotropy(w)[0] == pytest.approx(math.exp(-length), abs=0.03)
+
+
 def test_roberta_larges_average_cosine_fits_its_angle_and_its_ratio():
     assert f"{math.degrees(math.acos(0.33)):.1f}" == "70.7"
     ratio = table(1)["cells"]["roberta-large"]["embeddings"]["ratio"][0]

@@ -122,6 +122,8 @@ def test_wandb_offline_holds_the_curves(small, tmp_path):
         b"dev/validation/accuracy",
         b"isotropy/embedding/ev1",
         b"isotropy/head/i2",
+        b"isotropy/vocabulary/isoscore",
+        b"isotropy/embedding/ev_curve",
         b"lr-AdamW",
     ):
         assert name in content
