@@ -114,7 +114,7 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
 
 
 def test_the_embedded_sets_are_said_not_to_be_the_papers(tiny, cache, cli, outputs):
-    code, out, _ = cli(*arguments(tiny, cache, outputs))
+    code, out, _ = cli(*arguments(tiny, cache, outputs, "data.root=null"))
     assert code == 0
     assert {(row["set"], row["pairs_in_set"]) for row in read(outputs, "word_similarity")} == {
         ("simlex999", 999), ("ws353", 353),
@@ -123,7 +123,7 @@ def test_the_embedded_sets_are_said_not_to_be_the_papers(tiny, cache, cli, outpu
 
 
 def test_the_papers_scale_needs_a_folder(tiny, cache, cli, outputs):
-    code, _, err = cli(*arguments(tiny, cache, outputs, "scale=paper"))
+    code, _, err = cli(*arguments(tiny, cache, outputs, "scale=paper", "data.root=null"))
     assert code == 2
     assert "data.root=FOLDER" in err
     assert "scale=embedded" in err
