@@ -136,12 +136,26 @@ class Tracking:
 
 
 @dataclass
+class Selection:
+    """Which configuration a report shows of a method that has several (report/select.py).
+
+    ``rule``: ``none``, ``dev`` (best on the set that is reported) or ``seeds`` (best on ``seeds``, reported on the
+    others). ``equal_budget``: every method chooses among as many configurations as the one with fewest.
+    """
+
+    rule: str = "dev"
+    seeds: list[int] = field(default_factory=list)
+    equal_budget: bool = False
+
+
+@dataclass
 class Experiment:
     """A named grid: for each scale a list of sub-grids, each a mapping of override to values."""
 
     name: str | None = None
     paper: str | None = None
     tables: list[str] = field(default_factory=list)
+    selection: Selection = field(default_factory=Selection)
     grid: dict[str, list[dict[str, list[Any]]]] = field(default_factory=dict)
 
 

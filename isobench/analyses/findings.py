@@ -7,14 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
-import pyarrow.csv
-import pyarrow.parquet
 from rich.console import Console
 from rich.table import Table
 
 from isobench.files import write_atomic
 from isobench.report import published
+from isobench.report.tidy import write_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,9 +43,7 @@ class Findings:
             write_atomic(files[-1], write)
 
         for name, rows in self.numbers.items():
-            table = pyarrow.Table.from_pylist(rows, schema_of(rows))
-            put(f"{name}.parquet", partial(pyarrow.parquet.write_table, table))
-            put(f"{name}.csv", partial(pyarrow.csv.write_csv, table))
+            files += write_rows(folder, name, rows)
         for name, figure in self.figures.items():
             put(f"{name}.png", partial(figure.savefig, format="png"))
             put(f"{name}.svg", partial(figure.savefig, format="svg", metadata={"Date": None}))  # the same bytes again
@@ -67,17 +63,6 @@ class Findings:
             out.print(table)
         for note in self.notes:
             out.print(note, highlight=False, markup=False)
-
-
-def schema_of(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Schema:
-    """A schema with every column that some row has, in order of appearance."""
-    columns: dict[str, list[Any]] = {}
-    for row in rows:
-        for key in row:
-            columns.setdefault(key, [])
-    for key, values in columns.items():
-        values.extend(row.get(key) for row in rows)
-    return pyarrow.schema([(key, pyarrow.array(values).type) for key, values in columns.items()])
 
 
 def beside_published(

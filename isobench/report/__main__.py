@@ -1,0 +1,75 @@
+"""python -m isobench.report +experiment=NAME: tables, statistics and a page of what was run, finished or not."""
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from isobench.__main__ import run_guarded
+from isobench.analyses.analyse import folder_of, trains
+from isobench.errors import UserError
+from isobench.files import is_storage_error, storage_error, write_atomic
+from isobench.report.build import build
+from isobench.report.html import render
+from isobench.report.model import Report
+from isobench.report.table import console, print_table
+from isobench.report.text import latex, markdown
+from isobench.report.tidy import write_rows
+from isobench.status import rows_of
+
+
+def main() -> None:
+    """The command line; exit codes as for ``python -m isobench``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m isobench.report",
+        description="What an experiment's runs say: give it the sweep's own arguments, or +experiment=NAME alone "
+        "(and output_dir=...) for every run that commands with this experiment asked for.",
+        allow_abbrev=False,
+    )
+    _, arguments = parser.parse_known_args()
+    run_guarded(lambda: report(arguments))
+
+
+def report(arguments: Sequence[str]) -> None:
+    """Print the tables and the evidence, write every file, say where they are."""
+    _, rows = rows_of(arguments)
+    cfg = rows[0].cfg
+    folder = folder_of(cfg.output_dir, cfg.experiment)
+    if cfg.analysis and not trains(cfg.analysis):
+        raise UserError(f"{cfg.experiment.name} trains nothing: python -m isobench +experiment={cfg.experiment.name}")
+    if not any(row.record for row in rows):
+        raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
+    made = build(cfg.experiment, rows)
+    write(made, folder)
+    print_table(cfg.experiment, rows)
+    out = console()
+    for sentence in made.evidence:
+        out.print(f"- {sentence}", highlight=False, markup=False)
+    out.print(f"Selection: {made.selection}", highlight=False, markup=False)
+    out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
+
+
+def write(made: Report, folder: Path) -> None:
+    """Write every form of a report, each whole or not at all.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    texts = {"report.md": markdown(made), "tables.tex": latex(made), "report.html": render(made)}
+    try:
+        for name, rows in (("runs", made.runs), ("epochs", made.epochs)):
+            write_rows(folder, name, rows)
+        for name, text in texts.items():
+            write_atomic(folder / name, partial(put, text))
+    except OSError as error:
+        raise storage_error(error, folder) if is_storage_error(error) else error from None
+
+
+def put(text: str, file: Path) -> Any:
+    """Write a text."""
+    return file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

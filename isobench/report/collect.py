@@ -1,0 +1,96 @@
+"""Run records as tidy rows: one a run, and one a run and epoch."""
+
+from typing import Any
+
+from isobench.files import sha256_json
+from isobench.report.row import Row, failure
+from isobench.report.table import chosen, varying_settings
+from isobench.run import scale_notes
+from isobench.schema import method_name
+
+Rows = list[dict[str, Any]]
+
+
+def runs_of(rows: list[Row]) -> Rows:
+    """One row a run, ended or not: what it is, its score (x 100), every metric, isotropy, cost, provenance."""
+    varying = varying_settings(rows)
+    return [{**identity(row, varying), **outcome(row), **origin(row)} for row in rows]
+
+
+def epochs_of(rows: list[Row]) -> Rows:
+    """One row a run and epoch that was evaluated: score (x 100) and isotropy."""
+    varying = varying_settings(rows)
+    return [
+        {
+            **identity(row, varying),
+            "epoch": epoch["epoch"],
+            "step": epoch["step"],
+            "score": percent(epoch["score"]),
+            **epoch.get("isotropy", {}),
+        }
+        for row in rows
+        if row.record
+        for epoch in row.record["history"]
+    ]
+
+
+def identity(row: Row, varying: list[str]) -> dict[str, Any]:
+    """What tells a run from the others."""
+    cfg = row.cfg
+    names = {"key": row.folder.key[:16], "task": cfg.task.name, "encoder": cfg.encoder.name}
+    names |= {"method": method_name(cfg.calibration), "seed": str(cfg.seed)}
+    return {**names, **dict(zip(varying, chosen(cfg, varying), strict=True)), "seed": cfg.seed}
+
+
+def outcome(row: Row) -> dict[str, Any]:
+    """Score, metrics, isotropy and cost of the reported epoch; None where there is none."""
+    record = row.record
+    found: dict[str, Any] = {"status": record["status"] if record else row.state, "failure": failure(row)}
+    best = record["best"] if record else None
+    found |= {"metric": row.cfg.task.primary, "score": percent(best["score"]) if best else None}
+    if record is None:
+        return found
+    if best:
+        splits = {split: best[split] for split in row.cfg.task.dev_splits if split in best}
+        found |= {"epoch": best["epoch"]}
+        found |= {f"{s}/{m}": percent(v) for s, metrics in splits.items() for m, v in metrics.items() if is_score(v)}
+        found |= best.get("isotropy", {})
+    cost = record["cost"]
+    names = ("seconds", "training_seconds", "evaluation_seconds", "examples", "tokens_per_second")
+    found |= {"epochs": len(record["history"]), **{name: cost.get(name) for name in names}}
+    memory = cost.get("peak_memory_mib") or {}
+    found |= {"peak_memory_mib": memory.get("resident"), "peak_gpu_memory_mib": memory.get("gpu")}
+    return {**found, "attempts": record.get("attempts")}
+
+
+def origin(row: Row) -> dict[str, Any]:
+    """Scale, data, weights, code and machine."""
+    record = row.record or {}
+    differs = record["scale"]["differs"] if record else scale_notes(row.cfg)
+    where = record.get("provenance") or {}
+    git = where.get("git") or {}
+    return {
+        "scale": "; ".join(differs),
+        "data": fingerprint(record.get("data", {}).get("fingerprint")),
+        "weights": fingerprint(record.get("encoder", {}).get("fingerprint")),
+        "commit": git.get("commit"),
+        "code_changed": git.get("dirty"),
+        "python": where.get("python"),
+        "torch": (where.get("versions") or {}).get("torch"),
+        "machine": ", ".join(where["gpus"]) if where.get("gpus") else where.get("cpu"),
+    }
+
+
+def fingerprint(hashes: Any) -> str | None:
+    """Sixteen digits for a set of hashes."""
+    return sha256_json(hashes)[:16] if hashes else None
+
+
+def percent(value: Any) -> float | None:
+    """A score x 100."""
+    return None if value is None else 100 * float(value)
+
+
+def is_score(value: Any) -> bool:
+    """True for a number that is a metric, or an undefined one."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

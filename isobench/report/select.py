@@ -1,0 +1,93 @@
+"""Which configuration of a method a table shows: the experiment's selection rule, applied and named."""
+
+import statistics
+from collections.abc import Iterable
+
+from isobench.errors import UserError
+from isobench.files import sha256_json
+from isobench.report.row import Row
+from isobench.report.table import chosen, varying_settings
+from isobench.schema import Selection, method_name
+
+Group = tuple[str, str, str]  # encoder, method, task
+Choice = tuple[str, ...]  # values of the settings that vary
+RULES = ("none", "dev", "seeds")
+
+
+def select(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
+    """The runs of each encoder's, method's and task's chosen configuration, and the rule in words.
+
+    ``none``: every run; ``dev``: the configuration with the best mean score over seeds, on the set that is reported;
+    ``seeds``: the same by ``selection.seeds`` only, and the other seeds are reported.
+
+    Raises:
+        UserError: an unknown rule; several configurations and no rule; seeds that leave nothing to select or report.
+    """
+    if selection.rule not in RULES:
+        raise UserError(f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(RULES)}")
+    varying = varying_settings(rows)
+    check(selection, {row.cfg.seed for row in rows})
+    if not varying:
+        return rows, "nothing to select: every method has one configuration"
+    if selection.rule == "none":
+        raise UserError(
+            f"several configurations ({', '.join(varying)}) and no rule to choose by: set "
+            "experiment.selection.rule=dev or seeds"
+        )
+    groups = grouped(rows, varying)
+    budget = min(map(len, groups.values())) if selection.equal_budget else None
+    kept = [row for choices in groups.values() for row in chosen_of(choices, selection, budget)]
+    return kept, in_words(groups, selection, budget)
+
+
+def grouped(rows: list[Row], varying: list[str]) -> dict[Group, dict[Choice, list[Row]]]:
+    """Encoder, method, task -> configuration -> its runs."""
+    groups: dict[Group, dict[Choice, list[Row]]] = {}
+    for row in rows:
+        name = (row.cfg.encoder.name, method_name(row.cfg.calibration), row.cfg.task.name)
+        choice = tuple(chosen(row.cfg, varying))
+        groups.setdefault(name, {}).setdefault(choice, []).append(row)
+    return groups
+
+
+def chosen_of(choices: dict[Choice, list[Row]], selection: Selection, budget: int | None) -> list[Row]:
+    """The runs that are reported of the best configuration; of those with most scores, so that none wins by gaps."""
+    seeds = set(selection.seeds)
+    considered = sorted(choices, key=lambda choice: sha256_json(list(choice)))[:budget]
+    by = {c: [row for row in choices[c] if selection.rule == "dev" or row.cfg.seed in seeds] for c in considered}
+    scores = {choice: list(scores_of(rows)) for choice, rows in by.items()}
+    most = max(map(len, scores.values()))
+    ordered = [choice for choice in choices if len(scores.get(choice, [])) == most and choice in scores]
+    best = max(ordered, key=lambda choice: statistics.fmean(scores[choice])) if most else ordered[0]
+    return [row for row in choices[best] if selection.rule == "dev" or row.cfg.seed not in seeds]
+
+
+def scores_of(rows: Iterable[Row]) -> Iterable[float]:
+    """The scores of the runs that have one."""
+    for row in rows:
+        if row.record and not row.record["failure"] and row.record["best"]:
+            yield row.record["best"]["score"]
+
+
+def in_words(groups: dict[Group, dict[Choice, list[Row]]], selection: Selection, budget: int | None) -> str:
+    """The rule, with what it cost each method."""
+    sizes: dict[str, set[int]] = {}
+    for (_, method, _), choices in groups.items():
+        sizes.setdefault(method, set()).add(len(choices))
+    counts = ", ".join(f"{method} {'/'.join(map(str, sorted(found)))}" for method, found in sizes.items())
+    how = (
+        "best mean over seeds on the set that is reported (as papers do; it flatters whoever has more to choose from)"
+    )
+    if selection.rule == "seeds":
+        how = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
+    even = f"; {budget} of them for every method, the same by a hash of their settings" if budget else ""
+    return f"{how}. Configurations to choose from: {counts}{even}."
+
+
+def check(selection: Selection, seeds: set[int]) -> None:
+    """Raise UserError if ``seeds`` leaves nothing to select by or to report."""
+    if selection.rule == "seeds" and not (seeds & set(selection.seeds) and seeds - set(selection.seeds)):
+        raise UserError(
+            f"experiment.selection.seeds={selection.seeds} must be some, not all, of the seeds that were run: "
+            f"{', '.join(map(str, sorted(seeds)))}"
+        )
