@@ -12,7 +12,7 @@ from isobench.report.row import Row, failure, troubles
 from isobench.report.select import select
 from isobench.report.statistics import compare, correct
 from isobench.run import scale_notes
-from isobench.schema import Experiment
+from isobench.schema import Experiment, method_name
 from isobench.sweep.state import states_of
 
 PLAIN = ["mean", "sd"]  # a cell's statistics where the paper has no table
@@ -143,14 +143,8 @@ def failed(row: Row) -> str | None:
         return None
     cfg = row.cfg
     said = row.trouble or ((row.record or {}).get("failure") or {}).get("message", "")
-    return f"{cfg.task.name}, {cfg.encoder.name}, {runs_method(row)}, seed {cfg.seed}: {name or 'damaged'} {said}".strip()
-
-
-def runs_method(row: Row) -> str:
-    """What tables call a run's method."""
-    from isobench.schema import method_name
-
-    return method_name(row.cfg.calibration)
+    about = f"{cfg.task.name}, {cfg.encoder.name}, {method_name(cfg.calibration)}, seed {cfg.seed}"
+    return f"{about}: {name or 'damaged'} {said}".strip()
 
 
 def provenance_of(rows: list[Row]) -> dict[str, str]:

@@ -28,10 +28,10 @@ def markdown(report: Report) -> str:
 def markdown_table(table: ReportTable) -> str:
     """A table as pipes: our cell, then the paper's in brackets with = + - for within, above, below its spread."""
     head = ["encoder", "method", *table.columns, "training time"]
-    lines = [
-        [line.encoder, line.method, *(cell_text(line.cells[c]) for c in table.columns), line.time]
-        for line in table.lines
-    ]
+    lines = []
+    for line in table.lines:
+        cells = (cell_text(line.cells[column]) for column in table.columns)
+        lines.append([line.encoder, line.method, *cells, line.time])
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join("| " + " | ".join(map(pipe, row)) + " |" for row in rows)
 
