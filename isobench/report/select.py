@@ -75,9 +75,7 @@ def in_words(groups: dict[Group, dict[Choice, list[Row]]], selection: Selection,
     for (_, method, _), choices in groups.items():
         sizes.setdefault(method, set()).add(len(choices))
     counts = ", ".join(f"{method} {'/'.join(map(str, sorted(found)))}" for method, found in sizes.items())
-    how = (
-        "best mean over seeds on the set that is reported (as papers do; it flatters whoever has more to choose from)"
-    )
+    how = "best mean over seeds on the set that is reported, which flatters whoever has more to choose from"
     if selection.rule == "seeds":
         how = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
     even = f"; {budget} of them for every method, the same by a hash of their settings" if budget else ""
