@@ -13,7 +13,7 @@ from isobench.calibration.chain import Chain
 from isobench.encoders import Loaded
 from isobench.errors import RunFailure
 from isobench.metrics.task import evaluate, is_constant, score
-from isobench.schema import Config
+from isobench.schema import HELD_OUT, Config
 
 CHECK_EVERY = 25  # steps between looks at the loss flag: each look makes a GPU wait
 
@@ -113,7 +113,7 @@ class Classifier(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Score the epoch, and keep what callbacks observed and the reported epoch's predictions."""
         self._raise_if_bad()
-        splits = list(self.cfg.task.dev_splits)
+        splits = self.cfg.task.evaluated
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
         epoch: dict[str, Any] = {"epoch": self.current_epoch + 1, "step": self.global_step}
         outputs = {}
@@ -133,10 +133,12 @@ class Classifier(pl.LightningModule):
             epoch[split]["constant_predictor"] = is_constant(predictions)
         epoch |= self.observed
         self.observed = {}
-        epoch["score"] = score(epoch[splits[0]][self.cfg.task.primary])
+        decides = HELD_OUT if HELD_OUT in epoch else splits[0]
+        scores = {split: score(epoch[split][self.cfg.task.primary]) for split in dict.fromkeys((splits[0], decides))}
+        epoch |= {"score": scores[splits[0]], "selection": scores[decides]}
         self.history.append(epoch)
         reported = self.cfg.optimization.report == "last" or not self.best
-        if reported or epoch["score"] > self.best["epoch"]["score"]:
+        if reported or epoch["selection"] > self.best["epoch"]["selection"]:
             self.best = {"epoch": epoch, "outputs": outputs}
         self.collected = {}
         self._log_epoch(epoch, splits)
@@ -145,7 +147,7 @@ class Classifier(pl.LightningModule):
         for split in splits:
             for name in self.cfg.task.metrics:
                 self.log(f"dev/{split}/{name}", epoch[split][name])
-        self.log(f"dev/{self.cfg.task.primary}", epoch["score"], prog_bar=True)
+        self.log(f"dev/{self.cfg.task.primary}", epoch["selection"], prog_bar=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """The epochs so far and the best one's predictions travel with the weights."""

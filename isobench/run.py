@@ -189,6 +189,8 @@ def task_notes(cfg: Config) -> list[str]:
         notes.append(f"task {cfg.task.name} is not in the paper")
     if cfg.task.train_samples is not None:
         notes.append(f"at most {cfg.task.train_samples:,} training examples")
+    if cfg.task.held_out is not None:
+        notes.append(f"{cfg.task.held_out:.0%} of the training examples held out to select on")
     if cfg.task.train_split != "train":
         notes.append(f"trained on {cfg.task.train_split}")
     if cfg.task.dev_samples is not None:

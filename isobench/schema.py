@@ -6,6 +6,8 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+HELD_OUT = "held_out"  # what a held-out share of the training set is called among the dev splits
+
 
 @dataclass
 class Seeds:
@@ -26,7 +28,11 @@ class Data:
 
 @dataclass
 class Task:
-    """One sentence or sentence-pair task."""
+    """One sentence or sentence-pair task.
+
+    ``held_out``: share of the training examples that is not trained on; it, not the dev set, then decides which epoch
+    (and, by ``selection.rule: held_out``, which configuration) is reported.
+    """
 
     name: str = MISSING
     version: int = 1
@@ -42,9 +48,15 @@ class Task:
     primary: str = MISSING
     train_split: str = "train"
     dev_splits: list[str] = field(default_factory=lambda: ["validation"])
+    held_out: float | None = None
     train_samples: int | None = None
     dev_samples: int | None = None
     max_length: int = 256
+
+    @property
+    def evaluated(self) -> list[str]:
+        """The dev splits, and the held-out share if there is one."""
+        return [*self.dev_splits, *([HELD_OUT] if self.held_out is not None else [])]
 
 
 @dataclass
@@ -139,8 +151,9 @@ class Tracking:
 class Selection:
     """Which configuration a report shows of a method that has several (report/select.py).
 
-    ``rule``: ``none``, ``dev`` (best on the set that is reported) or ``seeds`` (best on ``seeds``, reported on the
-    others). ``equal_budget``: every method chooses among as many configurations as the one with fewest.
+    ``rule``: ``none``, ``dev`` (best on the set that is reported), ``seeds`` (best on ``seeds``, reported on the
+    others) or ``held_out`` (best on the examples that ``task.held_out`` keeps from training). ``equal_budget``: every
+    method chooses among as many configurations as the one with fewest.
     """
 
     rule: str = "dev"

@@ -55,6 +55,7 @@ def _validate_task(cfg: Config) -> None:
     task = cfg.task
     _at_least("task.max_length", task.max_length, 4)
     _at_least("task.train_samples", task.train_samples, 1)
+    _fraction("task.held_out", task.held_out)
     _at_least("task.dev_samples", task.dev_samples, 1)
     _at_least("task.as_classes", task.as_classes, 2)
     if not task.dev_splits:

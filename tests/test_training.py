@@ -232,6 +232,46 @@ def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
         assert chosen["validation"]["accuracy"] == pytest.approx(right / len(table))
 
 
+def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkeypatch):
+    from isobench import classifier
+
+    whole, _ = run(*small, "optimization.epochs=1")
+    result, _ = run(*small, "optimization.epochs=1", "task.held_out=0.25")
+    assert (whole["cost"]["examples"], result["cost"]["examples"]) == (160, 120)
+    assert result["data"]["examples"] == {"train": 120, "validation": 60, "held_out": 40}
+    assert "25% of the training examples held out to select on" in result["scale"]["differs"]
+    scores = iter([0.1, 0.9, 0.8, 0.3, 0.7, 0.2])  # dev, held out; dev, held out; ...
+    monkeypatch.setattr(classifier, "score", lambda value: next(scores))
+    result, _ = run(*small, "optimization.epochs=3", "task.held_out=0.25", "optimization.lr=1e-3")
+    assert [(epoch["score"], epoch["selection"]) for epoch in result["history"]] == [
+        (0.1, 0.9),
+        (0.8, 0.3),
+        (0.7, 0.2),
+    ]
+    assert result["best"]["epoch"] == 1
+
+
+def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_on(small, tiny):
+    from conftest import make_config
+
+    from isobench.analyses.subject import Subject
+    from isobench.report.row import Row
+    from isobench.run import identify
+
+    def examples(*overrides):
+        cfg = make_config(*small, *overrides)
+        loaders = Subject(Row.of(cfg, identify(cfg).key)).loaders
+        return [
+            [tuple(tokens.ids[a:b]) for a, b in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
+            for tokens in (loaders.train.dataset, loaders.dev[-1].dataset)
+        ]
+
+    everything, _ = examples()
+    kept, held_out = examples("task.held_out=0.25")
+    assert sorted(kept + held_out) == sorted(everything)
+    assert examples("task.held_out=0.25", "seed=5") == [kept, held_out]
+
+
 def test_a_schedule_of_a_single_step_trains(small):
     """Warm-up never takes the whole schedule."""
     from isobench.train import build

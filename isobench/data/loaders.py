@@ -8,11 +8,11 @@ from torch.utils.data import DataLoader
 
 from isobench import encoders
 from isobench.data import sources
-from isobench.data.text import VERSION, Collator, EpochSampler, Tokens, load_tokens, save_tokens, tokenise
+from isobench.data.text import VERSION, Collator, EpochSampler, Tokens, load_tokens, save_tokens, taken, tokenise
 from isobench.errors import UserError
 from isobench.files import cache_dir, sha256_json
 from isobench.run import Identity
-from isobench.schema import Config
+from isobench.schema import HELD_OUT, Config
 from isobench.seeding import resolve_seeds
 
 
@@ -38,6 +38,9 @@ class Loaders:
         task = cfg.task
         train, self.train_fingerprint = self._tokens(cfg, identity, tokenizer, task.train_split, task.train_samples)
         dev = [self._tokens(cfg, identity, tokenizer, split, task.dev_samples)[0] for split in task.dev_splits]
+        if task.held_out is not None:
+            train, held_out = self._divided(train, task.train_split, task.held_out)
+            dev.append(held_out)
         self._overhead = chunk_overhead(cfg, loaded.dim)
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
         batch = cfg.optimization.batch_size
@@ -55,6 +58,17 @@ class Loaders:
         )
         # Evaluation uses moving statistics only: batches of like length cost no padding and change nothing.
         self.dev = [self.by_length(tokens, cfg.trainer.eval_batch_size, self._overhead) for tokens in dev]
+
+    def _divided(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
+        """What is trained on, and the ``share`` that is held out: the same examples everywhere, for every seed."""
+        out = np.isin(np.arange(len(train)), sources.lowest(len(train), round(share * len(train))))
+        if not 0 < out.sum() < len(train):
+            raise UserError(f"task.held_out={share:g} leaves {out.sum()} of {len(train)} examples to select on")
+        kept, held_out = (taken(train, np.flatnonzero(part), self.max_length) for part in (~out, out))
+        self.sizes |= {split: len(kept), HELD_OUT: len(held_out)}
+        self.at_limit |= {split: kept.at_limit, HELD_OUT: held_out.at_limit}
+        self.train_fingerprint = sha256_json([self.train_fingerprint, share])
+        return kept, held_out
 
     def by_length(self, tokens: Tokens, batch_size: int, chunk_overhead: int = 1 << 20) -> DataLoader:
         """Batches of like length, shortest first; by default each is one chunk."""

@@ -169,7 +169,11 @@ def _choose(examples: Examples, limit: int | None) -> Examples:
     """The ``limit`` examples whose index hashes lowest: the same ones on every machine, for every seed."""
     if limit is None or limit >= len(examples):
         return examples
-    order = sorted(range(len(examples)), key=lambda i: hashlib.sha256(str(i).encode()).digest())[:limit]
-    order.sort()
+    order = lowest(len(examples), limit)
     texts = [[column[i] for i in order] for column in examples.texts]
     return Examples(texts, examples.labels[order])
+
+
+def lowest(count: int, limit: int) -> list[int]:
+    """The ``limit`` of ``count`` indices that hash lowest, ascending."""
+    return sorted(sorted(range(count), key=lambda i: hashlib.sha256(str(i).encode()).digest())[:limit])

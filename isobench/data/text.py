@@ -44,6 +44,15 @@ class Tokens(Dataset):
         return np.diff(self.offsets)
 
 
+def taken(tokens: Tokens, index: np.ndarray, max_length: int) -> Tokens:
+    """The examples at ``index`` [n], in that order, of tokens that were cut at ``max_length``."""
+    lengths = tokens.lengths[index]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    where = np.repeat(tokens.offsets[index] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    types = tokens.types[where] if len(tokens.types) else tokens.types
+    return Tokens(tokens.ids[where], types, offsets, tokens.labels[index], int((lengths >= max_length).sum()))
+
+
 def tokenise(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
     """Tokenise all examples, one call, truncated to ``max_length``, unpadded."""
     encoded = tokenizer(*examples.texts, truncation=True, max_length=max_length, padding=False)

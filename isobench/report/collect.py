@@ -51,7 +51,7 @@ def outcome(row: Row) -> dict[str, Any]:
     if record is None:
         return found
     if best:
-        splits = {split: best[split] for split in row.cfg.task.dev_splits if split in best}
+        splits = {split: best[split] for split in row.cfg.task.evaluated if split in best}
         found |= {"epoch": best["epoch"]}
         found |= {f"{s}/{m}": percent(v) for s, metrics in splits.items() for m, v in metrics.items() if is_score(v)}
         found |= best.get("isotropy", {})

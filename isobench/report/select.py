@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterable
+from dataclasses import replace
 
 from isobench.errors import UserError
 from isobench.files import sha256_json
@@ -11,14 +12,15 @@ from isobench.schema import Selection, method_name
 
 Group = tuple[str, str, str]  # encoder, method, task
 Choice = tuple[str, ...]  # values of the settings that vary
-RULES = ("none", "dev", "seeds")
+RULES = ("none", "dev", "seeds", "held_out")
 
 
 def select(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
     """The runs of each encoder's, method's and task's chosen configuration, and the rule in words.
 
     ``none``: every run; ``dev``: the configuration with the best mean score over seeds, on the set that is reported;
-    ``seeds``: the same by ``selection.seeds`` only, and the other seeds are reported.
+    ``seeds``: the same by ``selection.seeds`` only, and the other seeds are reported; ``held_out``: by the examples
+    that ``task.held_out`` keeps from training, which runs that have some are selected by instead of ``dev``.
 
     Raises:
         UserError: an unknown rule; several configurations and no rule; seeds that leave nothing to select or report.
@@ -26,7 +28,9 @@ def select(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
     if selection.rule not in RULES:
         raise UserError(f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(RULES)}")
     varying = varying_settings(rows)
-    check(selection, {row.cfg.seed for row in rows})
+    if selection.rule == "dev" and any(row.cfg.task.held_out is not None for row in rows):
+        selection = replace(selection, rule="held_out")
+    check(selection, rows)
     if not varying:
         return rows, "nothing to select: every method has one configuration"
     if selection.rule == "none":
@@ -54,19 +58,20 @@ def chosen_of(choices: dict[Choice, list[Row]], selection: Selection, budget: in
     """The runs that are reported of the best configuration; of those with most scores, so that none wins by gaps."""
     seeds = set(selection.seeds)
     considered = sorted(choices, key=lambda choice: sha256_json(list(choice)))[:budget]
-    by = {c: [row for row in choices[c] if selection.rule == "dev" or row.cfg.seed in seeds] for c in considered}
+    all_seeds = selection.rule != "seeds"
+    by = {c: [row for row in choices[c] if all_seeds or row.cfg.seed in seeds] for c in considered}
     scores = {choice: list(scores_of(rows)) for choice, rows in by.items()}
     most = max(map(len, scores.values()))
     ordered = [choice for choice in choices if len(scores.get(choice, [])) == most and choice in scores]
     best = max(ordered, key=lambda choice: statistics.fmean(scores[choice])) if most else ordered[0]
-    return [row for row in choices[best] if selection.rule == "dev" or row.cfg.seed not in seeds]
+    return [row for row in choices[best] if all_seeds or row.cfg.seed not in seeds]
 
 
 def scores_of(rows: Iterable[Row]) -> Iterable[float]:
-    """The scores of the runs that have one."""
+    """What runs that have a score are selected by: the held-out examples if there are any, else the dev set."""
     for row in rows:
-        if row.record and not row.record["failure"] and row.record["best"]:
-            yield row.record["best"]["score"]
+        if row.record and not row.record["failure"] and (best := row.record["best"]):
+            yield best.get("selection", best["score"])
 
 
 def in_words(groups: dict[Group, dict[Choice, list[Row]]], selection: Selection, budget: int | None) -> str:
@@ -76,14 +81,20 @@ def in_words(groups: dict[Group, dict[Choice, list[Row]]], selection: Selection,
         sizes.setdefault(method, set()).add(len(choices))
     counts = ", ".join(f"{method} {'/'.join(map(str, sorted(found)))}" for method, found in sizes.items())
     how = "best mean over seeds on the set that is reported, which flatters whoever has more to choose from"
-    if selection.rule == "seeds":
+    if selection.rule == "held_out":
+        how = "best mean over seeds on the examples held out of the training set"
+    elif selection.rule == "seeds":
         how = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
     even = f"; {budget} of them for every method, the same by a hash of their settings" if budget else ""
     return f"{how}. Configurations to choose from: {counts}{even}."
 
 
-def check(selection: Selection, seeds: set[int]) -> None:
-    """Raise UserError if ``seeds`` leaves nothing to select by or to report."""
+def check(selection: Selection, rows: list[Row]) -> None:
+    """Raise UserError if the rule has nothing to select by or to report."""
+    seeds = {row.cfg.seed for row in rows}
+    held_out = {row.cfg.task.held_out is not None for row in rows}
+    if selection.rule == "held_out" and held_out != {True}:
+        raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
     if selection.rule == "seeds" and not (seeds & set(selection.seeds) and seeds - set(selection.seeds)):
         raise UserError(
             f"experiment.selection.seeds={selection.seeds} must be some, not all, of the seeds that were run: "

@@ -138,6 +138,8 @@ def footnotes(rows: list[Row]) -> list[str]:
         "best": "best epoch on the dev set, the set it is reported on",
         "last": "the last epoch, on the dev set",
     }
+    if any(row.cfg.task.held_out is not None for row in rows):
+        rules["best"] = "best epoch on examples held out of the training set, reported on the dev set"
     reports = dict.fromkeys(row.cfg.optimization.report for row in rows)
     warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
     return [
