@@ -10,6 +10,7 @@ from isobench.__main__ import run_guarded
 from isobench.analyses.analyse import folder_of, trains
 from isobench.errors import UserError
 from isobench.files import is_storage_error, storage_error, write_atomic
+from isobench.report import overview
 from isobench.report.build import build
 from isobench.report.html import render
 from isobench.report.model import Report
@@ -17,6 +18,7 @@ from isobench.report.table import console, print_table
 from isobench.report.text import latex, markdown
 from isobench.report.tidy import write_rows
 from isobench.status import rows_of
+from isobench.sweep.plan import composed
 
 
 def main() -> None:
@@ -32,7 +34,10 @@ def main() -> None:
 
 
 def report(arguments: Sequence[str]) -> None:
-    """Print the tables and the evidence, write every file, say where they are."""
+    """Print the tables and the evidence, write every file, say where they are; without an experiment, the claims."""
+    if not any(argument.startswith("+experiment=") for argument in arguments):
+        report_claims(list(arguments))
+        return
     _, rows = rows_of(arguments)
     cfg = rows[0].cfg
     folder = folder_of(cfg.output_dir, cfg.experiment)
@@ -48,6 +53,19 @@ def report(arguments: Sequence[str]) -> None:
         out.print(f"- {sentence}", highlight=False, markup=False)
     out.print(f"Selection: {made.selection}", highlight=False, markup=False)
     out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
+
+
+def report_claims(arguments: list[str]) -> None:
+    """What the five papers claim, and what the runs and analyses in this output folder say of it."""
+    with composed(arguments) as (_, base, _):
+        output_dir = str(base.output_dir)
+    claims = overview.overview(arguments, output_dir)
+    folder = Path(output_dir) / "reports"
+    try:
+        overview.show(claims, folder)
+        write_atomic(folder / "claims.md", partial(put, overview.markdown(claims)))
+    except OSError as error:
+        raise storage_error(error, folder) if is_storage_error(error) else error from None
 
 
 def write(made: Report, folder: Path) -> None:
