@@ -26,7 +26,7 @@ def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, s
         tables=[table(runs, encoders, methods, tasks)], runs=runs, epochs=curves,
         selection="The best epoch on the dev set, the set it is reported on.",
         state={"done": len(runs), "failed": 0, "missing": 0}, scale=list(scale),
-        evidence=["Three seeds can't show a difference smaller than two points.", "No method beats plain fine-tuning."],
+        evidence=["Three seeds can't show a difference below two points.", "No method beats plain fine-tuning."],
         failures=["cola flow seed 2: diverged in epoch 2"],
         provenance={"isobench": "0.1.0", "torch": "2.13.0", "sha256 of the data": "ab" * 32, "started": "2026-01-01"},
         notes=["Times were measured on a shared machine."],

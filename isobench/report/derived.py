@@ -13,7 +13,7 @@ from isobench.report.paper_table import BASE
 
 Runs = list[dict[str, Any]]
 COMPARABLE = ("within", "above", "below")  # verdicts that set our cell against the published one
-NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?(?:e[-−+]?\d+)?")
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # Isotropy columns of the tidy rows -> symbol and matrix, in the page's order.
 MEASURES = {
     "embedding/ev1": ("EV₁", "embeddings"),
@@ -100,9 +100,7 @@ def correlations(runs: Runs, measures: Sequence[str], centred: bool) -> dict[str
     """A line for all runs ("") and one a method; in it one correlation a measure."""
     methods = list(dict.fromkeys(str(run.get("method")) for run in runs))
     chosen = {"": runs} | {name: [run for run in runs if str(run.get("method")) == name] for name in methods}
-    return {
-        name: [spearman(points(rows, measure, centred)) for measure in measures] for name, rows in chosen.items()
-    }
+    return {name: [spearman(points(rows, measure, centred)) for measure in measures] for name, rows in chosen.items()}
 
 
 @dataclass(frozen=True)
@@ -192,4 +190,4 @@ def finite(cell: Cell) -> list[float]:
 def published_number(cell: Cell) -> float | None:
     """The first number of the published cell, where ours may be set against it."""
     found = NUMBER.search(cell.published or "") if cell.verdict in COMPARABLE else None
-    return float(found.group().replace("−", "-")) if found else None
+    return float(found.group()) if found else None

@@ -5,6 +5,7 @@ around it. Colours are the page's CSS variables, so a panel is readable on a lig
 """
 
 import io
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from isobench.analyses.figures import LINES, STYLE
 from isobench.report.derived import Point, Runs, number
@@ -86,14 +87,14 @@ class Sheet:
     def panel(self, paint: Callable[[Axes], None], x: str, y: str, says: str, integers: bool = False) -> Markup:
         """What ``paint`` puts on the axes, as SVG; ``says``: its description for who can't see it."""
         with matplotlib.rc_context(LOOK):
-            self.axes.set_yscale("linear")
             paint(self.axes)
             self.axes.set_xlabel(x)
             self.axes.set_ylabel(y)
+            for name in ("x", "y"):
+                values = [value for line in self.axes.lines for value in getattr(line, f"get_{name}data")()]
+                ticks(self.axes, name, values, integers and name == "x")
             self.axes.relim()
             self.axes.autoscale()
-            self.axes.xaxis.set_major_locator(MaxNLocator(4, integer=integers))
-            few_ticks(self.axes)
             svg = self.save(says)
         for line in list(self.axes.lines):
             line.remove()
@@ -118,20 +119,19 @@ class Sheet:
         return Markup(text).replace("<svg", Markup('<svg role="img" aria-label="{}"').format(says), 1)
 
 
-def few_ticks(axes: Axes) -> None:
-    """At most four labels on the y axis, short ones; powers of ten where the numbers span more than two of them."""
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines] or [np.zeros(0)])
-    values = values[np.isfinite(values)]
-    if values.size and values.min() > 0 and values.max() / values.min() > 100:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(numticks=4))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}".replace("e-0", "e−")))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_minor_formatter(NullFormatter())
+def ticks(axes: Axes, name: str, values: Sequence[float], integers: bool = False) -> None:
+    """At most four short labels on axis x or y; powers of ten where the numbers span more than two of them."""
+    axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
+    known = [value for value in values if math.isfinite(value)]
+    if known and min(known) > 0 and max(known) / min(known) > 100 and not integers:
+        axes.set(**{f"{name}scale": "log"})
+        axis.set_major_locator(LogLocator(numticks=4))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}".replace("e-0", "e\N{MINUS SIGN}")))
+        axis.set_minor_locator(NullLocator())
         return
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_formatter().set_powerlimits((-2, 4))  # type: ignore[attr-defined]
+    axes.set(**{f"{name}scale": "linear"})
+    axis.set_major_locator(MaxNLocator(4, integer=integers))
+    axis.get_major_formatter().set_powerlimits((-2, 4))  # type: ignore[attr-defined]
 
 
 def curves(sheet: Sheet, epochs: Runs, measure: str, look: dict[str, Look], says: str) -> Markup | None:
@@ -159,8 +159,8 @@ def curves(sheet: Sheet, epochs: Runs, measure: str, look: dict[str, Look], says
                 of_epoch.setdefault(epoch, []).append(value)
             xs = sorted(of_epoch)
             means = [float(np.mean(of_epoch[x])) for x in xs]
-            alone = {"marker": look[method].marker, "ms": 3} if len(xs) == 1 else {}
-            axes.plot(xs, means, color=look[method].colour, ls=look[method].dash, zorder=2, **alone)
+            marker = look[method].marker if len(xs) == 1 else ""  # a line of one epoch can't be seen
+            axes.plot(xs, means, color=look[method].colour, ls=look[method].dash, marker=marker, ms=3, zorder=2)
 
     return sheet.panel(paint, "epoch", "", says, integers=True)
 
@@ -175,8 +175,8 @@ def scatter(sheet: Sheet, cloud: Sequence[Point], look: dict[str, Look], x: str,
         for method in look:
             own = [(point.x, point.y) for point in shown if point.method == method]
             if own:
-                style = {"color": look[method].colour, "marker": look[method].marker}
-                axes.plot(*zip(*own, strict=True), ls="", ms=3, mew=0, alpha=0.7, **style)
+                colour, marker = look[method].colour, look[method].marker
+                axes.plot(*zip(*own, strict=True), color=colour, marker=marker, ls="", ms=3, mew=0, alpha=0.7)
 
     return sheet.panel(paint, x, y, says)
 

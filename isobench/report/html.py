@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no network, no script, light and dark, narrow and wide, print."""
+"""A report as one HTML page that needs nothing else: no network, no script; light and dark, any width, print."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +16,10 @@ from isobench.report.paper_table import ALPHA, BASE
 
 __all__ = ["render"]
 
-GROUPS_DRAWN = 30  # at most: pairs of encoder and task whose curves are drawn
-VERDICTS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": "–"}  # verdict -> symbol
+DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+# At most: pairs of encoder and task with curves, those not folded away, runs of a method in one, points in a scatter.
+LIMITS = {"groups": 30, "open": 4, "runs": figures.RUNS_DRAWN, "points": figures.POINTS_DRAWN}
+VERDICTS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}  # verdict -> symbol
 
 
 def render(report: Report) -> str:
@@ -30,6 +32,7 @@ def render(report: Report) -> str:
     methods = [*(line.method for table in report.tables for line in table.lines), *column(report.runs, "method")]
     look = figures.looks([*methods, *column(report.epochs, "method")])
     sheet = Sheet()
+    same_epoch = derived.grouped(report.epochs, "encoder", "task", "method", "epoch")
     return page().render(
         report=report,
         look=look,
@@ -37,12 +40,13 @@ def render(report: Report) -> str:
         scales=column(report.runs, "scale"),
         tables=[_Table(table) for table in report.tables],
         curves=list(curve_figures(sheet, report.epochs, look)),
+        unfinished=sum(count for name, count in report.state.items() if name not in ("done", "failed")),
         curve_groups=len(derived.grouped(report.epochs, "encoder", "task")),
         isotropy=Isotropy.of(sheet, report.runs, look),
         overheads=derived.overheads(report.runs),
         tasks=column(report.runs, "task"),
-        limits={"groups": GROUPS_DRAWN, "runs": figures.RUNS_DRAWN, "points": figures.POINTS_DRAWN},
-        most_runs=max(map(len, derived.grouped(report.epochs, "encoder", "task", "method", "epoch").values()), default=0),
+        limits=LIMITS,
+        most_runs=max(map(len, same_epoch.values()), default=0),
     )
 
 
@@ -52,7 +56,7 @@ def page() -> Any:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"words": words, "p": p_value, "signed": signed, "number": shown}
+    environment.filters |= {"words": words, "p": p_value, "signed": signed, "number": shown, "seconds": seconds}
     environment.globals |= {"ALPHA": ALPHA, "BASE": BASE, "VERDICTS": VERDICTS, "mark": mark}
     return environment.get_template("page.html.j2")
 
@@ -119,9 +123,9 @@ class Curves:
 
 
 def curve_figures(sheet: Sheet, epochs: Runs, look: dict[str, Look]) -> Iterator[Curves]:
-    """The curves over training of every encoder and task, up to ``GROUPS_DRAWN``."""
+    """The curves over training of every encoder and task, up to ``LIMITS``."""
     measures = {"score": "Score"} | {name: f"{symbol}, {of}" for name, (symbol, of) in MEASURES.items()}
-    for (encoder, task), rows in list(derived.grouped(epochs, "encoder", "task").items())[:GROUPS_DRAWN]:
+    for (encoder, task), rows in list(derived.grouped(epochs, "encoder", "task").items())[: LIMITS["groups"]]:
         title = f"{task}, {encoder}"
         drawn = [
             Panel(text, svg)
@@ -176,15 +180,24 @@ def words(name: str) -> str:
 def p_value(p: float | None) -> str:
     """A p-value as papers print it."""
     if p is None or derived.number(p) is None:
-        return "–"
+        return DASH
     return "< .001" if p < 0.001 else "1" if p >= 0.9995 else f"{p:.3f}".removeprefix("0")
 
 
 def signed(value: float | None, digits: int = 2) -> str:
     """A number with its sign, a dash for none."""
-    return "–" if derived.number(value) is None else f"{value:+.{digits}f}".replace("-", "−")
+    if derived.number(value) is None:
+        return DASH
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", MINUS) if float(text) else text[1:]
+
+
+def seconds(value: float) -> str:
+    """A time in seconds, to about three digits."""
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:,.{digits}f} s"
 
 
 def shown(value: float | None) -> str:
     """A number in four digits at most, a dash for none."""
-    return "–" if value is None else f"{value:.4g}".replace("-", "−")
+    return DASH if value is None else f"{value:.4g}".replace("-", MINUS)
