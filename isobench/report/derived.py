@@ -173,7 +173,8 @@ def axis_of(table: ReportTable, column: str) -> Axis | None:
 def strip(cell: Cell, axis: Axis) -> Strip:
     """A cell's seeds on its column's axis."""
     seeds = [*cell.seeds, *["?"] * (len(cell.values) - len(cell.seeds))]
-    words = [f"seed {seed}: {value:.4g}" for seed, value in zip(seeds, cell.values, strict=False)]
+    told = ["undefined" if number(value) is None else f"{value:.4g}" for value in cell.values]
+    words = [f"seed {seed}: {value}" for seed, value in zip(seeds, told, strict=False)]
     published = published_number(cell)
     if published is not None:
         words.append(f"published: {published:.4g}")
