@@ -55,13 +55,18 @@ class Look:
 
     @property
     def dash(self) -> str:
-        """As matplotlib takes it; changes with the colour, and again when the colours start anew."""
-        return LINES[(self.index + 1 + (self.index + 1) // 8) % len(LINES)]
+        """As matplotlib takes it."""
+        return LINES[self.step % len(LINES)]
 
     @property
     def marker(self) -> str:
         """As matplotlib takes it."""
-        return MARKERS[(self.index + 1 + (self.index + 1) // 8) % len(MARKERS)]
+        return MARKERS[self.step % len(MARKERS)]
+
+    @property
+    def step(self) -> int:
+        """Grows with the colour, and once more when the colours start anew."""
+        return 0 if self.index < 0 else 1 + self.index % len(COLOURS) + self.index // len(COLOURS)
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:
