@@ -1,0 +1,118 @@
+"""Reports as they may come, made up: complete, partial, empty, hostile."""
+
+import random
+import statistics
+
+from isobench.report.model import Cell, Comparison, Line, Report, ReportTable
+
+ENCODERS = ["bert-base-cased", "roberta-base"]
+METHODS = ["none", "cosine", "spectrum_polynomial", "spectrum_exponential", "flow"]
+TASKS = ["sst2", "mrpc", "cola", "rte", "wnli", "stsb", "qnli", "mnli", "qqp"]
+
+
+def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, scale=("encoder is not the paper's",)):
+    """A complete report of numbers that follow a seeded generator."""
+    rng = random.Random(0)
+    runs, curves = [], []
+    for encoder in encoders:
+        for method in methods:
+            for task in tasks:
+                for seed in range(1, seeds + 1):
+                    run, epoch_rows = made_up_run(rng, encoder, method, task, seed, epochs)
+                    runs.append(run)
+                    curves += epoch_rows
+    return Report(
+        experiment="glue_calibration", paper="On Isotropy Calibration of Transformers",
+        tables=[table(runs, encoders, methods, tasks)], runs=runs, epochs=curves,
+        selection="The best epoch on the dev set, the set it is reported on.",
+        state={"done": len(runs), "failed": 0, "missing": 0}, scale=list(scale),
+        evidence=["Three seeds can't show a difference below two points.", "No method beats plain fine-tuning."],
+        failures=["cola flow seed 2: diverged in epoch 2"],
+        provenance={"isobench": "0.1.0", "torch": "2.13.0", "sha256 of the data": "ab" * 32, "started": "2026-01-01"},
+        notes=["Times were measured on a shared machine."],
+    )  # fmt: skip
+
+
+def made_up_run(rng, encoder, method, task, seed, epochs):
+    level = 70 + 2 * TASKS.index(task) if task in TASKS else 80
+    strength = METHODS.index(method) if method in METHODS else 1
+    identity = {"encoder": encoder, "method": method, "task": task, "seed": seed}
+    key = "-".join(map(str, identity.values()))
+    rows = []
+    for epoch in range(1, epochs + 1):
+        isotropy = 0.2 + 0.1 * strength + 0.02 * epoch + rng.gauss(0, 0.02)
+        ev = max(0.02, 0.8 - isotropy + rng.gauss(0, 0.02))
+        rows.append({
+            "epoch": epoch, "key": key, **identity, "score": level + 3 * (1 - 0.5**epoch) + rng.gauss(0, 0.8),
+            "embedding/ev1": ev, "embedding/ev2": ev + 0.1, "embedding/ev3": ev + 0.15,
+            "embedding/i1": isotropy, "embedding/i2": 1 - isotropy,
+            "head/i1": 10 ** -(5 - strength + rng.random()), "head/i2": 0.5 + rng.gauss(0, 0.05),
+        })  # fmt: skip
+    best = max(rows, key=lambda row: row["score"])
+    seconds = epochs * (10 + 3 * strength + rng.random())
+    run = {
+        **best, "status": "done", "failure": None, "epochs": epochs, "seconds": seconds + 5,
+        "training_seconds": seconds, "peak_memory_mib": 1500.0 + 120 * strength, "scale": "paper", "attempts": 1,
+    }  # fmt: skip
+    return run, rows
+
+
+def table(runs, encoders, methods, tasks):
+    rng = random.Random(1)
+    verdicts = [("within", "within one published deviation"), ("above", "more than one published deviation above"),
+                ("below", "more than one published deviation below"),
+                ("not comparable", "another encoder than the paper's")]  # fmt: skip
+    lines = []
+    for encoder in encoders:
+        for method in methods:
+            cells = {}
+            for task in tasks:
+                own = [r for r in runs if (r["encoder"], r["method"], r["task"]) == (encoder, method, task)]
+                verdict, why = verdicts[len(lines) % 4 if task != "sst2" else 0]
+                cells[task.upper()] = cell(own, rng, method, verdict, why)
+            lines.append(Line(encoder, method, cells, "-" if method == "none" else f"{1 + rng.random():.2f}x"))
+    notes = ["Of 72 comparisons 3.6 are expected by chance; 2 survive Holm."]
+    return ReportTable("table1", "Table 1: GLUE dev sets", [task.upper() for task in tasks], lines, notes)
+
+
+def cell(runs, rng, method, verdict, why):
+    values = [run["score"] for run in runs]
+    mean = statistics.fmean(values)
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    p = rng.random() ** 3
+    comparison = None
+    if method != "none" and len(values) > 1:
+        difference = rng.gauss(0, 1)
+        comparison = Comparison(difference, p, 0.1, min(1.0, 20 * p), difference, difference - 1.5, difference + 1.5)
+    return Cell(
+        values=values, seeds=[run["seed"] for run in runs], ours=f"{mean:.2f}{spread}",
+        published=f"{mean + rng.gauss(0, 1):.2f} ± 0.80", published_of=runs[0]["encoder"], verdict=verdict, why=why,
+        troubles={"constant_predictor": 1} if method == "flow" else {}, comparison=comparison,
+    )  # fmt: skip
+
+
+def empty():
+    """What there is before anything has run."""
+    return Report("glue_isobn", None, [], [], [], "", {}, [], [], [], {})
+
+
+def hostile():
+    """Every text of it tries to be markup, and one mathematics."""
+    evil = "<script>alert(1)</script>"
+    breakout = '"></style><b onload=x>&amp; $x_$'
+    report = sample(encoders=[breakout], methods=["none", evil], tasks=["sst2", evil], seeds=2, epochs=2)
+    report.experiment = report.paper = report.selection = f"{evil}{breakout}"
+    report.failures = [f"seed 1: RuntimeError: </style>{evil}"]
+    report.provenance = {evil: breakout}
+    report.evidence = report.notes = report.scale = [evil + breakout]
+    report.state = {"done": 1, evil: 2}
+    first = report.tables[0]
+    first.name = first.title = evil
+    first.notes = [breakout]
+    first.columns = [name.lower() for name in first.columns]
+    for line in first.lines:
+        line.time = evil
+        line.cells = {name.lower(): cell for name, cell in line.cells.items()}
+        for one in line.cells.values():
+            one.ours, one.published_of, one.why, one.troubles = evil, evil, breakout, {evil: 1}
+    return report
