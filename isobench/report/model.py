@@ -55,13 +55,17 @@ class Line:
 
 @dataclass
 class ReportTable:
-    """A table in the paper's form. ``name`` in published.yaml, empty where the paper has none."""
+    """A table in the paper's form. ``name`` in published.yaml, empty where the paper has none.
+
+    ``tasks``: column title -> task; columns of one task show the same runs.
+    """
 
     name: str
     title: str
     columns: list[str]
     lines: list[Line]
     notes: list[str] = field(default_factory=list)
+    tasks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
