@@ -12,7 +12,7 @@ from isobench.errors import UserError
 from isobench.files import is_storage_error, storage_error, write_atomic
 from isobench.report import overview
 from isobench.report.build import build
-from isobench.report.html import render
+from isobench.report.html import render, render_claims
 from isobench.report.model import Report
 from isobench.report.table import console, print_table
 from isobench.report.text import latex, markdown
@@ -35,7 +35,7 @@ def main() -> None:
 
 def report(arguments: Sequence[str]) -> None:
     """Print the tables and the evidence, write every file, say where they are; without an experiment, the claims."""
-    if not any(argument.startswith("+experiment=") for argument in arguments):
+    if all(argument.startswith(("output_dir=", "data.")) for argument in arguments):
         report_claims(list(arguments))
         return
     _, rows = rows_of(arguments)
@@ -64,6 +64,7 @@ def report_claims(arguments: list[str]) -> None:
     try:
         overview.show(claims, folder)
         write_atomic(folder / "claims.md", partial(put, overview.markdown(claims)))
+        write_atomic(folder / "claims.html", partial(put, render_claims(claims)))
     except OSError as error:
         raise storage_error(error, folder) if is_storage_error(error) else error from None
 

@@ -11,6 +11,7 @@ from isobench.report.resampling import mean_difference_interval
 
 Rows = list[dict[str, Any]]
 HOLDS, FAILS, OPEN, MISSING = "holds", "does not hold", "undecided", "not run"
+SYMBOLS = {HOLDS: "✓", FAILS: "✗", OPEN: "~", MISSING: "\N{EN DASH}"}
 
 
 class Outcome(NamedTuple):

@@ -1,5 +1,6 @@
 """A report as one HTML page that needs nothing else: no network, no script; light and dark, any width, print."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from isobench.report import derived, figures
+from isobench.report.claims import SYMBOLS
 from isobench.report.derived import MEASURES, Runs
 from isobench.report.figures import Look, Sheet
 from isobench.report.model import Cell, Report, ReportTable
 from isobench.report.paper_table import ALPHA, BASE
 
-__all__ = ["render"]
+__all__ = ["render", "render_claims"]
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 # At most: pairs of encoder and task with curves, those not folded away, runs of a method in one, points in a scatter.
@@ -50,15 +52,28 @@ def render(report: Report) -> str:
     )
 
 
-def page() -> Any:
-    """The page's template."""
+def render_claims(claims: list[dict[str, Any]]) -> str:
+    """The page of the papers' claims (rows of ``overview``), each with what was found here."""
+    papers: dict[str, list[dict[str, Any]]] = {}
+    for claim in claims:
+        papers.setdefault(claim["paper"], []).append(claim)
+    return page("claims.html.j2").render(
+        papers=papers,
+        counts=Counter(claim["outcome"] for claim in claims),
+        scales=list(dict.fromkeys(claim["scale"] for claim in claims if claim["scale"])),
+        SYMBOLS=SYMBOLS,
+    )
+
+
+def page(name: str = "page.html.j2") -> Any:
+    """A page's template."""
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"words": words, "p": p_value, "signed": signed, "number": shown, "seconds": seconds}
     environment.globals |= {"ALPHA": ALPHA, "BASE": BASE, "VERDICTS": VERDICTS, "mark": mark}
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def column(rows: Runs, name: str) -> list[str]:

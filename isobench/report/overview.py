@@ -73,15 +73,12 @@ def show(claims: list[dict[str, Any]], folder: Path) -> None:
     for scale in dict.fromkeys(claim["scale"] for claim in claims if claim["scale"]):
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
     write_rows(folder, "claims", claims)
-    out.print(f"Written to {folder}/: claims (Parquet, CSV, Markdown)", highlight=False, markup=False)
+    out.print(f"Written to {folder}/: claims (Parquet, CSV, Markdown), claims.html", highlight=False, markup=False)
 
 
 def markdown(claims: list[dict[str, Any]]) -> str:
     """The claims as a Markdown table."""
     head = ("paper", "claim", "outcome", "numbers", "scale", "experiment")
     rows = [head, ("---",) * len(head), *(tuple(pipe(str(claim[name])) for name in head) for claim in claims)]
-    return (
-        "# What the papers claim, and what was found here\n\n"
-        + "\n".join(f"| {' | '.join(r)} |" for r in rows)
-        + "\n"
-    )
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"# What the papers claim, and what was found here\n\n{lines}\n"
