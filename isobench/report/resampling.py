@@ -4,6 +4,7 @@
 """
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import combinations
@@ -31,7 +32,7 @@ class Permutation(NamedTuple):
 
 def mean_difference(tasks: Sequence[Arms]) -> float:
     """Mean over tasks of the difference of means."""
-    return float(np.mean([np.mean(ours) - np.mean(theirs) for ours, theirs in tasks]))
+    return statistics.fmean(statistics.fmean(ours) - statistics.fmean(theirs) for ours, theirs in tasks)
 
 
 def stratified_permutation(tasks: Sequence[Arms]) -> Permutation:

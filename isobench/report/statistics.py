@@ -81,7 +81,7 @@ def permutation(ours: Sequence[float], theirs: Sequence[float]) -> float:
     if not _several(ours, theirs):
         return math.nan
     lowest = min(*ours, *theirs)
-    width = max(*ours, *theirs) - lowest or 1.0
+    width = max(*ours, *theirs) - lowest or 1.0  # all the same: nothing to scale
     arms = [[(value - lowest) / width for value in arm] for arm in (ours, theirs)]
 
     def difference(x: Any, y: Any, axis: int) -> Any:

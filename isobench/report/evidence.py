@@ -1,0 +1,217 @@
+"""What the runs support and what they can't, in sentences. Published numbers have no part in it."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from isobench.report.against import CONSTANT, Against, Name, Runs
+from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
+from isobench.report.model import ReportTable
+from isobench.report.resampling import (
+    Arms,
+    bootstrap_coverage,
+    mean_difference,
+    mean_difference_interval,
+    probability_of_improvement,
+    stratified_permutation,
+)
+from isobench.report.statistics import family, holm, smallest_p
+
+NAN = "undefined score (NaN)"
+UNFINISHED = ("running", "queued", "interrupted", "missing", "damaged")  # states, not what became of a run
+NARROW = 0.94  # a 95% bootstrap interval that covers less is said to be too narrow
+
+
+def evidence(tables: Sequence[ReportTable], base: str = "none") -> list[str]:
+    """Sentences on the comparisons of all methods with ``base``, each with its numbers; nothing beyond them.
+
+    Args:
+        tables: with ``comparison`` in the cells of scores (in percent), and of these only. Columns of one task
+            (``ReportTable.tasks``) show the same runs: across tasks the first of them counts.
+        base: the method that the others are compared with.
+    """
+    runs = Runs(tables, base)
+    against = {name: runs.against(name) for name in runs.methods}
+    return [
+        *nothing_to_compare(runs, against),
+        *comparisons(runs, tables),
+        *across_tasks(runs, against),
+        *single_seeds(runs, against),
+        *limits(against),
+        *same_runs(runs),
+        *troubles(runs),
+    ]
+
+
+def nothing_to_compare(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
+    """What has no counterpart."""
+    if not runs.methods:
+        yield f"Only {runs.base} was run: there is nothing to compare." if runs.cells else "There are no runs."
+    alone = [name for name in runs.methods if not runs.has_base(name)]
+    if alone:
+        names = " or ".join(runs.label(name) for name in alone)
+        yield f"No run of {runs.base} has a score to compare with: whether {names} helps can't be said."
+    for name, found in against.items():
+        if name not in alone and not found.tested and not found.single:
+            yield f"{runs.label(name)}: there is no task on which its runs and those of {runs.base} can be compared."
+
+
+def comparisons(runs: Runs, tables: Sequence[ReportTable]) -> Iterator[str]:
+    """How many there are, how many are below .05, how many by chance, how many after Holm's correction."""
+    tested = [(key, copies[0], copies[0].welch or 0.0) for key, copies in family(tables).items()]
+    if not tested:
+        return
+    low = [comparison for _, comparison, p in tested if p < ALPHA]
+    better = sum(comparison.difference > 0 for comparison in low)
+    yield (
+        f"{counted(len(tested), 'comparison')} with {runs.base}: {len(low)} with p < {ALPHA} (Welch's t-test, not "
+        f"corrected; {better} better, {len(low) - better} worse); chance alone gives about {ALPHA * len(tested):.2g}."
+    )
+    if len(tested) > 1:
+        adjusted = holm([p for *_, p in tested])
+        left = [
+            f"{runs.label((encoder, method))} on {column} ({comparison.difference:+.2f} points)"
+            for ((encoder, method, column, _), comparison, _), p in zip(tested, adjusted, strict=True)
+            if p < ALPHA
+        ]
+        yield f"After Holm's correction over these {len(tested)}, {len(left) or 'none'} remain" + (
+            f"{'s' * (len(left) == 1)}: {', '.join(left)}." if left else "s: no single difference is established."
+        )
+
+
+def across_tasks(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
+    """Every method over its tasks; p corrected for the number of methods."""
+    tested = {name: list(found.tested.values()) for name, found in against.items() if found.tested}
+    tests = {name: stratified_permutation(tasks) for name, tasks in tested.items()}
+    adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    for name, tasks in tested.items():
+        test, mean = tests[name], mean_difference_interval(tasks)
+        how = "exact" if test.drawn is None else f"{test.drawn:,} random relabellings"
+        corrected = f"; {p_text(adjusted[name])} after Holm over {len(tests)} methods" if len(tests) > 1 else ""
+        several = len(tasks) > 1
+        says = verdict(mean_difference(tasks), adjusted[name])
+        yield (
+            f"{runs.label(name)} on {listed(list(against[name].tested))}: {says}. "
+            f"{'Mean difference' if several else 'Difference'} {interval(mean, '+.2f')} points, probability of "
+            f"improvement {interval(probability_of_improvement(tasks), '.2f')}, permutation test"
+            f"{' within tasks' * several} {p_text(test.p)} ({how}{corrected})."
+        )
+    fewest = min((len(arm) for tasks in tested.values() for arms in tasks for arm in arms), default=0)
+    if tested and bootstrap_coverage(fewest) < NARROW:
+        yield (
+            f"Brackets: 95% bootstrap intervals, runs drawn within tasks. With {fewest} seeds they are too narrow: "
+            f"they hold the truth in {bootstrap_coverage(fewest):.0%} of cases at best."
+        )
+
+
+def verdict(difference: float, p: float) -> str:
+    """What a mean difference and its corrected p say, no more."""
+    if p < ALPHA and difference > 0:
+        return "higher than chance explains"
+    if p < ALPHA:
+        return "does not help here, lower than chance explains"
+    return "not shown to help" if difference > 0 else "does not help here, nor is it shown to harm"
+
+
+def single_seeds(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
+    """Where there is one run in an arm: numbers without a test."""
+    for name, found in against.items():
+        if found.single:
+            mean = "mean " * (len(found.single) > 1)
+            yield (
+                f"{runs.label(name)} on {listed(list(found.single))}: one seed in an arm, no test is possible; its "
+                f"{mean}difference of {mean_difference(list(found.single.values())):+.2f} points may be chance."
+            )
+
+
+def limits(against: Mapping[Name, Against]) -> Iterator[str]:
+    """What so few seeds can't show: the smallest p, and the least difference that is usually found."""
+    columns: dict[tuple[str, str], list[Arms]] = {}
+    for (encoder, _), found in against.items():
+        for column, arms in found.tested.items():
+            columns.setdefault((encoder, column), []).append(arms)
+    sizes = [(len(ours), len(theirs)) for every in columns.values() for ours, theirs in every]
+    if hopeless := [size for size in sizes if smallest_p(*size) >= ALPHA]:
+        some = f" ({len(hopeless)} of {len(sizes)} comparisons)" if len(hopeless) < len(sizes) else ""
+        least_p = min(smallest_p(*size) for size in hopeless)
+        yield (
+            f"With {seeds(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, however large the "
+            f"difference: its smallest possible p is {least_p:.2f}."
+        )
+    least = {column: least_difference(every) for (_, column), every in columns.items()}
+    if least := {column: points for column, points in least.items() if points > 0}:
+        low, high = min(least, key=least.__getitem__), max(least, key=least.__getitem__)
+        span = f"about {least[low]:.2g} points" + (f" ({low}) to {least[high]:.2g} ({high})" if low != high else "")
+        yield (
+            f"With {seeds(sizes)} a difference under {span} would usually go unnoticed: at the spread of these runs, "
+            f"that is what a single t-test at {ALPHA}, not corrected, finds in {POWER:.0%} of cases."
+        )
+
+
+def least_difference(every: Sequence[Arms]) -> float:
+    """The least difference that one column's runs would show, from their pooled spread and the smallest arms."""
+    base = every[0][1]
+    spread = pooled_sd([base, *(ours for ours, _ in every)])
+    return detectable_difference(spread, min(len(ours) for ours, _ in every), len(base))
+
+
+def same_runs(runs: Runs) -> Iterator[str]:
+    """Columns that show runs which another one shows already."""
+    columns = dict.fromkeys(c for cells in runs.cells.values() for c, cell in cells.items() if cell.comparison)
+    first: dict[str, str] = {}
+    for column in columns:
+        if first.setdefault(runs.task(column), column) != column:
+            yield f"{column} shows the runs of {first[runs.task(column)]} again: across tasks one of them counts."
+
+
+def troubles(runs: Runs) -> Iterator[str]:
+    """What went wrong, the base's too, and that it is in no mean."""
+    for name, cells in runs.cells.items():
+        found: dict[tuple[str, str], tuple[str, int]] = {}  # task, what -> first column, runs
+        for column, cell in cells.items():
+            undefined = sum(map(math.isnan, cell.values)) - cell.troubles.get(CONSTANT, 0)
+            for what, number in (cell.troubles | ({NAN: undefined} if undefined > 0 else {})).items():
+                found.setdefault((runs.task(column), what), (column, number))
+        kinds: dict[str, list[str]] = {}
+        for (_, what), (column, number) in found.items():
+            named = f"{number} on {column}" if what in (CONSTANT, NAN) else f"{number} {what} on {column}"
+            kinds.setdefault(consequence(what), []).append(named)
+        for words, where in kinds.items():
+            yield f"{runs.label(name)}: {words.format(', '.join(where))}."
+
+
+def consequence(what: str) -> str:
+    """A sentence on runs with this trouble, with a place for which."""
+    if what == CONSTANT:
+        return "constant predictors ({}): those tasks are in no mean, though the collapse is a result"
+    if what == NAN:
+        return "undefined scores, NaN ({}): those tasks are in no mean"
+    if what in UNFINISHED:
+        return "runs without a result ({}): in no mean, which may yet change"
+    return "failed runs ({}): without a score and in no mean, which is of the others only"
+
+
+def listed(columns: Sequence[str]) -> str:
+    """A few by name, many by number."""
+    return ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} tasks"
+
+
+def seeds(sizes: Sequence[tuple[int, int]]) -> str:
+    """How many seeds arms have, in words."""
+    low, high = min(map(min, sizes)), max(map(max, sizes))
+    return f"{low} seeds an arm" if low == high else f"{low} to {high} seeds an arm"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in the plural where there are more."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def interval(estimate: Estimate, form: str) -> str:
+    """A number with its interval, where there is one."""
+    shown = f"{estimate.value:{form}}"
+    return shown if math.isnan(estimate.low) else f"{shown} [{estimate.low:{form}}, {estimate.high:{form}}]"
+
+
+def p_text(p: float) -> str:
+    """A p with two digits that count."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
