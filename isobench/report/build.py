@@ -73,7 +73,8 @@ def table_of(name: str, title: str, table: PaperTable) -> ReportTable:
              table.time(encoder, method))
         for encoder, method in table.lines
     ]  # fmt: skip
-    return ReportTable(name, title, [column.title for column in table.columns], lines, table.notes(with_time=True))
+    tasks = {column.title: column.task for column in table.columns}
+    return ReportTable(name, title, list(tasks), lines, table.notes(with_time=True), tasks)
 
 
 def cell_of(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:

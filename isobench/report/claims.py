@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from isobench.report.model import Cell, Report
+from isobench.report.paper_table import ALPHA
 from isobench.report.resampling import mean_difference_interval
 
 Rows = list[dict[str, Any]]
@@ -67,14 +68,14 @@ def improves(*methods: str) -> Callable[[Report], Outcome]:
 def nothing_improves(report: Report) -> Outcome:
     """Whether no method's gain on any task survives Holm's correction; undecided if no test was possible."""
     tests = [
-        (line.method, column, cell.comparison)
+        (f"{line.method} on {column}", cell.comparison.holm, cell.comparison.difference)
         for line in report.tables[0].lines
         for column, cell in line.cells.items()
         if cell.comparison and cell.comparison.holm is not None
     ]
     if not tests:
         return Outcome(MISSING, "no comparison of two or more seeds")
-    better = [f"{method} on {column}" for method, column, c in tests if c.holm < 0.05 and c.difference > 0]
+    better = [name for name, p, difference in tests if p < ALPHA and difference > 0]
     said = f"{len(better)} of {len(tests)} gains survive Holm"
     return Outcome(FAILS, f"{said}: {', '.join(better)}") if better else Outcome(HOLDS, said)
 
