@@ -18,6 +18,8 @@ from isobench.last_layer import first_token_only
 from isobench.schema import Encoder as EncoderConfig
 from isobench.validate import POOLINGS
 
+NO_POOLER = "the checkpoint has no pooler: pooler.dense is randomly initialised"
+
 
 class Encoder(nn.Module):
     """Token ids to one vector a sentence, before any pooler.
@@ -122,7 +124,7 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     if cfg.pooling == "pooler":
         pooler = Pooler(dim)
         if not _take_pooler(model, pooler, report["missing_keys"], float(getattr(config, "initializer_range", 0.02))):
-            notes.append("the checkpoint has no pooler: pooler.dense is randomly initialised")
+            notes.append(NO_POOLER)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # ours does its work, so that a calibration can stand before it
     if cfg.first_token_only and cfg.pooling in ("pooler", "cls") and cfg.layer is None:

@@ -92,11 +92,20 @@ def gathered(batches: Sequence[Tensor]) -> list[Tensor]:
 
 
 def monitors_of(cfg: Config) -> list[Callback]:
-    """The callbacks that measure: of isotropy always, and what ``monitors`` adds."""
-    found: list[Callback] = [IsotropyMonitor()]
+    """The callbacks that measure: of isotropy always (``monitors.isotropy`` replaces it), and what ``monitors`` adds.
+
+    Raises:
+        UserError: something that is no Lightning callback, or can't be made.
+    """
+    found: dict[str, Callback] = {"isotropy": IsotropyMonitor()}
     for name, settings in cfg.monitors.items():
         try:
-            found.append(hydra.utils.instantiate(settings, _convert_="all"))
+            monitor = hydra.utils.instantiate(settings, _convert_="all")
         except hydra.errors.InstantiationException as error:
             raise UserError(f"monitors.{name}: {error.__cause__ or error}") from error
-    return found
+        if not isinstance(monitor, Callback):
+            raise UserError(f"monitors.{name}: _target_ must name a Lightning Callback")
+        if any(monitor.state_key == other.state_key for key, other in found.items() if key != name):
+            raise UserError(f"monitors.{name}: there is such a callback already; one of a kind can be resumed")
+        found[name] = monitor
+    return list(found.values())

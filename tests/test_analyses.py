@@ -133,7 +133,7 @@ def test_dry_run_and_status_compute_nothing(cli, ev, outputs, capfd, monkeypatch
 
     capfd.readouterr()
     status(ev)
-    assert f"done before: {outputs}/reports/isobn_ev/" in capfd.readouterr().out.replace("\n", "")
+    assert f"done: {outputs}/reports/isobn_ev/" in capfd.readouterr().out.replace("\n", "")
 
 
 def test_numbers_may_have_columns_of_their_own_and_nothing_in_them(tmp_path):

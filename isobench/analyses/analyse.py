@@ -1,11 +1,16 @@
 """Carry out an experiment's analysis and keep what it finds."""
 
+import contextlib
 import inspect
+import json
+import logging
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra.utils
 from rich.table import Table
@@ -13,11 +18,22 @@ from rich.table import Table
 from isobench import hub, weights
 from isobench.data import sources
 from isobench.errors import UserError
-from isobench.files import is_storage_error, storage_error, write_json
+from isobench.files import storage_error, write_json
 from isobench.report.row import Row
-from isobench.report.table import console, varying_settings
+from isobench.report.table import chosen, console, varying_settings
+from isobench.report.table import names as names_in_tables
 from isobench.run import finite
-from isobench.schema import Experiment, method_name
+from isobench.schema import Experiment
+
+ABOUT = "about.json"
+
+
+class Names(NamedTuple):
+    """What tables and figures call a subject's parts."""
+
+    encoder: str
+    task: str
+    method: str
 
 
 def trains(analysis: dict[str, Any]) -> bool:
@@ -34,47 +50,135 @@ def analyse(experiment: Experiment, rows: Sequence[Row]) -> None:
     """Carry out the analysis of these runs' config, show its tables, write its files, say where they are.
 
     Raises:
-        UserError: a setting that it doesn't have, data or weights that are not there, a disk that is full.
+        UserError: a setting that it doesn't have, data or weights that are not there, a folder that can't be written.
     """
-    configs = [row.cfg for row in rows]
-    first = configs[0]
-    origins = [(sources.source_name(cfg.task, cfg.data), weights.source_name(cfg.encoder)) for cfg in configs]
+    first = rows[0].cfg
+    origins = [
+        (sources.source_name(row.cfg.task, row.cfg.data), weights.source_name(row.cfg.encoder)) for row in rows
+    ]
     if any("hub" in names for names in origins):
         hub.reachable()  # before the libraries that read its answer are imported
     function, settings = function_of(first.analysis)
-    from isobench.analyses.figures import say_scale, style
-    from isobench.analyses.subject import Subject
-    from isobench.provenance import provenance
-
-    start = time.time()
-    with style():
-        varying = varying_settings(list(rows))
-        findings = function([Subject(row, varying) for row in rows], **settings)
-        for figure in findings.figures.values():
-            say_scale(figure, findings.differs)
-        if findings.differs:
-            findings.notes.insert(0, f"scale={first.scale}. NOT the paper's setting: {'; '.join(findings.differs)}.")
-        else:
-            findings.notes.insert(0, f"scale={first.scale}. Data and encoders are the paper's.")
-        folder = folder_of(first.output_dir, experiment)
+    called = names_of(rows)
+    folder = folder_of(first.output_dir, experiment)
+    with writable(folder):
+        findings, seconds = carried_out(experiment, function, settings, rows, called)
         try:
+            stale = files_in(folder)
+            (folder / ABOUT).unlink(missing_ok=True)  # from here on the folder is of no one analysis
             files = findings.write(folder)
-            about = {
-                "experiment": asdict(experiment),
-                "analysis": first.analysis,
-                "seconds": round(time.time() - start, 1),
-                "scale": {"name": first.scale, "differs": findings.differs},
-                "files": sorted(file.name for file in files),
-                "runs": [asdict(cfg) for cfg in configs],
-                "provenance": provenance(),
-            }
-            write_json(folder / "about.json", finite(about))
+            for name in stale - {file.name for file in files}:
+                (folder / name).unlink(missing_ok=True)
+            write_json(folder / ABOUT, finite(about(experiment, rows, findings, files, seconds)))
         except OSError as error:
-            raise storage_error(error, folder) if is_storage_error(error) else error from None
+            raise storage_error(error, folder) from error
     out = console()
     findings.show(out)
     names = ", ".join(sorted({file.stem for file in files}))
     out.print(f"Written to {folder}/: {names}", highlight=False, markup=False)
+
+
+def carried_out(
+    experiment: Experiment, function: Any, settings: dict[str, Any], rows: Sequence[Row], called: list[Names]
+) -> tuple[Any, float]:
+    """The findings, with how they are not the paper's setting said in tables and figures; and the seconds it took."""
+    from isobench.analyses.figures import say_scale, style
+    from isobench.analyses.subject import Subject, notes
+
+    start = time.time()
+    subjects = [Subject(row, names) for row, names in zip(rows, called, strict=True)]
+    with style():
+        findings = function(subjects, **settings)
+        if findings.differs is None:
+            findings.differs = notes(subjects, "encoder", "task")
+        warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
+        findings.differs = list(dict.fromkeys([*findings.differs, *warnings]))
+        for figure in findings.figures.values():
+            say_scale(figure, findings.differs)
+    setting = "" if experiment.paper is None else " Data and encoders are the paper's."
+    if findings.differs:
+        setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."
+    findings.notes.insert(0, f"scale={rows[0].cfg.scale}.{setting}")
+    return findings, time.time() - start
+
+
+def about(
+    experiment: Experiment, rows: Sequence[Row], findings: Any, files: list[Path], seconds: float
+) -> dict[str, Any]:
+    """What an outcome is of: settings, the grid's keys and configs, provenance."""
+    from isobench.provenance import provenance
+
+    return {
+        "experiment": asdict(experiment),
+        **wanted(rows),
+        "seconds": round(seconds, 1),
+        "scale": {"name": rows[0].cfg.scale, "differs": findings.differs},
+        "files": sorted(file.name for file in files),
+        "runs": [asdict(row.cfg) for row in rows],
+        "provenance": provenance(),
+    }
+
+
+def wanted(rows: Sequence[Row]) -> dict[str, Any]:
+    """What decides an outcome: the analysis with its settings, and what it is of."""
+    return {"analysis": rows[0].cfg.analysis, "keys": [row.folder.key for row in rows]}
+
+
+def names_of(rows: Sequence[Row]) -> list[Names]:
+    """What tables and figures call each run's encoder, task and method: with the settings that tell them apart.
+
+    Raises:
+        UserError: two that nothing but a seed, or nothing that an analysis reads, tells apart.
+    """
+    varying = varying_settings(list(rows))
+    found = []
+    for row in rows:
+        names = dict(zip(("task", "encoder", "calibration"), names_in_tables(row.cfg), strict=True))
+        for setting, value in zip(varying, chosen(row.cfg, varying), strict=True):
+            section, _, key = setting.partition(".")
+            part = section if section in names else "task"
+            names[part] += f" {key}={value}" if value != "-" else ""
+        found.append(Names(names["encoder"], names["task"], names["calibration"]))
+    if len(set(found)) < len(found) and not trains(rows[0].cfg.analysis):
+        raise UserError("an analysis without training has one seed: leave out seed=..., or give one")
+    return found
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Make sure before any work that a folder can be written; if the work fails, nothing is left of making sure.
+
+    Raises:
+        StorageError: it can't.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
+
+
+def files_in(folder: Path) -> set[str]:
+    """What an earlier outcome in a folder consists of."""
+    return set((outcome(folder) or {}).get("files", []))
+
+
+def outcome(folder: Path) -> dict[str, Any] | None:
+    """What is noted of the outcome in a folder; None without one."""
+    try:
+        found = json.loads((folder / ABOUT).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def function_of(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -88,25 +192,34 @@ def function_of(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     if not target:
         raise UserError("analysis._target_ must name a function, such as isobench.analyses.isobn_ev.analyse")
     try:
+        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it would say the same at length
         function = hydra.utils.get_method(target)
     except Exception as error:  # Hydra raises several kinds for what can't be imported or called
         raise UserError(f"analysis._target_={target} can't be imported: {error}") from error
-    known = list(inspect.signature(function).parameters)[1:]
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    known = [parameter.name for parameter in parameters]
     for key in settings:
         if key not in known:
             raise UserError(f"analysis.{key} is no setting of {target}; it has: {', '.join(known) or 'none'}")
+    for parameter in parameters:
+        if parameter.default is parameter.empty and parameter.name not in settings:
+            raise UserError(f"analysis.{parameter.name} must be set: add +analysis.{parameter.name}=...")
     return function, settings
 
 
 def show_plan(title: str, rows: Sequence[Row]) -> None:
-    """What a dry run of an analysis without training prints."""
+    """What a dry run of an analysis without training prints, and its status."""
     table = Table(title=f"{title}: nothing is started", title_justify="left", header_style="bold")
-    for name in ("encoder", "task", "method"):
-        table.add_column(name)
-    for row in rows:
-        table.add_row(row.cfg.encoder.name, row.cfg.task.name, method_name(row.cfg.calibration))
+    for name in Names._fields:
+        table.add_column(name, overflow="fold")
+    for names in names_of(rows):
+        table.add_row(*names)
+    folder = folder_of(rows[0].cfg.output_dir, rows[0].cfg.experiment)
+    found = outcome(folder)
+    state = "not done yet"
+    if found is not None:
+        same = all(found.get(key) == value for key, value in finite(wanted(rows)).items())
+        state = f"done: {folder}/" if same else f"not done yet ({folder}/ has it with other settings)"
     out = console()
     out.print(table)
-    outcome = folder_of(rows[0].cfg.output_dir, Experiment(name=title)) / "about.json"
-    state = f"done before: {outcome.parent}/" if outcome.is_file() else "not done yet"
     out.print(f"An analysis of these, without training; {state}", highlight=False, markup=False)

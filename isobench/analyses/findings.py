@@ -25,17 +25,20 @@ class Findings:
     """The outcome of an analysis.
 
     ``numbers``: file name -> tidy rows. ``figures``: file name -> figure. ``tables``: what the terminal shows.
-    ``notes``: what has to be known to read them. ``differs``: how all of it is not the paper's setting.
+    ``notes``: what has to be known to read them. ``differs``: how all of it is not the paper's setting;
+    None: as encoders and data are not.
     """
 
     numbers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     figures: dict[str, "Figure"] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    differs: list[str] = field(default_factory=list)
+    differs: list[str] | None = None
 
     def write(self, folder: Path) -> list[Path]:
         """Write every file, whole or not at all; returns them."""
+        from isobench.analyses.figures import style  # slow to import: not for those who only plan
+
         files: list[Path] = []
 
         def put(name: str, write: Callable[[Path], Any]) -> None:
@@ -45,8 +48,9 @@ class Findings:
         for name, rows in self.numbers.items():
             files += write_rows(folder, name, rows)
         for name, figure in self.figures.items():
-            put(f"{name}.png", partial(figure.savefig, format="png"))
-            put(f"{name}.svg", partial(figure.savefig, format="svg", metadata={"Date": None}))  # the same bytes again
+            with style():  # also how a figure is saved; without a date the same numbers are the same bytes
+                put(f"{name}.png", partial(figure.savefig, format="png"))
+                put(f"{name}.svg", partial(figure.savefig, format="svg", metadata={"Date": None}))
         if self.tables:
             put("tables.txt", lambda file: file.write_text(self.text(), encoding="utf-8"))
         return files

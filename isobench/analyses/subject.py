@@ -11,12 +11,13 @@ from rich.progress import track
 from torch import Tensor
 
 from isobench import embeddings, encoders
+from isobench.analyses.analyse import Names, names_of
 from isobench.calibration.base import overrides
 from isobench.calibration.chain import Chain
 from isobench.calibration.make import make
 from isobench.data.loaders import Loaders
+from isobench.encoders import NO_POOLER
 from isobench.report.row import Row
-from isobench.report.table import chosen, names
 from isobench.run import encoder_notes, identify, task_notes
 from isobench.seeding import resolve_seeds, seed_everything
 from isobench.train import configure, prepare, shows_progress
@@ -25,25 +26,19 @@ from isobench.train import configure, prepare, shows_progress
 class Subject:
     """The pretrained encoder, its vectors of the training set and its vocabulary, each loaded when asked for.
 
-    ``encoder``, ``task`` and ``method`` are what tables and figures call it.
+    ``encoder``, ``task`` and ``method`` are what tables and figures call it; ``warnings`` what has to be known of the
+    vectors it gave, such as weights that the checkpoint lacks.
 
     Args:
         row: a run of the experiment's grid; its record is None unless it was trained.
-        varying: settings, dotted, that tell it from other subjects of these names: they are part of the names then.
+        names: what to call it, where its config's names do not tell it from others.
     """
 
-    def __init__(self, row: Row, varying: list[str] | None = None) -> None:
+    def __init__(self, row: Row, names: Names | None = None) -> None:
         self.cfg, self.record, self.folder = row.cfg, row.record, row.folder
-        self.task, self.encoder, self.method = names(row.cfg)
-        for setting, value in zip(varying or [], chosen(row.cfg, varying or []), strict=True):
-            section, _, key = setting.partition(".")
-            if section == "encoder":
-                self.encoder += f" {key}={value}"
-            elif section == "calibration":
-                self.method += f" {key}={value}"
-            else:
-                self.task += f" {key}={value}"
+        self.encoder, self.task, self.method = names or names_of([row])[0]
         self.encoder_notes, self.task_notes = encoder_notes(row.cfg), task_notes(row.cfg)
+        self.warnings: list[str] = []
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -74,12 +69,15 @@ class Subject:
         Of ``encoder.layer`` and ``encoder.pooling``; computed once and kept in the cache.
         """
         show = shows_progress(self.cfg)
+        self.warnings = [text for text in self.loaded.warnings if text != NO_POOLER]
         return embeddings.pretrained(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:
         """What a head would read without calibration, [N, d] float32: after the pooler if there is one."""
-        return torch.cat([self.loaded.pooler(h) for h in self.encoded().split(1024)])
+        vectors = self.encoded()
+        self.warnings = list(self.loaded.warnings)
+        return torch.cat([self.loaded.pooler(h) for h in vectors.split(1024)])
 
     @torch.no_grad()
     def calibrated(self) -> Tensor:
@@ -88,6 +86,7 @@ class Subject:
         A method with moving statistics is updated by that one batch (``calibration.momentum=1`` makes them its own).
         """
         vectors = self.encoded()
+        self.warnings = list(self.loaded.warnings)
         seed_everything(resolve_seeds(self.cfg)["init"])
         chain: Chain = make(self.cfg.calibration, self.loaded.dim)
         prepare(chain, vectors, self.loaded.pooler)
