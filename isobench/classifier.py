@@ -63,7 +63,17 @@ class Classifier(pl.LightningModule):
             loss = loss + more
         self._watch(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
+        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
         return loss * self._weight(index)
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Log the gradient's norm before clipping, only on the steps that are logged."""
+        # Under 16-mixed the gradients are still multiplied by the loss scale here.
+        if self.logger is None or self.cfg.trainer.precision == "16-mixed":
+            return
+        if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:
+            gradients = [p.grad for p in self.parameters() if p.grad is not None]
+            self.log("train/gradient_norm", nn.utils.get_total_norm(gradients))
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
         """What a penalty can act on, and what isotropy is measured of: the head [c, d], the vocabulary [V, d]."""

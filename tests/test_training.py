@@ -124,7 +124,7 @@ def test_wandb_offline_holds_the_curves(small, tmp_path):
         b"isotropy/head/i2",
         b"isotropy/vocabulary/isoscore",
         b"isotropy/embedding/ev_curve",
-        b"lr-AdamW",
+        b"train/lr",
     ):
         assert name in content
     assert result["key"][:16] in log.name
