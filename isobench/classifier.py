@@ -55,6 +55,10 @@ class Classifier(pl.LightningModule):
         """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
         return self.chain(self.encode(batch), self.pooler)[0]
 
+    def on_train_batch_start(self, batch: dict[str, Any], index: int) -> None:
+        """Log the learning rate."""
+        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
+
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         """Task loss, plus the methods' penalties and own objectives."""
         h, given = self.chain(self.encode(batch), self.pooler)
@@ -63,7 +67,6 @@ class Classifier(pl.LightningModule):
             loss = loss + more
         self._watch(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
-        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
         return loss * self._weight(index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:

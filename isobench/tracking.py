@@ -78,12 +78,12 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
     import wandb
 
     charts = {}
-    for name, lines in curves.items():
-        epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
-        ks = list(range(1, max(map(len, lines), default=0) + 1))
-        if ks:
-            charts[name] = wandb.plot.line_series(xs=ks, ys=lines, keys=epochs, title=name, xname="k")
-    with spared():
+    with spared():  # online, a chart's table asks the server something
+        for name, lines in curves.items():
+            epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
+            ks = list(range(1, max(map(len, lines), default=0) + 1))
+            if ks:
+                charts[name] = wandb.plot.line_series(xs=ks, ys=lines, keys=epochs, title=name, xname="k")
         tracker.experiment.log(charts)
 
 

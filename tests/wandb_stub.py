@@ -83,9 +83,14 @@ class Received:
         page = {"edges": [], "pageInfo": {"endCursor": None, "hasNextPage": False}}
         return {"project": {"internalId": "p", "runCount": len(found), "readOnly": False, "runs": page}}
 
+    def on_ProjectInternalId(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {"project": {"id": "project", "internalId": "UHJvamVjdEludGVybmFsSWQ6MQ=="}}
+
     def on_GetProjects(self, given: dict[str, Any]) -> dict[str, Any]:
-        page = {"edges": [], "pageInfo": {"endCursor": None, "hasNextPage": False}}
-        return {"models": page}
+        project = {"__typename": "Project", "id": "project", "name": "isobench", "entityName": ENTITY, "user": None}
+        project |= {"createdAt": "2026-01-01T00:00:00Z", "isBenchmark": False}
+        page = {"endCursor": None, "hasNextPage": False}
+        return {"models": {"edges": [{"node": project, "cursor": "1"}], "pageInfo": page}}
 
 
 class Handler(BaseHTTPRequestHandler):
