@@ -21,7 +21,7 @@ from isobench.train import train
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}
-REMOTE = "https://ghp_alsosecret@example.com/someone/else.git"
+REMOTE = "https://ghp_alsosecret:x-oauth-basic@example.com/someone/else.git"
 EPOCHS, BATCHES, MATRICES = 3, 10, ("embedding", "head", "vocabulary")
 
 
