@@ -55,10 +55,6 @@ class Classifier(pl.LightningModule):
         """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
         return self.chain(self.encode(batch), self.pooler)[0]
 
-    def on_train_batch_start(self, batch: dict[str, Any], index: int) -> None:
-        """Log the learning rate."""
-        self.log("train/lr", self.trainer.optimizers[0].param_groups[0]["lr"])
-
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         """Task loss, plus the methods' penalties and own objectives."""
         h, given = self.chain(self.encode(batch), self.pooler)
@@ -70,11 +66,11 @@ class Classifier(pl.LightningModule):
         return loss * self._weight(index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Log the gradient's norm before clipping, only on the steps that are logged."""
-        # Under 16-mixed the gradients are still multiplied by the loss scale here.
-        if self.logger is None or self.cfg.trainer.precision == "16-mixed":
+        """Log the learning rate and the gradient's norm before clipping, on no other steps than are logged."""
+        if self.logger is None or (self.global_step + 1) % self.trainer.log_every_n_steps:
             return
-        if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:
+        self.log("train/lr", optimizer.param_groups[0]["lr"])
+        if self.cfg.trainer.precision != "16-mixed":  # its gradients are still multiplied by the loss scale here
             gradients = [p.grad for p in self.parameters() if p.grad is not None]
             self.log("train/gradient_norm", nn.utils.get_total_norm(gradients))
 
