@@ -65,6 +65,15 @@ class Classifier(pl.LightningModule):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss * self._weight(index)
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Log the learning rate and the gradient's norm before clipping, on no other steps than are logged."""
+        if self.logger is None or (self.global_step + 1) % self.trainer.log_every_n_steps:
+            return
+        self.log("train/lr", optimizer.param_groups[0]["lr"])
+        if self.cfg.trainer.precision != "16-mixed":  # its gradients are still multiplied by the loss scale here
+            gradients = [p.grad for p in self.parameters() if p.grad is not None]
+            self.log("train/gradient_norm", nn.utils.get_total_norm(gradients))
+
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
         """What a penalty can act on, and what isotropy is measured of: the head [c, d], the vocabulary [V, d]."""
         return {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}

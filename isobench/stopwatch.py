@@ -10,12 +10,17 @@ from isobench.provenance import peak_memory_mib
 
 
 class Stopwatch(Callback):
-    """Seconds spent in training steps, apart from evaluation."""
+    """Seconds spent in training steps, apart from evaluation.
+
+    Logs at every validation the throughput since the one before: ``train/examples_per_second`` and
+    ``train/tokens_per_second``.
+    """
 
     def __init__(self) -> None:
         self.training, self.evaluation, self.examples = 0.0, 0.0, 0
         self.before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
         self.started = self._mark = time.perf_counter()
+        self._logged = (0.0, 0)  # seconds of training and examples up to the last validation
 
     @property
     def seconds(self) -> float:
@@ -40,15 +45,22 @@ class Stopwatch(Callback):
         """Called by Lightning as it resumes."""
         self.training, self.evaluation = state["training"], state["evaluation"]
         self.examples, self.before = state["examples"], state["seconds"]
+        self._logged = (self.training, self.examples)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: dict[str, Any], index: int) -> None:
         """Count what was trained on."""
         self.examples += len(batch["labels"])
 
-    def on_validation_start(self, *_: Any) -> None:
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
         """Training pauses for evaluation."""
         now = time.perf_counter()
         self.training, self._mark = self.training + now - self._mark, now
+        seconds, examples = self.training - self._logged[0], self.examples - self._logged[1]
+        self._logged = (self.training, self.examples)
+        if seconds > 0 and examples:
+            length = float(trainer.train_dataloader.dataset.lengths.mean())
+            self.log("train/examples_per_second", examples / seconds)
+            self.log("train/tokens_per_second", length * examples / seconds)
 
     def on_validation_end(self, *_: Any) -> None:
         """Evaluation is over."""

@@ -1,22 +1,26 @@
-"""Weights & Biases, offline unless there is a login. The local record is written with or without it."""
+"""Weights & Biases, offline unless there is a login. The local record is written with or without it.
+
+Every name that is logged is in docs/tracking.md.
+"""
 
 import netrc
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 from isobench.errors import UserError, first_line
+from isobench.provenance import provenance
 from isobench.schema import Config, method_name
+
+STEP = "trainer/global_step"  # Lightning's name of the optimiser step
 
 
 def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
-    """A Lightning logger for the run, or False for none.
-
-    Names of what is logged: ``train/loss``, ``dev/<split>/<metric>``, ``dev/<primary>``, ``lr-AdamW/...``, and what
-    ``IsotropyMonitor`` names: ``isotropy/<embedding|head|vocabulary>/<measure>``.
-    """
+    """A Lightning logger for the run, or False for none."""
     if cfg.tracking.backend == "none":
         return False
     from pytorch_lightning.loggers import WandbLogger
@@ -34,21 +38,35 @@ def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
 
 
 def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
-    """A W&B run whose id is the run's key, grouped by experiment."""
+    """A W&B run whose id is the run's key, grouped by experiment.
+
+    What W&B finds out by itself (git, environment) is off: it takes along every ``SLURM_*`` variable, SLURM's token
+    among them, and a token in the name of the git remote. The record's own provenance goes into the config instead.
+    """
     import wandb
 
-    return wandb.init(
+    known = {"method": method_name(cfg.calibration), "key": key, "provenance": provenance()}
+    run = wandb.init(
         name=f"{cfg.task.name}-{cfg.encoder.name}-{method_name(cfg.calibration)}-{cfg.seed}",
         id=key[:16],
         resume="allow",
-        group=cfg.tracking.group or cfg.experiment.name,
+        group=group(cfg),
+        job_type=cfg.task.name,  # a run's attribute, so that reports can choose by task
         project=cfg.tracking.project,
         entity=cfg.tracking.entity,
         dir=str(folder),
         mode=cfg.tracking.mode or ("online" if has_login() else "offline"),
-        config=resolved,
-        settings=wandb.Settings(silent=True, console="off"),
+        config=resolved | known,
+        settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_meta=True),
     )
+    run.define_metric(STEP)
+    run.define_metric("*", step_metric=STEP, step_sync=True)  # a resumed run's curves then fit together
+    return run
+
+
+def group(cfg: Config) -> str | None:
+    """The W&B group of a config's runs, None for none."""
+    return cfg.tracking.group or cfg.experiment.name
 
 
 def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
@@ -60,20 +78,50 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
     import wandb
 
     charts = {}
-    for name, lines in curves.items():
-        epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
-        ks = list(range(1, max(map(len, lines), default=0) + 1))
-        if ks:
-            charts[name] = wandb.plot.line_series(xs=ks, ys=lines, keys=epochs, title=name, xname="k")
-    tracker.experiment.log(charts)
+    with spared():  # online, a chart's table asks the server something
+        for name, lines in curves.items():
+            epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
+            ks = list(range(1, max(map(len, lines), default=0) + 1))
+            if ks:
+                charts[name] = wandb.plot.line_series(xs=ks, ys=lines, keys=epochs, title=name, xname="k")
+        tracker.experiment.log(charts)
 
 
-def finish(tracker: Any, failed: bool) -> None:
-    """End the W&B run, so that the next run in this process gets its own."""
+def finish(tracker: Any, status: str, failure: str | None, best: Mapping[str, Any] | None) -> None:
+    """End the W&B run, so that the next run in this process gets its own.
+
+    Args:
+        tracker: what ``logger`` gave.
+        status: ``finished``, ``failed`` or ``interrupted``.
+        failure: the failure's name.
+        best: the reported epoch's entry of the history, if there is one.
+    """
     if tracker is not False:
         import wandb
 
-        wandb.finish(exit_code=int(failed))
+        with spared():
+            tracker.experiment.summary.update({"status": status, "failure": failure, **reported(best or {})})
+        with spared():
+            wandb.finish(exit_code=int(status != "finished"))
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """What goes wrong with W&B inside is said in one line and costs the run nothing: its record is its own."""
+    try:
+        yield
+    except Exception as error:
+        print(f"isobench: W&B: {first_line(error)}; the run goes on without", file=sys.stderr)
+
+
+def reported(epoch: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a history's entry under flat names: ``best/score``, ``best/<split>/<metric>``, ..."""
+    named: dict[str, Any] = {}
+    for name, value in epoch.items():
+        named |= (
+            {f"{name}/{key}": item for key, item in value.items()} if isinstance(value, Mapping) else {name: value}
+        )
+    return {f"best/{name}": value for name, value in named.items() if isinstance(value, int | float)}
 
 
 def has_login() -> bool:

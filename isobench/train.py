@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, LearningRateMonitor, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import Tensor, nn
 
@@ -94,14 +94,10 @@ def attempt(
         finally:
             watch.stop()
             saving = checkpointer.seconds
-    except UserError:
-        raise
-    except RunFailure as error:
-        failure = {"name": error.name, "message": str(error), "step": error.step}
     except Exception as error:  # one run's crash is its result; the sweep goes on
-        if is_storage_error(error):
+        if isinstance(error, UserError) or is_storage_error(error):
             raise
-        failure = crash(error, built.module.global_step if built else None)
+        failure = failure_of(error, built.module.global_step if built else None)
     module = built.module if built else None
     record = {
         "status": "failed" if failure else "finished",
@@ -126,8 +122,10 @@ def attempt(
     return record
 
 
-def crash(error: Exception, step: int | None) -> dict[str, Any]:
-    """What to record of an error that should not have happened."""
+def failure_of(error: Exception, step: int | None) -> dict[str, Any]:
+    """What to record of what broke a run: a failure with a name, or an error that should not have happened."""
+    if isinstance(error, RunFailure):
+        return {"name": error.name, "message": str(error), "step": error.step}
     name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
     return {
         "name": name,
@@ -204,12 +202,10 @@ def fit(
         stop = EarlyStopping(f"dev/{cfg.task.primary}", patience=cfg.optimization.patience, mode="max")
         callbacks = [*callbacks, stop]
     tracker = tracking.logger(cfg, identity.key, asdict(cfg))
-    if tracker is not False:
-        callbacks = [*callbacks, LearningRateMonitor("step")]
     if shows_progress(cfg):
         callbacks = [*callbacks, TQDMProgressBar(leave=False)]
     seed_everything(resolve_seeds(cfg)["dropout"])
-    done = False
+    status, failure = "interrupted", None
     try:
         trainer = pl.Trainer(
             accelerator=cfg.trainer.accelerator,
@@ -227,7 +223,7 @@ def fit(
             enable_model_summary=False,
             enable_progress_bar=shows_progress(cfg),
             num_sanity_val_steps=0,
-            log_every_n_steps=10,
+            log_every_n_steps=min(10, max(1, built.module.total_steps // 50)),  # a short run's curves have points too
         )
         with contextlib.redirect_stdout(sys.stderr):
             trainer.fit(
@@ -237,8 +233,11 @@ def fit(
                 ckpt_path=checkpoints.newest(),
                 weights_only=True,
             )
-        done = True
+        status = "finished"
     except SystemExit as stop:  # Lightning's answer to Ctrl-C
         raise KeyboardInterrupt from stop
+    except Exception as error:
+        status, failure = "failed", failure_of(error, None)["name"]
+        raise
     finally:
-        tracking.finish(tracker, failed=not done)
+        tracking.finish(tracker, status, failure, built.module.best.get("epoch"))

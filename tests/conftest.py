@@ -147,6 +147,13 @@ def cli(monkeypatch, capfd):
     return run
 
 
+def files_with(folder: Path, *texts: str) -> list[Path]:
+    """The files in a folder that hold one of the texts."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert files
+    return [file for file in files if any(text.encode() in file.read_bytes() for text in texts)]
+
+
 @pytest.fixture
 def outputs(tmp_path):
     """The small run's output folder; removed with the test."""

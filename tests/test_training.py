@@ -124,7 +124,7 @@ def test_wandb_offline_holds_the_curves(small, tmp_path):
         b"isotropy/head/i2",
         b"isotropy/vocabulary/isoscore",
         b"isotropy/embedding/ev_curve",
-        b"lr-AdamW",
+        b"train/lr",
     ):
         assert name in content
     assert result["key"][:16] in log.name
@@ -136,6 +136,7 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
     code, _, err = cli(*small, "tracking=wandb", "tracking.mode=online")
     assert code == 2
     assert "tracking=none does without it" in err
+    assert "not-a-key" not in err
     assert "Traceback" not in err
     assert not list(outputs.glob("runs/*"))
 
