@@ -115,11 +115,78 @@ def test_mistakes_are_one_line_and_leave_nothing(cli, ev, outputs, more, said):
     assert not outputs.exists()
 
 
-def test_a_folder_that_cant_be_written_is_one_line(cli, ev, outputs):
-    outputs.mkdir()
-    (outputs / "reports").write_text("in the way")
+@pytest.mark.parametrize("place", ["outputs", "outputs/reports", "outputs/reports/isobn_ev"])
+def test_a_folder_that_cant_be_written_is_said_before_any_work(cli, ev, outputs, tmp_path, monkeypatch, place):
+    from isobench.analyses import isobn_ev
+
+    monkeypatch.setattr(isobn_ev, "analyse", lambda subjects, curve: pytest.fail("worked first"))
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text("in the way")
     code, _, err = cli(*ev)
     assert (code, err.count("\n")) == (2, 1)
+    assert "can't be written" in err
+
+
+def test_weights_that_the_checkpoint_lacks_are_said_where_they_were_read(cli, ev, tiny, tmp_path, outputs):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(tiny, tmp_path / "poor")
+    weights = tmp_path / "poor" / "model.safetensors"
+    save_file({k: v for k, v in load_file(weights).items() if not k.startswith("pooler")}, weights, {"format": "pt"})
+    poor = [x for x in ev if not x.startswith("encoder.p")] + [f"encoder.path={tmp_path}/poor", "calibration=none"]
+    said = "local: the checkpoint has no pooler: pooler.dense is randomly initialised"
+    _, out, _ = cli(*poor, "encoder.pooling=pooler")
+    assert said in " ".join(out.split())
+    assert said in json.loads((outputs / "reports" / "isobn_ev" / "about.json").read_text())["scale"]["differs"]
+    _, out, _ = cli(*poor, "encoder.pooling=cls")  # reads no pooler
+    assert said not in " ".join(out.split())
+
+
+OWN = """
+from isobench.analyses.findings import Findings
+
+def analyse(subjects, k):
+    rows = [{"encoder": s.encoder, "k": k, "mean": float(s.embeddings().mean())} for s in subjects]
+    return Findings(numbers={"norms": rows})
+"""
+
+
+def test_an_analysis_of_ones_own_needs_a_function_and_a_yaml(cli, small, outputs, tmp_path, monkeypatch):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "my_own_analysis.py").write_text(OWN)
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\nexperiment: {name: mine}\nanalysis: {_target_: my_own_analysis.analyse, k: 10}\n"
+        "hydra: {mode: MULTIRUN}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, err = cli("--config-dir", f"{tmp_path}/conf", "+experiment=mine", *small)
+    assert code == 0, err
+    assert (
+        "NOT the paper's setting: encoder local is not the paper's" in out
+    )  # though the function says nothing of it
+    (row,) = csv.DictReader((outputs / "reports" / "mine" / "norms.csv").open())
+    assert (row["encoder"], row["k"]) == ("local", "10")
+
+
+def test_subjects_that_only_a_seed_tells_apart_are_refused(cli, ev, outputs):
+    code, _, err = cli(*ev, "seed=1,2", "-m")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "one seed" in err
+    assert not outputs.exists()
+
+
+def test_what_an_earlier_outcome_left_goes(cli, ev, outputs):
+    cli(*ev)
+    folder = outputs / "reports" / "isobn_ev"
+    about = json.loads((folder / "about.json").read_text())
+    (folder / "figure6.png").write_text("of an earlier version")
+    (folder / "notes.txt").write_text("the user's own")
+    (folder / "about.json").write_text(json.dumps({**about, "files": [*about["files"], "figure6.png"]}))
+    cli(*ev)
+    assert not (folder / "figure6.png").exists()
+    assert (folder / "notes.txt").exists()
 
 
 def test_dry_run_and_status_compute_nothing(cli, ev, outputs, capfd, monkeypatch):
@@ -133,7 +200,16 @@ def test_dry_run_and_status_compute_nothing(cli, ev, outputs, capfd, monkeypatch
 
     capfd.readouterr()
     status(ev)
-    assert f"done: {outputs}/reports/isobn_ev/" in capfd.readouterr().out.replace("\n", "")
+    assert f"training; done: {outputs}/reports/isobn_ev/" in capfd.readouterr().out.replace("\n", "")
+
+
+def test_an_outcome_of_other_settings_is_not_taken_for_this_one(cli, ev):
+    cli(*ev)
+    for other in (["calibration=none"], ["encoder.layer=1"], ["analysis.curve=9"]):
+        _, out, _ = cli(*ev, *other, "dry_run=true")
+        said = " ".join(out.split())
+        assert "not done yet (" in said, other
+        assert "with other settings" in said, other
 
 
 def test_numbers_may_have_columns_of_their_own_and_nothing_in_them(tmp_path):

@@ -107,3 +107,26 @@ def test_curves_survive_an_interruption():
     monitor.curves = {"head": [[0.5, 1.0]]}
     later.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
     assert later.curves == monitor.curves
+
+
+@pytest.mark.parametrize(
+    ("monitor", "said"),
+    [
+        ("{components:3}", "_target_ must name a Lightning Callback"),
+        ("{_target_:builtins.dict}", "_target_ must name a Lightning Callback"),
+        ("{_target_:isobench.nowhere.M}", "monitors.x: "),
+        ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "there is such a callback already"),
+    ],
+)
+def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, said):
+    code, _, err = cli(*small, f"+monitors.x={monitor}")
+    assert (code, err.strip().count("\n")) == (2, 0)
+    assert said in err
+    assert not list(outputs.glob("runs/*/result.json"))
+
+
+def test_the_isotropy_monitor_can_be_replaced(cli, small, outputs):
+    settings = "{_target_:isobench.monitor.IsotropyMonitor,curve:5}"
+    assert cli(*small, f"+monitors.isotropy={settings}", "optimization.epochs=1")[0] == 0
+    (file,) = outputs.glob("runs/*/result.json")
+    assert len(json.loads(file.read_text())["history"][0]["explained_variance"]["embedding"]) == 5

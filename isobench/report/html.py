@@ -60,7 +60,7 @@ def render_claims(claims: list[dict[str, Any]]) -> str:
     return page("claims.html.j2").render(
         papers=papers,
         counts=Counter(claim["outcome"] for claim in claims),
-        scales=list(dict.fromkeys(claim["scale"] for claim in claims if claim["scale"])),
+        scaled=sum(bool(claim["scale"]) for claim in claims),
         SYMBOLS=SYMBOLS,
     )
 
