@@ -16,9 +16,9 @@ from isobench.report.effects import Estimate
 
 Arms = tuple[Sequence[float], Sequence[float]]  # one task: ours, theirs
 
-EXACT = 1_000_000  # ways to relabel, up to which all are counted
-RELABELLINGS = 99_999  # drawn where there are more
-RESAMPLES = 9_999  # of a bootstrap
+EXACT = 200_000  # ways to relabel, up to which all are counted
+RELABELLINGS = 19_999  # drawn where there are more
+RESAMPLES = 1_999  # of a bootstrap
 SEED = 0
 TIE = 1e-9  # differences closer than this share of the largest are the same but for rounding
 

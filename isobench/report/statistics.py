@@ -4,17 +4,15 @@ import math
 import statistics
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from isobench.report.effects import hedges_g
 from isobench.report.model import Comparison, ReportTable
+from isobench.report.resampling import stratified_permutation
 
 
 def _sd(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else math.nan
 
-
-SPLITS = 200_000  # of the runs of a comparison, up to which all are counted
 
 # What a paper's cell may print, by name; sd is the sample's.
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
@@ -71,24 +69,11 @@ def welch_of_summaries(mean: float, sd: float, n: int, their_mean: float, their_
 
 
 def permutation(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of the permutation test of the difference of means: twice the smaller tail over all splits.
+    """Two-sided p of the permutation test of the difference of means: ``stratified_permutation`` of one task.
 
-    Exact up to 10 + 10 seeds, beyond by 200,000 random splits with a fixed seed. NaN for one seed or an undefined
-    value.
+    NaN for one seed or an undefined value.
     """
-    from scipy import stats
-
-    if not _several(ours, theirs):
-        return math.nan
-    lowest = min(*ours, *theirs)
-    width = max(*ours, *theirs) - lowest or 1.0  # all the same: nothing to scale
-    arms = [[(value - lowest) / width for value in arm] for arm in (ours, theirs)]
-
-    def difference(x: Any, y: Any, axis: int) -> Any:
-        return (x.mean(axis) - y.mean(axis)).round(9)  # what differs by rounding is a tie: scipy misses some
-
-    found = stats.permutation_test(arms, difference, vectorized=True, n_resamples=SPLITS, rng=0)
-    return float(found.pvalue)
+    return stratified_permutation([(ours, theirs)]).p if _several(ours, theirs) else math.nan
 
 
 def smallest_p(n: int, m: int) -> float:
