@@ -219,10 +219,8 @@ def figure1(found: list[Distribution]) -> Figure:
         every = len(part.shown) == part.examples
         which = f"all {part.examples:,}" if every else f"{len(part.shown):,} of {part.examples:,}, evenly spaced"
         axis.set(xticks=[], yticks=[], ylabel="t-SNE 2", xlabel=f"t-SNE 1\n{which}")
-        # below the panel, where it hides no point
-        axis.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=1 if len(part.classes) < 4 else 3, markerscale=3
-        )
+        below = (0.5, -0.2)  # the panel, where it hides no point
+        axis.legend(loc="upper center", bbox_to_anchor=below, ncols=1 if len(part.classes) < 4 else 3, markerscale=3)
     return figure
 
 
@@ -245,10 +243,7 @@ def figure3(found: list[Distribution], summaries: list[dict[str, Any]]) -> Figur
     for part, row, axis in zip(found, summaries, axes, strict=True):
         ranks = np.arange(1, len(part.order) + 1)
         axis.vlines(ranks, 0, part.deviation[part.order], COLOURS[0], linewidth=0.7)
-        axis.set(
-            xlabel=f"rank by Fisher score\nSpearman {row['spearman']:.2f}",
-            ylabel="standard deviation",
-            ylim=(0, None),
-        )
+        xlabel = f"rank by Fisher score\nSpearman {row['spearman']:.2f}"
+        axis.set(xlabel=xlabel, ylabel="standard deviation", ylim=(0, None))
         axis.margins(x=0.01)
     return figure
