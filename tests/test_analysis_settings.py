@@ -33,6 +33,7 @@ MISTAKES = [
     ("adaptation_embeddings", "perplexity=0", "number above 0"),
     ("adaptation_embeddings", "perplexity=many", "number above 0"),
     ("adaptation_embeddings", "seed=null", "whole number, at least 0"),
+    ("adaptation_embeddings", "seed=4294967296", "at least 0 and at most 4294967295"),
     ("adaptation_embeddings", "within=-1", "number of at least 0"),
     ("common_frequency", "texts=0", "whole number, at least 1"),
     ("common_frequency", "width=wide", "whole number, at least 1"),

@@ -66,7 +66,7 @@ def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, 
     """
     whole("points", points, 2)
     number("perplexity", perplexity, 0, ends=False)
-    whole("seed", seed, 0)
+    whole("seed", seed, 0, 2**32 - 1)
     number("within", within, 0)
     without_calibration(subjects)
     for subject in subjects:

@@ -9,10 +9,11 @@ from isobench.errors import UserError
 from isobench.run import counted
 
 
-def whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is no integer of at least ``least``; ``name`` is the setting's, below ``analysis``."""
-    if type(value) is not int or value < least:
-        raise UserError(f"analysis.{name}={value} must be a whole number, at least {least}")
+def whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuse what is no integer from ``least`` to ``most``; ``name`` is the setting's, below ``analysis``."""
+    if type(value) is not int or value < least or (most is not None and value > most):
+        bound = "" if most is None else f" and at most {most}"
+        raise UserError(f"analysis.{name}={value} must be a whole number, at least {least}{bound}")
 
 
 def number(name: str, value: Any, low: float = -inf, high: float = inf, ends: bool = True) -> None:
