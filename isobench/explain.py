@@ -80,6 +80,10 @@ def unknown_key(key: str) -> str:
     choices = [f.name for f in fields(node)] if is_dataclass(node) else list(by_key)
     if not parents:
         choices = sorted({*choices, *(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())})
+    if parents[:1] in (["analysis"], ["monitors"]):
+        choices = list(_settings_of_experiment(parents))
+        if not choices:
+            return f"there is no setting {key}: add it with +{key}=..."
     prefix = "".join(f"{parent}." for parent in parents)
     return f"there is no setting {key}: {nearest(name, choices)}" + (f" (in {prefix[:-1]})" if prefix else "")
 
@@ -91,6 +95,16 @@ def _options_by_key(group: str) -> dict[str, list[str]]:
         for key in yaml.safe_load(file.read_text()):
             found.setdefault(key, []).append(file.stem)
     return found
+
+
+def _settings_of_experiment(parents: list[str]) -> list[str]:
+    """What the YAML of the command line's experiment has below a key, where it is one of those packaged here."""
+    names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
+    file = Path(conf_dir()) / "experiment" / f"{names[-1] if names else None}.yaml"
+    node: Any = yaml.safe_load(file.read_text()) if file.is_file() else {}
+    for parent in parents:
+        node = node.get(parent) if isinstance(node, dict) else None
+    return [key for key in node if key != "_target_"] if isinstance(node, dict) else []
 
 
 def _first(text: str) -> str:

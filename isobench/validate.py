@@ -1,5 +1,6 @@
 """Checks of a config's values that need nothing heavy; everything is checked before anything is started."""
 
+import re
 from typing import Any
 
 from isobench.errors import UserError, nearest
@@ -10,6 +11,7 @@ CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
 SCORE_METRICS = ("pearson", "spearman", "pearson_spearman")
 METRICS = CLASS_METRICS + SCORE_METRICS
 POOLINGS = ("pooler", "cls", "mean", "last")
+DRIFT = "isobench.analyses.drift.ClassifierDrift"  # a name, for importing it takes seconds
 CALIBRATION_KEYS = ("name", "version", "placement", "target")  # ours; the rest goes to the class
 
 
@@ -48,6 +50,8 @@ def validate(cfg: Config) -> None:
     _validate_task(cfg)
     _validate_encoder(cfg)
     _validate_calibration(cfg.calibration)
+    _validate_monitors(cfg)
+    _validate_name(cfg.experiment.name)
     published.check(cfg.experiment)
 
 
@@ -120,6 +124,21 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
         _one_of(f"{prefix}.placement", part["placement"], ("before_pooler", "after_pooler"))
         _one_of(f"{prefix}.target", part["target"], ("head", "vocabulary"))
         prefix += ".then"
+
+
+def _validate_monitors(cfg: Config) -> None:
+    regression = cfg.task.labels is None and cfg.task.as_classes is None
+    for name, settings in cfg.monitors.items():
+        if regression and isinstance(settings, dict) and settings.get("_target_") == DRIFT:
+            why = f"compares with a logistic regression and task={cfg.task.name} has no classes"
+            raise UserError(f"monitors.{name} {why}: choose a task with classes, or set task.as_classes")
+
+
+def _validate_name(name: str | None) -> None:
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", name):
+        raise UserError(
+            f"experiment.name={name} names a folder: letters, digits, _, - and . only, no . to begin with"
+        )
 
 
 def _at_least(name: str, value: float | None, least: float) -> None:

@@ -43,6 +43,15 @@ def glue() -> str:
 
 
 @pytest.fixture(scope="session")
+def papers() -> Path:
+    """The folder with the papers' texts, where there is one."""
+    folder = os.environ.get("ISOBENCH_PAPERS")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("ISOBENCH_PAPERS does not name a folder with the papers' texts")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
 def tiny(tmp_path_factory) -> str:
     """A randomly initialised two-layer BERT with a word-level tokenizer, as a transformers folder."""
     folder = tmp_path_factory.mktemp("tiny")

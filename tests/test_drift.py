@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from conftest import write_parquet
 
 from isobench.analyses.drift import drift, optimal_classifier, shares
 
@@ -90,8 +91,37 @@ def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
     assert [e["score"] for e in one["history"]] == [e["score"] for e in two["history"]]
 
 
-def test_a_regression_has_no_optimal_classifier(cli, drifting):
+def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
+    """Said before anything is planned."""
     regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
-    code, _, err = cli(*drifting, *regression)
+    code, out, err = cli(*drifting, *regression)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "monitors.drift compares with a logistic regression and task=sst2 has no classes" in err
+    assert not outputs.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("components=0", "components=0 must be a whole number"),
+        ("components=ten", "components=ten must be a whole number"),
+        ("top=[1,0]", "top=[1, 0] must be a list of whole numbers"),
+        ("top=[]", "top=[] must be a list of whole numbers"),
+        ("top=5", "top=5 must be a list of whole numbers"),
+    ],
+)
+def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, said):
+    code, _, err = cli(*drifting, f"monitors.drift.{setting}")
     assert code == 2
-    assert "choose a task with classes" in err
+    assert f"isobench: monitors.drift: {said}" in err
+    assert "Traceback" not in err
+
+
+def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
+    for split in ("train", "validation"):
+        columns = {"sentence": ["a good film"] * 20, "label": [1] * 20, "idx": list(range(20))}
+        write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", columns)
+    code, _, err = cli(*drifting, f"data.root={tmp_path / 'data'}")
+    assert code == 2
+    assert "Traceback" not in err
+    assert "isobench: monitors.drift needs examples of two classes or more: take more (task.train_samples)" in err

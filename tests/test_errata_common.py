@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from scipy import stats
 
 from isobench import encoders
 from isobench.calibration.centring import all_but_the_top
+from isobench.data import wordsim
 from isobench.metrics import cosine_regularization, partition_isotropy
 from isobench.report import published
+from isobench.schema import Data
 
 HALF = 0.00501  # of the last printed digit of a number with two decimals
 SIMILARITY = ("Inner", "CosSim")  # Table 2's names for the two numbers of a cell of Table 3
@@ -211,6 +214,22 @@ def test_isotropy_depends_on_the_signs_of_the_eigenvectors():
     assert min(abs(partition_isotropy(w)[0] - value) for value in values) < 1e-6  # ours is one of them
 
 
+def test_the_packaged_vocabularys_isotropy_depends_on_them_until_it_is_centred(cache):
+    """0.43 with the eigenvectors towards the sum of the rows, 0.45 with their opposites, 0.20 with both."""
+    cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
+    w = encoders.load(cfg.encoder, cache, 1).encoder.vocabulary().detach().double()
+    found = {}
+    for name, matrix in (("raw", w), ("centred", w - w.mean(0))):
+        vectors = torch.linalg.eigh(matrix.T @ matrix).eigenvectors
+        vectors *= torch.sign(matrix.sum(0) @ vectors)
+        one, other = (torch.logsumexp(matrix @ vectors * way, 0) for way in (1, -1))
+        log_zs = (one, other, torch.cat([one, other]))
+        found[name] = [f"{torch.exp(log_z.min() - log_z.max()).item():.2f}" for log_z in log_zs]
+        assert f"{partition_isotropy(matrix, 'symmetric')[0]:.2f}" == found[name][2]
+    assert found == {"raw": ["0.43", "0.45", "0.20"], "centred": ["0.96", "0.96", "0.96"]}
+    assert f"{partition_isotropy(w)[0]:.2f}" == "0.43"
+
+
 def test_sums_of_exponentials_in_float32_overflow():
     """As the released code has them, if the eigenvector's sign is the rows'; log Z does not."""
     torch.manual_seed(0)
@@ -240,3 +259,29 @@ def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
     assert unused < taken
     assert names[2000] == "to"
     assert len(words) > 29500  # "indices [28500-29500]"; the cased vocabulary of the caption ends at 28995
+
+
+# --- With the data, with the text.
+
+
+def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
+    if not (Path(glue) / "wordsim" / "rw.parquet").is_file():
+        pytest.skip("ISOBENCH_DATA has no wordsim/rw.parquet")
+    cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
+    tokenizer = encoders.load_tokenizer(cfg.encoder, cache)
+    assert len(tokenizer) == 28996  # BERT-cased's own
+    pairs = wordsim.load(Data(root=glue))["rw"]
+    ids, scores = wordsim.single_tokens(pairs, tokenizer)
+    assert (len(pairs), len(ids), len(scores)) == (2034, 292, 292)
+
+
+def test_the_slip_of_table_2_is_its_only_one(papers):
+    text = (papers / "too_much_in_common.txt").read_text()
+    start = text.index("BERT-base-cased + Centered", text.index("CosSim}"))
+    body = text[start : text.index("Table 2: Average performance")]
+    right = re.findall(r"\(([+-]\d+\.\d\d)\)", body)
+    wrong = re.findall(r"\S+ \([+-]\)\S+", body)
+    assert len(right) == 35
+    assert wrong == [r"\underline{67.85} (+)3.14"]
+    model = body[: body.index(wrong[0])].splitlines()[-1].split("\t")[0]
+    assert model == "GPT-2-small + Centered + Centered-Scaled + Post-Process"

@@ -110,3 +110,17 @@ def test_two_of_fourteen_gains_survive_holms_correction():
             break
         survivors.append(key)
     assert survivors == [("roberta-large", "MNLI"), ("bert-base-cased", "MRPC")]
+
+
+def test_what_else_changed_between_the_versions(papers):
+    """Why the mean is not removed; the classifier's weights are the later version's alone."""
+    first, last = ((papers / f"{name}.txt").read_text() for name in ("isobn_arxiv_v1", "isobn_aaai2021"))
+    for phrase, has in (
+        ("hurts fine-tuning performance on datasets with unbalanced class labels", (True, False)),
+        ("is highly unstable during training", (False, True)),
+        ("L2 distance of finetuned weight", (False, True)),
+        ("variance of logit produced by the top 1, 5, and 30 principal components", (False, True)),
+        ("Dominating Principle Components", (False, True)),
+        ("logistic regression", (False, True)),
+    ):
+        assert (phrase in first, phrase in last) == has, phrase

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import tiny_overrides
 
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
@@ -142,6 +143,27 @@ def test_killed_again_and_again_it_gets_there(processes, long, outputs, undistur
     (record,) = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert record["attempts"] == 5
     assert outcome(outputs) == undisturbed
+
+
+def test_what_monitors_remember_survives_an_interruption(processes, tiny, reviews, cache, tmp_path):
+    """The classifier's initialisation and the curves of past epochs: history and last checkpoint are the same."""
+    found = []
+    for name, moment in (("whole", ()), ("resumed", ("isobench.classifier.Classifier.training_step", 15, "before"))):
+        outputs = tmp_path / name
+        arguments = ["+experiment=isobn_drift", *long_run(tiny_overrides(tiny, reviews, cache, outputs))]
+        arguments += ["encoder.pooling=cls", "checkpoint.keep=true"]
+        if moment:
+            assert start(processes, arguments, *moment) == -signal.SIGKILL  # in the second epoch
+        assert start(processes, arguments) == 0
+        last = max(outputs.glob("runs/*/checkpoints/*.ckpt"))
+        callbacks = torch.load(last, weights_only=False)["callbacks"]
+        (state,) = (state for key, state in callbacks.items() if key.startswith("IsotropyMonitor"))
+        found.append((outcome(outputs), state))
+    assert found[0] == found[1]
+    history, curves = found[0][0][0], found[0][1]["curves"]
+    assert {"drift", "isotropy", "explained_variance"} <= set(history[-1])
+    assert history[-1]["drift"]["now"]["l2"] > history[0]["drift"]["start"]["l2"] == 0
+    assert len(curves["embedding"]) >= 2
 
 
 def interrupted(processes, long, outputs) -> list[Path]:

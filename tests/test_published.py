@@ -1,7 +1,6 @@
 """The papers' numbers: form, display, against the papers' texts where there are any, and against each other."""
 
 import math
-import os
 import re
 from pathlib import Path
 
@@ -134,15 +133,6 @@ def test_published_cells_fall_back_to_the_papers_encoder_and_say_so():
 
 
 # --- Against the papers' texts.
-
-
-@pytest.fixture
-def papers():
-    """The folder with the papers' texts, where there is one."""
-    folder = os.environ.get("ISOBENCH_PAPERS")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip("ISOBENCH_PAPERS does not name a folder with the papers' texts")
-    return Path(folder)
 
 
 def digits(text):

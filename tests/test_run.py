@@ -7,7 +7,7 @@ from conftest import make_config
 
 from isobench.errors import UserError
 from isobench.files import write_atomic
-from isobench.run import REQUIRED, RunFolder, finite, identify, scale_notes
+from isobench.run import REQUIRED, RunFolder, finite, identify, scale_notes, task_notes
 from isobench.seeding import derive, resolve_seeds
 
 
@@ -108,3 +108,13 @@ def test_scale_is_said(glue):
     subset = make_config("scale=paper", "task=qqp", f"data.root={glue}", "task.train_split=train_subset")
     assert scale_notes(subset) == ["trained on train_subset"]
     assert "at most 9 training examples" in scale_notes(make_config("task.train_samples=9"))
+    assert {"at most 1 training example", "at most 1 dev example"} < set(
+        scale_notes(make_config("task.train_samples=1", "task.dev_samples=1"))
+    )
+
+
+def test_a_regression_as_classes_is_said_but_where_the_paper_has_it():
+    classes = ("task=stsb", "data.root=/nowhere", "task.as_classes=6", "task.metrics=[pearson]")
+    assert "stsb as 6 classes" in task_notes(make_config(*classes))
+    assert "stsb as 6 classes" in task_notes(make_config(*classes, "experiment.paper=isobn"))
+    assert task_notes(make_config(*classes, "experiment.paper=isotropy_calibration")) == []

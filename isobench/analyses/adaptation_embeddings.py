@@ -12,6 +12,7 @@ from torch import Tensor
 
 from isobench.analyses.figures import COLOURS, grid
 from isobench.analyses.findings import Findings
+from isobench.analyses.settings import not_varying, number, whole, without_calibration
 from isobench.analyses.subject import Subject, each, notes
 from isobench.errors import UserError
 from isobench.linalg import gram_diagonal, row_mean
@@ -61,8 +62,13 @@ def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, 
         within: means up to this, positive or negative, are counted as ordinary.
 
     Raises:
-        UserError: a task without classes, a setting that can't be, embeddings that do not vary.
+        UserError: a task without classes, a setting that can't be, a calibration, embeddings that do not vary.
     """
+    whole("points", points, 2)
+    number("perplexity", perplexity, 0, ends=False)
+    whole("seed", seed, 0, 2**32 - 1)
+    number("within", within, 0)
+    without_calibration(subjects)
     for subject in subjects:
         if not class_names(subject):
             advice = "leave it out, or set task.as_classes"
@@ -100,8 +106,7 @@ def measured(subject: Subject, points: int, perplexity: float, seed: int) -> Dis
     count = len(labels)
     deviation = (gram_diagonal(after, row_mean(after)) / count).sqrt()
     if not deviation.any():
-        what = f"the embeddings of {subject.encoder} on {subject.task} do not vary over {count} training examples"
-        raise UserError(f"{what}; take more of them (task.train_samples)")
+        raise not_varying(subject, count)
     shown = np.arange(min(points, count)) * count // max(1, min(points, count))
     return Distribution(
         subject.encoder,
@@ -207,17 +212,15 @@ def figure1(found: list[Distribution]) -> Figure:
     """t-SNE of h^l, coloured by class."""
     figure, axes = grid([part.title for part in found], 2.6 if len(found) > 2 else 3.2)
     for part, axis in zip(found, axes, strict=True):
-        for number, name in enumerate(part.classes):
-            x, y = part.plane[part.labels == number].T
-            axis.scatter(x, y, 3, COLOURS[number % len(COLOURS)], linewidths=0, alpha=0.6, label=name)
+        for place, name in enumerate(part.classes):
+            x, y = part.plane[part.labels == place].T
+            axis.scatter(x, y, 3, COLOURS[place % len(COLOURS)], linewidths=0, alpha=0.6, label=name)
         axis.set_aspect("equal", adjustable="datalim")
         every = len(part.shown) == part.examples
         which = f"all {part.examples:,}" if every else f"{len(part.shown):,} of {part.examples:,}, evenly spaced"
         axis.set(xticks=[], yticks=[], ylabel="t-SNE 2", xlabel=f"t-SNE 1\n{which}")
-        # below the panel, where it hides no point
-        axis.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=1 if len(part.classes) < 4 else 3, markerscale=3
-        )
+        below = (0.5, -0.2)  # the panel, where it hides no point
+        axis.legend(loc="upper center", bbox_to_anchor=below, ncols=1 if len(part.classes) < 4 else 3, markerscale=3)
     return figure
 
 
@@ -240,10 +243,7 @@ def figure3(found: list[Distribution], summaries: list[dict[str, Any]]) -> Figur
     for part, row, axis in zip(found, summaries, axes, strict=True):
         ranks = np.arange(1, len(part.order) + 1)
         axis.vlines(ranks, 0, part.deviation[part.order], COLOURS[0], linewidth=0.7)
-        axis.set(
-            xlabel=f"rank by Fisher score\nSpearman {row['spearman']:.2f}",
-            ylabel="standard deviation",
-            ylim=(0, None),
-        )
+        xlabel = f"rank by Fisher score\nSpearman {row['spearman']:.2f}"
+        axis.set(xlabel=xlabel, ylabel="standard deviation", ylim=(0, None))
         axis.margins(x=0.01)
     return figure

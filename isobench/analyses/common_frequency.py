@@ -14,6 +14,7 @@ from torch import Tensor
 
 from isobench.analyses.common_frequency_figures import figure3, figure4
 from isobench.analyses.findings import Findings
+from isobench.analyses.settings import entries, listed, number, whole, without_calibration
 from isobench.analyses.subject import Subject, notes
 from isobench.calibration import center
 from isobench.data.corpus import BATCH, Corpus, open_corpus
@@ -56,10 +57,10 @@ def analyse(
         ranks: the first and the last between which Zipf's exponent is fitted.
 
     Raises:
-        UserError: a corpus that is not there, or a setting out of its range.
+        UserError: a corpus that is not there, a setting out of its range, a calibration.
     """
-    if width < 1 or rare < 1:
-        raise UserError(f"analysis.width={width} and analysis.rare={rare} must be at least 1")
+    check(texts, width, rare, ranges, heads, coverage, ranks)
+    without_calibration(subjects)
     read = open_corpus(corpus, subjects[0].cfg.data, texts)
     show = shows_progress(subjects[0].cfg)
     counts = {WORDS: word_counts(progress(read, WORDS, show))}
@@ -94,6 +95,35 @@ def analyse(
         ],
         differs=notes(subjects, "encoder") + read.differs,
     )
+
+
+def check(
+    texts: int | None,
+    width: int,
+    rare: int,
+    ranges: Settings,
+    heads: Settings,
+    coverage: Mapping[str, Any],
+    ranks: Sequence[int],
+) -> None:
+    """Refuse settings that can't be; ``analyse`` says what they are."""
+    if texts is not None:
+        whole("texts", texts, 1)
+    whole("width", width, 1)
+    whole("rare", rare, 1)
+    for name, one in listed("ranges", ranges, ("first", "end", "published")):
+        whole(f"{name}.first", one["first"], 0)
+        whole(f"{name}.end", one["end"], one["first"] + 1)
+        number(f"{name}.published", one["published"], -1, 1)
+    for name, one in listed("heads", heads, ("types", "published")):
+        whole(f"{name}.types", one["types"], 1)
+    entries("coverage", coverage, ("share", "published"))
+    number("coverage.share", coverage["share"], 0, 1)
+    if not coverage["share"]:
+        raise UserError("analysis.coverage.share=0 must be above 0")
+    whole_numbers = isinstance(ranks, Sequence) and [type(rank) for rank in ranks] == [int, int]
+    if not whole_numbers or not 1 <= ranks[0] < ranks[1]:
+        raise UserError(f"analysis.ranks={ranks} must be two whole numbers, the first below the last, at least 1")
 
 
 def progress(corpus: Corpus, what: str, show: bool) -> Iterator[list[str]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures as draw
 from isobench.analyses.findings import Findings, Line, beside_published
+from isobench.analyses.settings import entries, numbers, whole, without_calibration
 from isobench.analyses.subject import Subject, each, notes
 from isobench.calibration import all_but_the_top, center
 from isobench.errors import UserError, nearest
@@ -53,10 +54,14 @@ def analyse(subjects: list[Subject], removed: str, toy: Mapping[str, Any]) -> Fi
         toy: Figure 2's ``points`` a sphere, and the spheres' ``shifts`` from the origin.
 
     Raises:
-        UserError: another ``removed``.
+        UserError: a setting that can't be, a calibration.
     """
     if removed not in ROUNDINGS:
-        raise UserError(f"analysis.removed={removed} is not known: {nearest(removed, ROUNDINGS)}")
+        raise UserError(f"analysis.removed={removed} is not known: {nearest(str(removed), ROUNDINGS)}")
+    entries("toy", toy, ("points", "shifts"))
+    whole("toy.points", toy["points"], 1)
+    numbers("toy.shifts", toy["shifts"])
+    without_calibration(subjects)
     found = []
     for subject in each(subjects, "vocabularies"):
         matrix = float64(subject.vocabulary())

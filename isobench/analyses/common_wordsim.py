@@ -10,6 +10,7 @@ from rich.table import Table
 from torch import Tensor
 
 from isobench.analyses.findings import Findings, Line, beside_published, column
+from isobench.analyses.settings import without_calibration
 from isobench.analyses.subject import Subject, each, notes
 from isobench.calibration import all_but_the_top, center, center_scaled
 from isobench.data import wordsim
@@ -34,8 +35,11 @@ def analyse(subjects: list[Subject], removed: int | str) -> Findings:
             d / 100.
 
     Raises:
-        UserError: word pairs that are not there, or a D that can't be.
+        UserError: word pairs that are not there, a D that can't be, a calibration.
     """
+    if removed not in ROUNDINGS and (type(removed) is not int or removed < 0):
+        raise UserError(f"analysis.removed={removed} must be ceil, floor or a whole number, at least 0")
+    without_calibration(subjects)
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:
         raise UserError(

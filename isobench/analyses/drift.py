@@ -1,7 +1,7 @@
 """How far a classifier moves in fine-tuning, and which components its logits come from (IsoBN, Figures 2 and 3)."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,16 @@ class ClassifierDrift(Callback):
     Args:
         components: of the subspace (the paper's 10).
         top: the numbers of components whose share is noted (the paper's 1, 5, 30).
+
+    Raises:
+        ValueError: numbers that can't be.
     """
 
     def __init__(self, components: int, top: list[int]) -> None:
+        if not positive(components):
+            raise ValueError(f"components={components} must be a whole number, at least 1")
+        if not isinstance(top, Sequence) or not top or not all(map(positive, top)):
+            raise ValueError(f"top={top} must be a list of whole numbers, at least 1 each")
         self.components, self.top = components, top
         self.initial: Tensor | None = None
         self.start: dict[str, Any] = {}
@@ -45,6 +52,9 @@ class ClassifierDrift(Callback):
         """Note the initialisation, unless the run was resumed."""
         if module.regression:
             raise UserError("monitors.drift compares with a logistic regression: choose a task with classes")
+        loader: Any = trainer.train_dataloader
+        if len(np.unique(loader.dataset.labels)) < 2:
+            raise UserError("monitors.drift needs examples of two classes or more: take more (task.train_samples)")
         if self.initial is None:
             self.initial = float64(module.head.weight).cpu().clone()
             modes = [(part, part.training) for part in module.modules()]
@@ -75,6 +85,11 @@ class ClassifierDrift(Callback):
             "fine_tuned": dict(zip(names, shares(weight, values, vectors, self.top), strict=True)),
             "optimal": dict(zip(names, shares(best, values, vectors, self.top), strict=True)),
         }
+
+
+def positive(value: Any) -> bool:
+    """Whether it is a whole number above 0."""
+    return type(value) is int and value >= 1
 
 
 def drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> tuple[float, float]:

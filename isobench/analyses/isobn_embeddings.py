@@ -12,8 +12,8 @@ from rich.table import Table
 
 from isobench.analyses.figures import grid, panels
 from isobench.analyses.findings import Findings
+from isobench.analyses.settings import not_varying, number, numbers, whole, without_calibration
 from isobench.analyses.subject import Subject, each, notes
-from isobench.errors import UserError
 from isobench.linalg import gram, row_mean
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
@@ -65,10 +65,12 @@ def analyse(subjects: list[Subject], bins: int, strong: list[float], threshold: 
         threshold: two groups of dimensions are one while the mean |rho| between them is at least this.
 
     Raises:
-        UserError: a setting that can't be, embeddings that do not vary.
+        UserError: a setting that can't be, a calibration, embeddings that do not vary.
     """
-    if bins < 1 or not 0 <= threshold <= 1:
-        raise UserError(f"analysis: bins is at least 1, threshold between 0 and 1, not {bins} and {threshold}")
+    whole("bins", bins, 1)
+    numbers("strong", strong, 0, 1, ends=False)
+    number("threshold", threshold, 0, 1)
+    without_calibration(subjects)
     found = [measured(subject, threshold) for subject in each(subjects, "correlation of dimensions")]
     summaries = [summary(dims, strong) for dims in found]
     return Findings(
@@ -93,8 +95,7 @@ def measured(subject: Subject, threshold: float) -> Dimensions:
     h = subject.embeddings()
     covariance = gram(h, row_mean(h)) / len(h)
     if not covariance.any():
-        what = f"the embeddings of {subject.encoder} on {subject.task} do not vary over {len(h)} training examples"
-        raise UserError(f"{what}; take more of them (task.train_samples)")
+        raise not_varying(subject, len(h))
     correlation = correlation_of(covariance)
     order, cluster = clusters_of(correlation, threshold)
     deviation = covariance.diagonal().sqrt().numpy()

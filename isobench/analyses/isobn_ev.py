@@ -6,27 +6,38 @@ from matplotlib.figure import Figure
 
 from isobench.analyses.figures import LINES, grid
 from isobench.analyses.findings import Findings, Line, beside_published, column
+from isobench.analyses.settings import not_varying, whole
 from isobench.analyses.subject import Subject, each, notes
 from isobench.metrics.isotropy import explained_variance_of, variances
 
+UNVARYING = "no variance"
+
 
 def analyse(subjects: list[Subject], curve: int) -> Findings:
-    """EV_k of the training set's embeddings, by encoder, method and task.
+    """EV_k of the training set's embeddings, by encoder, method and task; NaN of those that do not vary.
 
     Args:
         subjects: encoders x tasks x calibrations.
         curve: how many k the figure shows; the paper has 50 for BERT-base, 200 for RoBERTa-large.
+
+    Raises:
+        UserError: a setting that can't be, embeddings of which none vary.
     """
+    whole("curve", curve, 1)
     rows: list[dict[str, Any]] = []
     cells: dict[Line, dict[str, str]] = {}
     for subject in each(subjects, "explained variance"):
-        values = variances(subject.calibrated())
+        h = subject.calibrated()
+        values = variances(h)
         shares = explained_variance_of(values, range(1, min(curve, len(values)) + 1))
         name = {"encoder": subject.encoder, "method": subject.method, "task": subject.task}
         rows += [{**name, "k": k, "ev": share} for k, share in enumerate(shares, 1)]
         line = (subject.encoder, subject.method)
-        text = "/".join(f"{share:.2f}" for share in shares[:3])
+        varies = bool(values.any())
+        text = "/".join(f"{share:.2f}" for share in shares[:3]) if varies else UNVARYING
         cells.setdefault(line, {})[column("isobn", "table2", subject.task, "ev")] = text
+    if all(text == UNVARYING for texts in cells.values() for text in texts.values()):
+        raise not_varying(subject, len(h))
     return Findings(
         numbers={"explained_variance": rows},
         figures={"figure7": figure7(rows)},
