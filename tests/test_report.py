@@ -233,3 +233,18 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
     assert (len(report.runs), len(report.epochs)) == (2000, 20_000)
     assert "2000 of 2000" in re.sub("<[^>]*>", "", page).replace(",", "")
     assert time.perf_counter() - start < 30  # 6 s with nothing beside it
+
+
+def test_latex_compiles(tmp_path):
+    import shutil
+    import subprocess
+
+    if shutil.which("pdflatex") is None:
+        pytest.skip("pdflatex is not installed")
+    rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER, "task.train_samples=9")]
+    (tmp_path / "tables.tex").write_text(latex(build(experiment(), rows)))
+    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{tables.tex}\end{document}"
+    (tmp_path / "main.tex").write_text(head)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert (tmp_path / "main.pdf").stat().st_size > 1000

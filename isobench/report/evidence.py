@@ -15,6 +15,7 @@ from isobench.report.resampling import (
     stratified_permutation,
 )
 from isobench.report.statistics import family, holm, smallest_p
+from isobench.run import counted
 
 NAN = "undefined score (NaN)"
 UNFINISHED = ("running", "queued", "interrupted", "missing", "damaged")  # states, not what became of a run
@@ -199,11 +200,6 @@ def seeds(sizes: Sequence[tuple[int, int]]) -> str:
     """How many seeds arms have, in words."""
     low, high = min(map(min, sizes)), max(map(max, sizes))
     return f"{low} seeds an arm" if low == high else f"{low} to {high} seeds an arm"
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things, in the plural where there are more."""
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def interval(estimate: Estimate, form: str) -> str:
