@@ -45,12 +45,17 @@ class Cell:
 
 @dataclass
 class Line:
-    """One encoder and method: a line of a table. ``time``: training seconds an epoch over plain fine-tuning's."""
+    """One encoder and method: a line of a table.
+
+    ``time``: training seconds an epoch over plain fine-tuning's. ``settings``: the chosen configuration, by task where it
+    differs, in words; empty where there was nothing to choose.
+    """
 
     encoder: str
     method: str
     cells: dict[str, Cell]  # column title -> cell
     time: str = "-"
+    settings: str = ""
 
 
 @dataclass
