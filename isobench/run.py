@@ -57,7 +57,7 @@ def identify(cfg: Config) -> Identity:
     decisive: dict[str, Any] = {section: plain(getattr(cfg, section)) for section in SECTIONS}
     for section, names in NOT_IN_KEY.items():
         decisive[section] = {k: v for k, v in decisive[section].items() if k not in names}
-    # A setting that is not set decides nothing: a new one leaves the keys of earlier runs as they are.
+    # A setting that is not set decides nothing: one that is added later leaves the keys of runs as they are.
     decisive = {name: drop_none(section) for name, section in decisive.items()}
     decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
     return Identity(sha256_json(decisive), data, encoder)

@@ -55,7 +55,7 @@ def rows_of(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     wanted = [argument for argument in arguments if argument not in FLAGS]
     with composed(wanted) as (loader, base, task):
         name, output_dir = base.experiment.name, base.output_dir
-        general = all(argument.startswith(("+experiment=", "output_dir=")) for argument in wanted)
+        general = all(argument.startswith(("+experiment=", "output_dir=", "data.")) for argument in wanted)
         sweeps = [command for command in recall(output_dir) if name in (None, command.experiment)] if general else []
         if not sweeps and (name or not general):
             planned = plan(loader, base, task)

@@ -183,6 +183,43 @@ def test_selections_that_cant_be_made(tmp_path, selection, said):
         select(configurations(tmp_path), selection)
 
 
+def test_nothing_is_compared_or_selected_across_scales(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
+    report = build(experiment(), rows)
+    comparisons = [line.cells["RTE"].comparison for table in report.tables for line in table.lines]
+    assert len(report.tables) == 2
+    assert comparisons == [None, None]
+    assert any("at most 512 training examples" in table.title for table in report.tables)
+    report = build(experiment(), [*rows, *runs(tmp_path, "none", PLAIN)])
+    assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
+
+
+def test_threads_are_no_configuration(tmp_path):
+    rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
+    rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
+    assert select(rows, Selection("dev"))[1].startswith("nothing to select")
+
+
+def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
+    report = build(experiment(), configurations(tmp_path))
+    lines = {line.method: line.settings for line in report.tables[0].lines}
+    assert lines == {"none": "lr=2e-05", "isobn_paper": "lr=1e-05"}
+    assert "best epoch on the dev set, the set it is reported on" in report.selection
+    assert [run["selected"] for run in report.runs] == [False] * 4 + [True] * 8
+
+
+@pytest.mark.parametrize(
+    ("ours", "printed", "agrees"), [(81.22549, "81.22", True), (0.0, "0", True), (81.29, "81.22", False)]
+)
+def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
+    from isobench.report.build import same_digits
+    from isobench.report.published import Printed
+
+    target = Printed(printed)
+    target.text = printed
+    assert same_digits(ours, target) == agrees
+
+
 def test_markdown_is_whole_and_escaped(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER[:4])]
     rows += [row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=9", failed="crash")]
@@ -197,7 +234,8 @@ def test_markdown_is_whole_and_escaped(tmp_path):
 
 
 def test_latex_is_balanced_and_escaped(tmp_path):
-    rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER, "task.train_samples=9")]
+    few = "task.train_samples=9"
+    rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
     text = latex(build(experiment(), rows))
     assert text.count(r"\begin{tabular}{llr}") == text.count(r"\end{tabular}") == 1
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
@@ -241,7 +279,8 @@ def test_latex_compiles(tmp_path):
 
     if shutil.which("pdflatex") is None:
         pytest.skip("pdflatex is not installed")
-    rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER, "task.train_samples=9")]
+    few = "task.train_samples=9"
+    rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
     (tmp_path / "tables.tex").write_text(latex(build(experiment(), rows)))
     head = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{tables.tex}\end{document}"
     (tmp_path / "main.tex").write_text(head)

@@ -2,14 +2,15 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from isobench.__main__ import run_guarded
-from isobench.analyses.analyse import folder_of, trains
+from isobench.analyses.analyse import folder_of, trains, writable
 from isobench.errors import UserError
-from isobench.files import is_storage_error, storage_error, write_atomic
+from isobench.files import storage_error, write_atomic
 from isobench.report import overview
 from isobench.report.build import build
 from isobench.report.html import render, render_claims
@@ -17,8 +18,11 @@ from isobench.report.model import Report
 from isobench.report.table import console, print_table
 from isobench.report.text import latex, markdown
 from isobench.report.tidy import write_rows
+from isobench.schema import Selection, to_config
 from isobench.status import rows_of
 from isobench.sweep.plan import composed
+
+SELECTION = "experiment.selection."
 
 
 def main() -> None:
@@ -26,7 +30,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m isobench.report",
         description="What an experiment's runs say: give it the sweep's own arguments, or +experiment=NAME alone "
-        "(and output_dir=...) for every run that commands with this experiment asked for.",
+        "(and output_dir=...) for every run that commands with this experiment asked for; "
+        "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without anything: the papers' "
+        "claims, and which hold in what was run.",
         allow_abbrev=False,
     )
     _, arguments = parser.parse_known_args()
@@ -38,21 +44,29 @@ def report(arguments: Sequence[str]) -> None:
     if all(argument.startswith(("output_dir=", "data.")) for argument in arguments):
         report_claims(list(arguments))
         return
-    _, rows = rows_of(arguments)
+    _, rows = rows_of([argument for argument in arguments if not argument.startswith(SELECTION)])
     cfg = rows[0].cfg
-    folder = folder_of(cfg.output_dir, cfg.experiment)
+    experiment = replace(cfg.experiment, selection=selection_of(arguments))
+    folder = folder_of(cfg.output_dir, experiment)
     if cfg.analysis and not trains(cfg.analysis):
         raise UserError(f"{cfg.experiment.name} trains nothing: python -m isobench +experiment={cfg.experiment.name}")
     if not any(row.record for row in rows):
         raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
-    made = build(cfg.experiment, rows)
-    write(made, folder)
+    with writable(folder):
+        made = build(experiment, rows)
+        write(made, folder)
     print_table(cfg.experiment, rows)
     out = console()
     for sentence in made.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)
     out.print(f"Selection: {made.selection}", highlight=False, markup=False)
     out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
+
+
+def selection_of(arguments: Sequence[str]) -> Selection:
+    """The experiment's selection rule, with what the command line says of it."""
+    with composed(arguments) as (_, base, _):
+        return to_config(base).experiment.selection
 
 
 def report_claims(arguments: list[str]) -> None:
@@ -62,11 +76,12 @@ def report_claims(arguments: list[str]) -> None:
     claims = overview.overview(arguments, output_dir)
     folder = Path(output_dir) / "reports"
     try:
-        overview.show(claims, folder)
+        with writable(folder):
+            overview.show(claims, folder)
         write_atomic(folder / "claims.md", partial(put, overview.markdown(claims)))
         write_atomic(folder / "claims.html", partial(put, render_claims(claims)))
     except OSError as error:
-        raise storage_error(error, folder) if is_storage_error(error) else error from None
+        raise storage_error(error, folder) from error
 
 
 def write(made: Report, folder: Path) -> None:
@@ -82,7 +97,7 @@ def write(made: Report, folder: Path) -> None:
         for name, text in texts.items():
             write_atomic(folder / name, partial(put, text))
     except OSError as error:
-        raise storage_error(error, folder) if is_storage_error(error) else error from None
+        raise storage_error(error, folder) from error
 
 
 def put(text: str, file: Path) -> Any:

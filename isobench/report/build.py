@@ -1,5 +1,6 @@
 """From an experiment's runs to a ``Report``: select, tabulate, judge each cell by the published one, compare."""
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,8 @@ from isobench.report.paper_table import BASE, Column, PaperTable, columns_for, c
 from isobench.report.row import Row, failure, troubles
 from isobench.report.select import select
 from isobench.report.statistics import compare, correct
+from isobench.report.table import chosen as chosen_values
+from isobench.report.table import varying_settings
 from isobench.run import scale_notes
 from isobench.schema import Experiment, method_name
 from isobench.sweep.state import states_of
@@ -26,16 +29,28 @@ def build(experiment: Experiment, rows: list[Row]) -> Report:
     """
     for row, state in zip(rows, states_of(rows), strict=True):
         row.state = state.name
-    chosen, selection = select(rows, experiment.selection)
-    tables = tables_of(experiment, chosen)
+    tables, selections, kept = [], dict[str, None](), set[str]()
+    settings = by_setting(rows)
+    for alike in settings:
+        chosen, selection = select(alike, experiment.selection)
+        scale = "; ".join(dict.fromkeys(note for row in alike for note in differs(row)))
+        found = tables_of(experiment, chosen, varying_settings(alike))
+        for table in found:
+            table.title += f" ({scale or 'as in the paper'})" if len(settings) > 1 else ""
+        tables += found
+        selections[selection] = None
+        kept |= {row.folder.key for row in chosen}
     correct(tables)
+    runs = runs_of(rows)
+    for run, row in zip(runs, rows, strict=True):
+        run["selected"] = row.folder.key in kept
     return Report(
         experiment=experiment.name or "runs",
         paper=experiment.paper,
         tables=tables,
-        runs=runs_of(rows),
+        runs=runs,
         epochs=epochs_of(rows),
-        selection=selection,
+        selection=f"{' '.join(selections)} {epoch_rule(rows)}",
         state=dict(Counter(row.state for row in rows)),
         scale=list(dict.fromkeys(note for row in rows for note in differs(row))),
         evidence=evidence(tables),
@@ -45,7 +60,42 @@ def build(experiment: Experiment, rows: list[Row]) -> Report:
     )
 
 
-def tables_of(experiment: Experiment, rows: list[Row]) -> list[ReportTable]:
+def by_setting(rows: list[Row]) -> list[list[Row]]:
+    """The runs in as many parts as an encoder and task has settings: nothing is compared or selected across them."""
+    seen: dict[tuple[str, str], dict[tuple[str, ...], None]] = {}
+    parts: dict[int, list[Row]] = {}
+    for row in rows:
+        settings = seen.setdefault((row.cfg.encoder.name, row.cfg.task.name), {})
+        settings.setdefault(tuple(differs(row)))
+        parts.setdefault(list(settings).index(tuple(differs(row))), []).append(row)
+    return list(parts.values())
+
+
+def epoch_rule(rows: list[Row]) -> str:
+    """Which epoch of a run is reported, in words."""
+    if {row.cfg.optimization.report for row in rows} == {"last"}:
+        return "Of every run its last epoch."
+    held_out = any(row.cfg.task.held_out is not None for row in rows)
+    where = "on examples held out of the training set" if held_out else "on the dev set, the set it is reported on"
+    return f"Of every run the best epoch {where}."
+
+
+def chosen_settings(rows: list[Row], varying: list[str]) -> str:
+    """The configuration of a line's runs, in words; by task where tasks differ."""
+    if not varying:
+        return ""
+    tasks: dict[str, str] = {}
+    for row in rows:
+        pairs = zip(varying, chosen_values(row.cfg, varying), strict=True)
+        tasks[row.cfg.task.name] = ", ".join(
+            f"{name.partition('.')[2]}={value}" for name, value in pairs if value != "-"
+        )
+    if len(set(tasks.values())) == 1:
+        return next(iter(tasks.values()))
+    return "; ".join(f"{task}: {words}" for task, words in tasks.items())
+
+
+def tables_of(experiment: Experiment, rows: list[Row], varying: list[str]) -> list[ReportTable]:
     """The paper's tables that the runs have columns of; one of the tasks where the paper has none."""
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
     contents = {name: published.load(experiment.paper)[name] for name in experiment.tables if experiment.paper}
@@ -58,21 +108,23 @@ def tables_of(experiment: Experiment, rows: list[Row]) -> list[ReportTable]:
         shown |= kinds
         if columns:
             title = f"{experiment.paper}, {name}: {content['what']}"
-            found.append(table_of(name, title, PaperTable(content, columns, rows)))
+            found.append(table_of(name, title, PaperTable(content, columns, rows), varying))
     if not found:
         content = {"form": PLAIN, "cells": {}, "columns": {}, "methods": {}}
         table = PaperTable(content, list(columns_for(list(tasks.values()), [None])), rows)
-        found.append(table_of("", "mean and standard deviation over seeds", table))
+        found.append(table_of("", "mean and standard deviation over seeds", table, varying))
     return found
 
 
-def table_of(name: str, title: str, table: PaperTable) -> ReportTable:
+def table_of(name: str, title: str, table: PaperTable, varying: list[str]) -> ReportTable:
     """One table with its cells."""
-    lines = [
-        Line(encoder, method, {c.title: cell_of(table, encoder, method, c) for c in table.columns},
-             table.time(encoder, method))
-        for encoder, method in table.lines
-    ]  # fmt: skip
+    lines = []
+    for encoder, method in table.lines:
+        cells = {column.title: cell_of(table, encoder, method, column) for column in table.columns}
+        runs = [
+            row for (of, name, _), group in table.seeds.items() if (of, name) == (encoder, method) for row in group
+        ]
+        lines.append(Line(encoder, method, cells, table.time(encoder, method), chosen_settings(runs, varying)))
     tasks = {column.title: column.task for column in table.columns}
     return ReportTable(name, title, list(tasks), lines, table.notes(with_time=True), tasks)
 
@@ -84,7 +136,7 @@ def cell_of(table: PaperTable, encoder: str, method: str, column: Column) -> Cel
     cell = Cell(
         values=[value for _, value in scored],
         seeds=[seed for seed, _ in scored],
-        ours=table.cell(encoder, method, column),
+        ours=table.cell(encoder, method, column, marked=False),
         troubles=dict(troubles(rows)),
     )
     found = published.of_column(table.content, encoder, method, column.title)
@@ -115,13 +167,21 @@ def verdict(
     printed = table.content["cells"][encoder][row][column.title]
     ours = table.summary(cell.values)[0]
     target, spread = printed[0], spread_of(table.content["form"], printed)
-    if ours is None or ours != ours or target != target:
-        return "not comparable", "undefined"
-    if spread is None:
-        return ("above" if ours > target else "below"), "no spread is printed"
-    if abs(ours - target) <= spread:
-        return "within", f"{ours - target:+.2f}, spread {spread:g}"
-    return ("above" if ours > target else "below"), f"{ours - target:+.2f}, spread {spread:g}"
+    if ours is None:
+        return "not comparable", "no number"
+    if math.isnan(ours) or math.isnan(target):
+        both = math.isnan(ours) and math.isnan(target)
+        return ("within", "both undefined") if both else ("not comparable", "one is undefined")
+    said = f"{ours - target:+.2f}, {'no spread is printed' if spread is None else f'spread {spread:g}'}"
+    if same_digits(ours, target) or (spread is not None and abs(ours - target) <= spread):
+        return "within", said
+    return ("above" if ours > target else "below"), said
+
+
+def same_digits(ours: float, target: Any) -> bool:
+    """True if a number gives the printed one, rounded or cut to its digits."""
+    scale = 10 ** len(str(target).partition(".")[2])
+    return float(target) in (round(ours * scale) / scale, math.trunc(ours * scale) / scale)
 
 
 def spread_of(form: list[str], printed: list[Any]) -> float | None:

@@ -47,8 +47,8 @@ class Cell:
 class Line:
     """One encoder and method: a line of a table.
 
-    ``time``: training seconds an epoch over plain fine-tuning's. ``settings``: the chosen configuration, by task where it
-    differs, in words; empty where there was nothing to choose.
+    ``time``: training seconds an epoch over plain fine-tuning's. ``settings``: the chosen configuration, by task
+    where it differs, in words; empty where there was nothing to choose.
     """
 
     encoder: str

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from isobench.report import published
 from isobench.report.row import Row, all_constant, troubles
-from isobench.report.statistics import holm, summary, t_test
+from isobench.report.statistics import holm, summary, welch
 from isobench.schema import Task, method_name
 
 ALPHA = 0.05  # the papers' level
@@ -86,7 +86,7 @@ class PaperTable:
             for column in self.columns:
                 both = [(encoder, name, column) for name in (method, BASE)]
                 if method != BASE and not column.isotropy and not any(self.is_constant(*one) for one in both):
-                    found[both[0]] = t_test(*(self.values(*one) for one in both))
+                    found[both[0]] = welch(*(self.values(*one) for one in both))
         return {key: p for key, p in found.items() if not math.isnan(p)}
 
     def is_constant(self, encoder: str, method: str, column: Column) -> bool:
@@ -107,7 +107,7 @@ class PaperTable:
         found = zip(self.content["form"], summary(values, self.content["form"]), strict=True)
         return [None if name.endswith("sd") and len(values) == 1 else number for name, number in found]
 
-    def cell(self, encoder: str, method: str, column: Column) -> str:
+    def cell(self, encoder: str, method: str, column: Column, marked: bool = True) -> str:
         """Ours: statistics over seeds with what went wrong in some, or its name if it went wrong in all."""
         rows = self.runs(encoder, method, column.task)
         wrong = troubles(rows)
@@ -124,7 +124,7 @@ class PaperTable:
         if column.isotropy:
             del wrong["constant_predictor"]
         notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
-        return numbers + self.mark(encoder, method, column) + "".join(notes)
+        return numbers + (self.mark(encoder, method, column) if marked else "") + "".join(notes)
 
     def printed(self, encoder: str, method: str, column: Column) -> str:
         """The paper's cell below ours; of another encoder, named, if the paper doesn't have this one."""
@@ -154,7 +154,7 @@ class PaperTable:
         if tests := list(self.p_values.values()):
             survive = sum(p < ALPHA for p in holm(tests))
             found.append(
-                f"* better, † worse than {BASE}: p < {ALPHA}, two-sample t-test over seeds, not corrected; of "
+                f"* better, † worse than {BASE}: p < {ALPHA}, Welch's t-test over seeds, not corrected; of "
                 f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
             )
         if with_time:

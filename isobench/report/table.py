@@ -9,7 +9,7 @@ from rich.table import Table
 from isobench.report.paper_table import print_paper_tables
 from isobench.report.published import cell
 from isobench.report.row import Row, all_constant, failure, troubles
-from isobench.run import plain, scale_notes
+from isobench.run import NOT_IN_KEY, plain, scale_notes
 from isobench.schema import Config, method_name, parts
 
 SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
@@ -66,6 +66,8 @@ def varying_settings(rows: list[Row]) -> list[str]:
 def settings(cfg: Config) -> dict[str, Any]:
     """Every setting that may vary, by its dotted name."""
     found = {f"{name}.{key}": value for name in SECTIONS for key, value in plain(getattr(cfg, name)).items()}
+    for key in NOT_IN_KEY["trainer"]:  # how fast, not what
+        del found[f"trainer.{key}"]
     for depth, part in enumerate(parts(cfg.calibration)):
         found |= {f"calibration.{'then.' * depth}{key}": value for key, value in part.items()}
     found.pop("calibration.then", None)  # its settings are there one by one
