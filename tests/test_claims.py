@@ -5,11 +5,13 @@ import statistics
 
 import pytest
 
+from isobench.errors import UserError
 from isobench.report import claims
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, MISSING, OPEN, SYMBOLS, UNKNOWN
 from isobench.report.effects import detectable_difference
 from isobench.report.html import render_claims
 from isobench.report.model import Cell, Line, Report, ReportTable
+from isobench.report.overview import judged
 from isobench.report.statistics import compare, correct
 
 
@@ -247,6 +249,15 @@ def test_what_can_not_be_read_is_unknown_not_not_run(reporting, outputs):
             assert row["outcome"] == (UNKNOWN if row["experiment"] == "isobn_ev" else MISSING)
     page = (outputs / "reports" / "claims.html").read_text()
     assert page.count(f"{SYMBOLS[UNKNOWN]}&nbsp;unknown") == len(of_runs) + 1
+
+
+def test_an_impossible_selection_is_unknown_and_said(tmp_path):
+    def impossible(experiment):
+        raise UserError("experiment.selection.rule=magic is not known")
+
+    (claim,) = (claim for claim in CLAIMS if claim.check is claims.nothing_improves)
+    assert judged(claim, impossible, tmp_path)[0] == (UNKNOWN, "experiment.selection.rule=magic is not known")
+    assert judged(claim, lambda experiment: None, tmp_path)[0].word == MISSING
 
 
 def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
