@@ -1,21 +1,33 @@
 """The papers' claims: each check on made-up numbers either way, and the page over an output folder."""
 
 import csv
+import statistics
 
 import pytest
 
+from isobench.errors import UserError
 from isobench.report import claims
-from isobench.report.claims import CLAIMS, FAILS, HOLDS, MISSING, OPEN
+from isobench.report.claims import CLAIMS, FAILS, HOLDS, MISSING, OPEN, SYMBOLS, UNKNOWN
+from isobench.report.effects import detectable_difference
 from isobench.report.html import render_claims
-from isobench.report.model import Cell, Comparison, Line, Report, ReportTable
+from isobench.report.model import Cell, Line, Report, ReportTable
+from isobench.report.overview import judged
+from isobench.report.statistics import compare, correct
 
 
-def report(cells: dict[str, list[float]], holm: float = 1.0, runs=()) -> Report:
+def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str, list[float]]) -> Report:
+    """method -> scores on RTE, or on the named columns; ``again``: columns that show RTE's runs once more."""
+    by_column = {"RTE": cells, **dict.fromkeys(again, cells), **columns}
     lines = []
-    for method, values in cells.items():
-        comparison = Comparison(sum(values) / len(values) - 70, holm=holm) if method != "none" else None
-        lines.append(Line("bert", method, {"RTE": Cell(values, list(range(len(values))), comparison=comparison)}))
-    table = ReportTable("table1", "t", ["RTE"], lines)
+    for method in dict.fromkeys(m for column in by_column.values() for m in column):
+        found = {}
+        for column, arms in by_column.items():
+            values, base = arms.get(method, []), arms.get("none", [])
+            made = compare(values, base) if method != "none" and values and base else None
+            found[column] = Cell(values, list(range(len(values))), comparison=made)
+        lines.append(Line("bert", method, found))
+    table = ReportTable("table1", "t", list(by_column), lines, tasks=dict.fromkeys(("RTE", *again), "rte"))
+    correct([table])
     return Report("e", None, [table], list(runs), [], "", {}, [], [], [], {})
 
 
@@ -29,20 +41,60 @@ def test_improves_by_the_interval_of_the_difference(shift, word):
     made = report({"none": PLAIN, "isobn_paper": [value + shift for value in PLAIN[::-1]]})
     outcome = claims.improves("isobn_paper")(made)
     assert outcome.word == word
-    assert f"isobn_paper {shift:+.2f} points [" in outcome.numbers.replace("-0.00", "+0.00")
+    assert f"isobn_paper {shift:+.2f} points [".replace("+0.00", "0.00") in outcome.numbers
+    assert "p = " in outcome.numbers
 
 
-def test_a_single_seed_decides_nothing():
-    assert claims.improves("isobn_paper")(report({"none": [70.0], "isobn_paper": [80.0]})).word == MISSING
-    assert claims.improves("isobn_paper")(report({"isobn_paper": PLAIN})).word == MISSING
+def test_an_interval_without_a_significant_permutation_test_decides_nothing():
+    made = report({"none": PLAIN[:3], "isobn_paper": [value + 5 for value in PLAIN[:3]]})
+    outcome = claims.improves("isobn_paper")(made)
+    assert "[+4" in outcome.numbers  # the interval excludes 0
+    assert (outcome.word, outcome.numbers.split(", ")[-1]) == (OPEN, "p = 0.10")  # 2 of C(6, 3) relabellings
+    again = claims.improves("isobn_paper")(
+        report({"none": PLAIN[:3], "isobn_paper": [value + 5 for value in PLAIN[:3]]}, again=["RTE again"])
+    )
+    assert again == outcome  # the same runs in two columns are no more evidence
 
 
-def test_nothing_improves_is_about_gains_that_survive_holm():
+def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
+    check = claims.improves("isobn_paper")
+    assert check(report({"none": [70.0], "isobn_paper": [80.0]})).word == MISSING
+    assert check(report({"isobn_paper": PLAIN})).word == MISSING
+    better = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
+    undefined = check(report(better, STS={**better, "isobn_paper": [80.0, float("nan")]}))
+    assert undefined == (MISSING, "isobn_paper: undefined score (NaN) on STS")
+    flat = check(report({"none": [70.0] * 5, "isobn_paper": [75.0] * 5}))
+    assert (flat.word, "no spread" in flat.numbers) == (MISSING, True)
+
+
+def test_a_constant_predictor_is_in_no_mean():
+    better = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
+    made = report(better, MRPC={**better, "isobn_paper": [10.0] * 5})
+    made.tables[0].lines[1].cells["MRPC"].troubles = {"constant_predictor": 5}
+    numbers = claims.improves("isobn_paper")(made).numbers
+    assert numbers.startswith("isobn_paper +5.00 points [")
+    assert numbers.endswith("(in no mean, constant predictors: MRPC)")
+
+
+def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
     better, worse = [value + 9 for value in PLAIN], [value - 9 for value in PLAIN]
-    assert claims.nothing_improves(report({"none": PLAIN, "cosine": better}, holm=0.001)).word == FAILS
-    assert claims.nothing_improves(report({"none": PLAIN, "cosine": better}, holm=0.2)).word == HOLDS
-    assert claims.nothing_improves(report({"none": PLAIN, "cosine": worse}, holm=0.001)).word == HOLDS
+    failed = claims.nothing_improves(report({"none": PLAIN, "cosine": better, "flow": PLAIN[::-1]}))
+    assert failed == (FAILS, "1 of 2 comparisons are gains that survive Holm: cosine on RTE")
     assert claims.nothing_improves(report({"none": PLAIN})).word == MISSING
+    assert claims.nothing_improves(report({"none": PLAIN[:1], "cosine": better[:1]})).word == MISSING
+    blind = claims.nothing_improves(report({"none": PLAIN, "cosine": worse}))
+    least = detectable_difference(statistics.stdev(PLAIN), 5)
+    assert least > 1
+    assert (blind.word, f"differences under {least:.2g} points" in blind.numbers) == (OPEN, True)
+    close = [70 + (value - 70) / 4 for value in PLAIN]
+    assert claims.nothing_improves(report({"none": close, "cosine": close[::-1]})).word == HOLDS
+    other = {"none": PLAIN, "cosine": PLAIN[::-1]}
+    assert claims.nothing_improves(report({"none": close, "cosine": close[::-1]}, MRPC=other)).word == OPEN
+    single = {"none": [70.0], "cosine": [70.1]}
+    assert (
+        "1 more can't be tested"
+        in claims.nothing_improves(report({"none": close, "cosine": close[::-1]}, MRPC=single)).numbers
+    )
 
 
 def runs(pairs, **more):
@@ -53,9 +105,33 @@ def runs(pairs, **more):
 def test_isotropy_and_score():
     related = [(number / 10, 50.0 + number) for number in range(8)]
     unrelated = [(number / 10, score) for number, score in enumerate([3, 1, 4, 1, 5, 9, 2, 6])]
-    assert claims.isotropy_does_not_tell(report({}, runs=runs(related))).word == FAILS
-    assert claims.isotropy_does_not_tell(report({}, runs=runs(unrelated))).word == HOLDS
-    assert claims.isotropy_does_not_tell(report({}, runs=runs(related[:3]))).word == MISSING
+    many = [(number / 40, 50.0 + number * 17 % 40) for number in range(40)]
+    check = claims.isotropy_does_not_tell
+    assert check(report({}, runs=runs(related))).word == FAILS
+    assert check(report({}, runs=runs(unrelated))).word == OPEN  # so few runs would show little
+    assert check(report({}, runs=runs(many))).word == HOLDS
+    assert check(report({}, runs=runs(related[:3]))).word == MISSING
+
+
+def test_constant_and_undefined_isotropy_is_left_out_without_a_warning(recwarn):
+    constant = runs([(0.5, 50.0 + number) for number in range(8)], task="cola")
+    undefined = runs([(float("nan"), 50.0)] * 3)
+    related = runs([(number / 10, 50.0 + number) for number in range(8)])
+    check = claims.isotropy_does_not_tell
+    outcome = check(report({}, runs=[*constant, *undefined, *related]))
+    assert (outcome.word, "Spearman +1.00 (8 runs)" in outcome.numbers) == (FAILS, True)
+    assert outcome.numbers.endswith("left out, I1 or score is constant: cola, bert")
+    assert check(report({}, runs=constant)).word == MISSING
+    assert not recwarn.list
+
+
+def test_the_relation_is_corrected_over_tasks():
+    weak = [(1, 1), (2, 3), (3, 2), (4, 5), (5, 4), (6, 6)]  # rho = 1 - 6 * 4 / 210 = .89, p = .02
+    none = [(1, 3), (2, 1), (3, 5), (4, 6), (5, 2), (6, 4)]
+    made = [*runs(weak), *(run for task in "abcd" for run in runs(none, task=task))]
+    assert claims.isotropy_does_not_tell(report({}, runs=runs(weak))).word == FAILS
+    outcome = claims.isotropy_does_not_tell(report({}, runs=made))
+    assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (HOLDS, True)
 
 
 def test_collapses_counts_constant_predictors():
@@ -138,6 +214,10 @@ def reporting(monkeypatch, capfd):
 
 
 def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):
+    code, _, err = reporting(f"output_dir={outputs}")
+    assert (code, f"{outputs} does not exist: nothing was run there; set output_dir=FOLDER" in err) == (2, True)
+    assert not outputs.exists()
+    outputs.mkdir()
     code, out, _ = reporting(f"output_dir={outputs}")
     assert (code, out.count("not run")) == (0, len(CLAIMS))  # nothing was run, nothing is made up
     assert cli("+experiment=isobn_ev", *small, "encoder.pooling=cls", "task.train_samples=100")[0] == 0
@@ -150,6 +230,34 @@ def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):
     page = (outputs / "reports" / "claims.html").read_text()
     assert page.count("Not the paper's setting: ") == 1
     assert (outputs / "reports" / "claims.md").read_text().count("\n| ") == len(CLAIMS) + 2
+
+
+def test_what_can_not_be_read_is_unknown_not_not_run(reporting, outputs):
+    (outputs / "commands").mkdir(parents=True)
+    (outputs / "commands" / "x.json").write_text("{")
+    damaged = outputs / "reports" / "isobn_ev"
+    damaged.mkdir(parents=True)
+    (damaged / "about.json").write_text("{")
+    assert reporting(f"output_dir={outputs}")[0] == 0
+    rows = list(csv.DictReader((outputs / "reports" / "claims.csv").open()))
+    of_runs = {claim.text for claim in CLAIMS if not claim.rows}
+    for row in rows:
+        if row["claim"] in of_runs:
+            assert row["outcome"] == UNKNOWN
+            assert "x.json is damaged" in row["numbers"]
+        else:
+            assert row["outcome"] == (UNKNOWN if row["experiment"] == "isobn_ev" else MISSING)
+    page = (outputs / "reports" / "claims.html").read_text()
+    assert page.count(f"{SYMBOLS[UNKNOWN]}&nbsp;unknown") == len(of_runs) + 1
+
+
+def test_an_impossible_selection_is_unknown_and_said(tmp_path):
+    def impossible(experiment):
+        raise UserError("experiment.selection.rule=magic is not known")
+
+    (claim,) = (claim for claim in CLAIMS if claim.check is claims.nothing_improves)
+    assert judged(claim, impossible, tmp_path)[0] == (UNKNOWN, "experiment.selection.rule=magic is not known")
+    assert judged(claim, lambda experiment: None, tmp_path)[0].word == MISSING
 
 
 def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):

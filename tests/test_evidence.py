@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isobench.report.effects import detectable_effect, pooled_sd
-from isobench.report.evidence import evidence
+from isobench.report.evidence import evidence, points
 from isobench.report.model import Cell, Line, ReportTable
 from isobench.report.resampling import stratified_permutation
 from isobench.report.statistics import compare, correct
@@ -75,20 +75,50 @@ def test_methods_that_help_harm_or_do_neither_are_told_apart():
     lines = {line.split(" on ")[0]: line for line in evidence([table(arms)]) if " on a, b: " in line}
     assert "on a, b: higher than chance explains. Mean difference +" in lines["better"]
     assert "does not help here, lower than chance explains. Mean difference -" in lines["worse"]
-    assert "does not help here, nor is it shown to harm." in lines["same"]
+    assert "on a, b: no difference shown. Mean difference 0.00 [" in lines["same"]
     assert "p = 1.00 (exact; p = 1.00 after Holm over 3 methods)" in lines["same"]
     p = stratified_permutation([(arms["better"][c], arms["none"][c]) for c in columns]).p
     assert p == pytest.approx(2 / 252**2)
     assert "p < 0.001 (exact; p < 0.001 after Holm over 3 methods)" in lines["better"]
 
 
-def test_a_gain_that_may_be_chance_is_not_shown_to_help():
+def test_a_gain_that_may_be_chance_is_no_difference_shown():
     text = said(table({"none": {"a": noisy(80, 5, 1)}, "isobn": {"a": noisy(80.6, 5, 4)}}))
     (line,) = (line for line in text.splitlines() if line.startswith("isobn on a"))
-    assert "isobn on a: not shown to help. Difference +" in line
+    assert "isobn on a: no difference shown. Difference +" in line
     assert "higher than" not in text
     difference, low, high = map(float, re.search(r"Difference (\S+) \[(\S+), (\S+)\]", line).groups())
     assert low < 0 < difference < high
+
+
+def test_what_helps_on_one_task_only_is_said_of_that_task():
+    mixed = {"b": noisy(60, 5, 1, sd=9), "c": noisy(60, 5, 2, sd=9)}
+    text = said(table({"none": {"a": LOW, **mixed}, "isobn": {"a": HIGH, "b": mixed["c"], "c": mixed["b"]}}))
+    (line,) = (line for line in text.splitlines() if line.startswith("isobn on a, b, c"))
+    assert "isobn on a, b, c: helps on a (after Holm), not shown to help over all tasks. Mean" in line
+    worse = said(table({"none": {"a": HIGH, **mixed}, "isobn": {"a": LOW, "b": mixed["c"], "c": mixed["b"]}}))
+    assert "isobn on a, b, c: harms on a (after Holm), not shown to harm over all tasks. Mean" in worse
+
+
+def test_a_loss_that_may_be_chance_is_no_difference_shown():
+    text = said(table({"none": {"a": noisy(80.6, 5, 4)}, "isobn": {"a": noisy(80, 5, 1)}}))
+    assert "isobn on a: no difference shown. Difference -" in text
+    assert "does not help" not in text
+
+
+@pytest.mark.parametrize(("by", "shown"), [(-0.004, "0.00"), (0.004, "0.00"), (-0.0, "0.00"), (-0.006, "-0.01")])
+def test_next_to_no_difference_has_no_sign(by, shown):
+    assert points(by) == shown
+    assert f"its difference of {shown} points" in said(table({"none": {"a": [80.0]}, "isobn": {"a": [80.0 + by]}}))
+
+
+def test_the_verdict_rests_on_the_p_after_holm_over_methods():
+    base, ours = [1.0, 2.0, 3.0, 3.9], [4.0, 4.1, 4.2, 9.0]  # 2 of C(8, 4) relabellings: p = .029
+    alone = said(table({"none": {"a": base}, "x": {"a": ours}}))
+    assert "x on a: higher than chance explains." in alone
+    both = said(table({"none": {"a": base}, "x": {"a": ours}, "y": {"a": base[::-1]}}))
+    assert "p = 0.029 (exact; p = 0.057 after Holm over 2 methods)" in both
+    assert "x on a: no difference shown." in both
 
 
 @settings(deadline=None, max_examples=30)
@@ -111,7 +141,7 @@ def test_three_seeds_can_not_reach_05_whatever_they_show():
     text = said(table({"none": {"a": LOW[:3]}, "isobn": {"a": HIGH[:3]}}))
     assert "With 3 seeds an arm no permutation test on one task can reach p < 0.05" in text
     assert "smallest possible p is 0.10." in text
-    assert "isobn on a: not shown to help." in text
+    assert "isobn on a: helps on a (after Holm), not shown to help by the permutation test." in text
     assert "hold the truth in 89% of cases at best" in text
     five = said(table({"none": {"a": LOW}, "isobn": {"a": HIGH}}))
     assert "no permutation test" not in five
@@ -196,7 +226,7 @@ def test_columns_of_one_task_show_the_same_runs_and_count_once():
     arms = {"none": {"MNLI-m": LOW[:3], "MNLI-mm": LOW[:3]}, "isobn": {"MNLI-m": HIGH[:3], "MNLI-mm": HIGH[:3]}}
     once = said(table(arms, {"MNLI-m": "mnli", "MNLI-mm": "mnli"}, troubles))
     assert "MNLI-mm shows the runs of MNLI-m again" in once
-    assert "isobn on MNLI-m: not shown to help." in once
+    assert "isobn on MNLI-m: helps on MNLI-m (after Holm), not shown to help by the permutation test." in once
     assert "permutation test p = 0.10" in once
     assert "(1 missing on MNLI-m)" in once
     # As two independent tasks the same runs would seem to prove what they can't.
@@ -207,7 +237,7 @@ def test_encoders_are_compared_each_with_its_own_base():
     large = table({"none": {"a": HIGH}, "isobn": {"a": HIGH[::-1]}}, encoder="roberta")
     text = said(table({"none": {"a": LOW}, "isobn": {"a": HIGH}}), large)
     assert "isobn (bert) on a: higher than chance explains." in text
-    assert "isobn (roberta) on a: does not help here" in text
+    assert "isobn (roberta) on a: no difference shown" in text
     assert "2 comparisons with none" in text
 
 

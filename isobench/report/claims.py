@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from isobench.report.model import Cell, Report
-from isobench.report.paper_table import ALPHA
-from isobench.report.resampling import mean_difference_interval
+from isobench.report.against import CONSTANT, Runs
+from isobench.report.evidence import by_column, least_difference, p_text, points, survivors
+from isobench.report.model import Report
+from isobench.report.paper_table import ALPHA, BASE
+from isobench.report.resampling import mean_difference_interval, stratified_permutation
+from isobench.report.statistics import family, holm
 
 Rows = list[dict[str, Any]]
-HOLDS, FAILS, OPEN, MISSING = "holds", "does not hold", "undecided", "not run"
-SYMBOLS = {HOLDS: "✓", FAILS: "✗", OPEN: "~", MISSING: "\N{EN DASH}"}
+HOLDS, FAILS, OPEN, MISSING, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
+SYMBOLS = {HOLDS: "✓", FAILS: "✗", OPEN: "~", MISSING: "\N{EN DASH}", UNKNOWN: "?"}
+SMALL = 1.0  # points: runs that can't show this much say nothing by showing none
+ENOUGH = 30  # runs: that fewer show no relation says nothing
 
 
 class Outcome(NamedTuple):
-    """One of the four words above, and the numbers that say so."""
+    """One of the five words above, and the numbers that say so, or what went wrong."""
 
     word: str
     numbers: str
@@ -36,64 +41,94 @@ class Claim:
     rows: str = ""
 
 
-def arms(report: Report, method: str) -> list[tuple[list[float], list[float]]]:
-    """Seeds of a method and of plain fine-tuning, one pair for each encoder and score column that has both."""
-    plain = {line.encoder: line.cells for line in report.tables[0].lines if line.method == "none"}
-    found = []
-    for line in report.tables[0].lines:
-        for column, cell in line.cells.items():
-            base = plain.get(line.encoder, {}).get(column, Cell())
-            if line.method == method and cell.values and base.values:
-                found.append((cell.values, base.values))
-    return found
-
-
 def improves(*methods: str) -> Callable[[Report], Outcome]:
     """Whether each of the methods is better than plain fine-tuning, on average over encoders and tasks."""
 
     def check(report: Report) -> Outcome:
-        words, numbers = [], []
-        for method in methods:
-            pairs = arms(report, method)
-            if not pairs or any(min(map(len, pair)) < 2 for pair in pairs):
-                return Outcome(MISSING, f"{method}: fewer than two seeds of it or of plain fine-tuning")
-            found = mean_difference_interval(pairs)
-            words.append(HOLDS if found.low > 0 else FAILS if found.high < 0 else OPEN)
-            numbers.append(f"{method} {found.value:+.2f} points [{found.low:+.2f}, {found.high:+.2f}]")
-        return Outcome(words[0] if len(set(words)) == 1 else OPEN, "; ".join(numbers))
+        runs = Runs(report.tables, BASE)
+        found = [improvement(runs, method) for method in methods]
+        missing = [outcome.numbers for outcome in found if outcome.word == MISSING]
+        if missing:
+            return Outcome(MISSING, "; ".join(missing))
+        word = found[0].word if len({outcome.word for outcome in found}) == 1 else OPEN
+        return Outcome(word, "; ".join(outcome.numbers for outcome in found))
 
     return check
 
 
+def improvement(runs: Runs, method: str) -> Outcome:
+    """One method against plain fine-tuning: decided where the bootstrap interval and the permutation test agree."""
+    names = [name for name in runs.methods if name[1] == method]
+    compared = {
+        (name, c): cell.comparison for name in names for c, cell in runs.cells[name].items() if cell.comparison
+    }
+    if undefined := [column for (_, column), made in compared.items() if math.isnan(made.difference)]:
+        return Outcome(MISSING, f"{method}: undefined score (NaN) on {', '.join(dict.fromkeys(undefined))}")
+    constant = {
+        runs.task(column): None
+        for name in names
+        for column, cell in runs.cells[name].items()
+        if CONSTANT in cell.troubles or CONSTANT in runs.base_cells(name).get(column, cell).troubles
+    }
+    left_out = f" (in no mean, constant predictors: {', '.join(constant)})" if constant else ""
+    found = [runs.against(name) for name in names]
+    tasks = [arms for against in found for arms in against.tested.values()]
+    if not tasks or any(against.single for against in found):
+        return Outcome(MISSING, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
+    mean, p = mean_difference_interval(tasks), stratified_permutation(tasks).p
+    if math.isnan(mean.low):
+        return Outcome(MISSING, f"{method} {points(mean.value)} points: no spread over seeds, no interval (NaN)")
+    limits = f"[{points(mean.low)}, {points(mean.high)}]"
+    numbers = f"{method} {points(mean.value)} points {limits}, {p_text(p)}{left_out}"
+    if mean.low <= 0 <= mean.high or p >= ALPHA:
+        return Outcome(OPEN, numbers)
+    return Outcome(HOLDS if mean.value > 0 else FAILS, numbers)
+
+
 def nothing_improves(report: Report) -> Outcome:
-    """Whether no method's gain on any task survives Holm's correction; undecided if no test was possible."""
-    tests = [
-        (f"{line.method} on {column}", cell.comparison.holm, cell.comparison.difference)
-        for line in report.tables[0].lines
-        for column, cell in line.cells.items()
-        if cell.comparison and cell.comparison.holm is not None
-    ]
-    if not tests:
+    """Whether no method's gain on a task survives Holm's correction; "not run" if no test was possible.
+
+    That none does says something only if the runs would have shown a gain of ``SMALL`` points on every task.
+    """
+    number = len(family(report.tables))
+    if not number:
         return Outcome(MISSING, "no comparison of two or more seeds")
-    better = [name for name, p, difference in tests if p < ALPHA and difference > 0]
-    said = f"{len(better)} of {len(tests)} gains survive Holm"
-    return Outcome(FAILS, f"{said}: {', '.join(better)}") if better else Outcome(HOLDS, said)
+    left = survivors(report.tables)
+    better = [f"{name[1]} on {column}" for name, columns in left.items() for column, by in columns.items() if by > 0]
+    said = f"{len(better)} of {number} comparisons are gains that survive Holm"
+    if better:
+        return Outcome(FAILS, f"{said}: {', '.join(better)}")
+    runs = Runs(report.tables, BASE)
+    found = {name: runs.against(name) for name in runs.methods}
+    least = max(map(least_difference, by_column(found).values()), default=math.inf)
+    said += f"; differences under {least:.2g} points would usually go unnoticed"
+    made = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
+    if untested := sum(comparison.welch is None for comparison in made):
+        return Outcome(OPEN, f"{said}; {untested} more can't be tested")
+    return Outcome(HOLDS if least <= SMALL else OPEN, said)
 
 
 def isotropy_does_not_tell(report: Report) -> Outcome:
-    """Whether I1 of the embeddings is unrelated to the score over all runs of a task and encoder."""
+    """Whether I1 of the embeddings is unrelated to the score over all runs of a task and encoder, after Holm."""
     from scipy import stats
 
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for run in report.runs:
-        if run.get("score") is not None and run.get("embedding/i1") is not None and not run["failure"]:
-            groups.setdefault((run["task"], run["encoder"]), []).append((run["embedding/i1"], run["score"]))
-    found = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in groups.values() if len(pairs) >= 6]
-    if not found:
-        return Outcome(MISSING, "fewer than six runs of a task and encoder")
-    related = sum(result.pvalue < 0.05 for result in found)
+        i1, score = (math.nan if run.get(name) is None else run[name] for name in ("embedding/i1", "score"))
+        if not run["failure"] and not math.isnan(i1 + score):
+            groups.setdefault((run["task"], run["encoder"]), []).append((i1, score))
+    large = {key: pairs for key, pairs in groups.items() if len(pairs) >= 6}
+    varied = {key: pairs for key, pairs in large.items() if all(len(set(v)) > 1 for v in zip(*pairs, strict=True))}
+    constant = [f"{task}, {encoder}" for task, encoder in large if (task, encoder) not in varied]
+    left_out = f"; left out, I1 or score is constant: {'; '.join(constant)}" if constant else ""
+    if not varied:
+        return Outcome(MISSING, f"no task and encoder with six runs that differ{left_out}")
+    found = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in varied.values()]
+    related = sum(p < ALPHA for p in holm([float(result.pvalue) for result in found]))
+    number = sum(map(len, varied.values()))
     rho = ", ".join(f"{result.statistic:+.2f}" for result in found)
-    return Outcome(FAILS if related else HOLDS, f"Spearman {rho}; {related} of {len(found)} with p < .05")
+    said = f"Spearman {rho} ({number} runs); {related} of {len(found)} with p < {ALPHA} after Holm{left_out}"
+    return Outcome(FAILS if related else HOLDS if number >= ENOUGH else OPEN, said)
 
 
 def collapses(*methods: str) -> Callable[[Report], Outcome]:

@@ -1,7 +1,7 @@
 """What the runs support and what they can't, in sentences. Published numbers have no part in it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from isobench.report.against import CONSTANT, Against, Name, Runs
 from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
@@ -35,7 +35,7 @@ def evidence(tables: Sequence[ReportTable], base: str = "none") -> list[str]:
     return [
         *nothing_to_compare(runs, against),
         *comparisons(runs, tables),
-        *across_tasks(runs, against),
+        *across_tasks(runs, against, survivors(tables)),
         *single_seeds(runs, against),
         *limits(against),
         *same_runs(runs),
@@ -68,19 +68,31 @@ def comparisons(runs: Runs, tables: Sequence[ReportTable]) -> Iterator[str]:
         f"corrected; {better} better, {len(low) - better} worse); chance alone gives about {ALPHA * len(tested):.2g}."
     )
     if len(tested) > 1:
-        adjusted = holm([p for *_, p in tested])
         left = [
-            f"{runs.label((encoder, method))} on {column} ({comparison.difference:+.2f} points)"
-            for ((encoder, method, column, _), comparison, _), p in zip(tested, adjusted, strict=True)
-            if p < ALPHA
+            f"{runs.label(name)} on {column} ({points(difference)} points)"
+            for name, columns in survivors(tables).items()
+            for column, difference in columns.items()
         ]
         yield f"After Holm's correction over these {len(tested)}, {len(left) or 'none'} remain" + (
             f"{'s' * (len(left) == 1)}: {', '.join(left)}." if left else "s: no single difference is established."
         )
 
 
-def across_tasks(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
-    """Every method over its tasks; p corrected for the number of methods."""
+def survivors(tables: Sequence[ReportTable]) -> dict[Name, dict[str, float]]:
+    """Columns and differences of every method that survive Holm's correction over all comparisons."""
+    tested = family(tables)
+    adjusted = holm([copies[0].welch or 0.0 for copies in tested.values()])
+    found: dict[Name, dict[str, float]] = {}
+    for ((encoder, method, column, _), copies), p in zip(tested.items(), adjusted, strict=True):
+        if p < ALPHA:
+            found.setdefault((encoder, method), {})[column] = copies[0].difference
+    return found
+
+
+def across_tasks(
+    runs: Runs, against: Mapping[Name, Against], single: Mapping[Name, Mapping[str, float]]
+) -> Iterator[str]:
+    """Every method over its tasks; p corrected for the number of methods. ``single``: the ``survivors``."""
     tested = {name: list(found.tested.values()) for name, found in against.items() if found.tested}
     tests = {name: stratified_permutation(tasks) for name, tasks in tested.items()}
     adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
@@ -89,11 +101,12 @@ def across_tasks(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
         how = "exact" if test.drawn is None else f"{test.drawn:,} random relabellings"
         corrected = f"; {p_text(adjusted[name])} after Holm over {len(tests)} methods" if len(tests) > 1 else ""
         several = len(tasks) > 1
-        says = verdict(mean_difference(tasks), adjusted[name])
+        columns = {c: by for c, by in single.get(name, {}).items() if c in against[name].tested}
+        says = verdict(mean_difference(tasks), adjusted[name], columns, several)
         yield (
             f"{runs.label(name)} on {listed(list(against[name].tested))}: {says}. "
-            f"{'Mean difference' if several else 'Difference'} {interval(mean, '+.2f')} points, probability of "
-            f"improvement {interval(probability_of_improvement(tasks), '.2f')}, permutation test"
+            f"{'Mean difference' if several else 'Difference'} {interval(mean, points)} points, probability of "
+            f"improvement {interval(probability_of_improvement(tasks), '{:.2f}'.format)}, permutation test"
             f"{' within tasks' * several} {p_text(test.p)} ({how}{corrected})."
         )
     fewest = min((len(arm) for tasks in tested.values() for arms in tasks for arm in arms), default=0)
@@ -104,13 +117,19 @@ def across_tasks(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
         )
 
 
-def verdict(difference: float, p: float) -> str:
-    """What a mean difference and its corrected p say, no more."""
-    if p < ALPHA and difference > 0:
-        return "higher than chance explains"
+def verdict(difference: float, p: float, single: Mapping[str, float], several: bool) -> str:
+    """What a mean difference and its corrected p say, no more.
+
+    ``single``: differences on one task that survive Holm. ``several``: there are more tasks than one.
+    """
     if p < ALPHA:
-        return "does not help here, lower than chance explains"
-    return "not shown to help" if difference > 0 else "does not help here, nor is it shown to harm"
+        return "higher than chance explains" if difference > 0 else "does not help here, lower than chance explains"
+    if not single:
+        return "no difference shown"
+    better, worse = ([c for c, by in single.items() if (by > 0) is sign] for sign in (True, False))
+    parts = [f"{what} on {', '.join(c)} (after Holm)" for what, c in (("helps", better), ("harms", worse)) if c]
+    shown = "no difference shown" if better and worse else f"not shown to {'help' if better else 'harm'}"
+    return f"{', '.join(parts)}, {shown} {'over all tasks' if several else 'by the permutation test'}"
 
 
 def single_seeds(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
@@ -120,16 +139,13 @@ def single_seeds(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
             mean = "mean " * (len(found.single) > 1)
             yield (
                 f"{runs.label(name)} on {listed(list(found.single))}: one seed in an arm, no test is possible; its "
-                f"{mean}difference of {mean_difference(list(found.single.values())):+.2f} points may be chance."
+                f"{mean}difference of {points(mean_difference(list(found.single.values())))} points may be chance."
             )
 
 
 def limits(against: Mapping[Name, Against]) -> Iterator[str]:
     """What so few seeds can't show: the smallest p, and the least difference that is usually found."""
-    columns: dict[tuple[str, str], list[Arms]] = {}
-    for (encoder, _), found in against.items():
-        for column, arms in found.tested.items():
-            columns.setdefault((encoder, column), []).append(arms)
+    columns = by_column(against)
     sizes = [(len(ours), len(theirs)) for every in columns.values() for ours, theirs in every]
     if hopeless := [size for size in sizes if smallest_p(*size) >= ALPHA]:
         some = f" ({len(hopeless)} of {len(sizes)} comparisons)" if len(hopeless) < len(sizes) else ""
@@ -146,6 +162,15 @@ def limits(against: Mapping[Name, Against]) -> Iterator[str]:
             f"With {seeds(sizes)} a difference under {span} would usually go unnoticed: at the spread of these runs, "
             f"that is what a single t-test at {ALPHA}, not corrected, finds in {POWER:.0%} of cases."
         )
+
+
+def by_column(against: Mapping[Name, Against]) -> dict[tuple[str, str], list[Arms]]:
+    """The tested arms of all methods by encoder and column."""
+    columns: dict[tuple[str, str], list[Arms]] = {}
+    for (encoder, _), found in against.items():
+        for column, arms in found.tested.items():
+            columns.setdefault((encoder, column), []).append(arms)
+    return columns
 
 
 def least_difference(every: Sequence[Arms]) -> float:
@@ -202,10 +227,16 @@ def seeds(sizes: Sequence[tuple[int, int]]) -> str:
     return f"{low} seeds an arm" if low == high else f"{low} to {high} seeds an arm"
 
 
-def interval(estimate: Estimate, form: str) -> str:
+def interval(estimate: Estimate, form: Callable[[float], str]) -> str:
     """A number with its interval, where there is one."""
-    shown = f"{estimate.value:{form}}"
-    return shown if math.isnan(estimate.low) else f"{shown} [{estimate.low:{form}}, {estimate.high:{form}}]"
+    shown = form(estimate.value)
+    return shown if math.isnan(estimate.low) else f"{shown} [{form(estimate.low)}, {form(estimate.high)}]"
+
+
+def points(difference: float) -> str:
+    """A difference with its sign; none has next to nothing."""
+    shown = f"{difference:+.2f}"
+    return "0.00" if shown in ("+0.00", "-0.00") else shown
 
 
 def p_text(p: float) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow.parquet
 from rich.table import Table
 
-from isobench.errors import UserError
+from isobench.errors import UserError, first_line
 from isobench.report.build import build
-from isobench.report.claims import CLAIMS, MISSING, Claim, Outcome
+from isobench.report.claims import CLAIMS, MISSING, UNKNOWN, Claim, Outcome
 from isobench.report.model import Report
 from isobench.report.table import console
 from isobench.report.text import pipe
@@ -24,7 +24,12 @@ def overview(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
     Args:
         arguments: of the command line, without an experiment.
         output_dir: where runs and reports lie.
+
+    Raises:
+        UserError: there is no such folder.
     """
+    if not Path(output_dir).is_dir():
+        raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
     report_of = cache(lambda experiment: of_runs(experiment, arguments))
     found = []
     for claim in CLAIMS:
@@ -36,29 +41,30 @@ def overview(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
 
 def judged(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, str]:
     """A claim's outcome, and how what it rests on is not the paper's setting."""
+    nothing = Outcome(MISSING, f"python -m isobench +experiment={claim.experiment}")
     try:
         if not claim.rows:
-            report: Report = report_of(claim.experiment)
-            return claim.check(report), "; ".join(report.scale)
+            report: Report | None = report_of(claim.experiment)
+            return (claim.check(report), "; ".join(report.scale)) if report else (nothing, "")
         about = json.loads((folder / "about.json").read_text())
         rows = pyarrow.parquet.read_table(folder / f"{claim.rows}.parquet").to_pylist()
+    except FileNotFoundError:
+        return nothing, ""
     except UserError as error:
-        return Outcome(MISSING, str(error)), ""
-    except (OSError, ValueError, pyarrow.ArrowException):
-        return Outcome(MISSING, f"python -m isobench +experiment={claim.experiment}"), ""
+        return Outcome(UNKNOWN, str(error)), ""
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        return Outcome(UNKNOWN, f"{folder} can't be read: {first_line(error)}"), ""
     return claim.check(rows), "; ".join(about["scale"]["differs"])
 
 
-def of_runs(experiment: str, arguments: list[str]) -> Report:
-    """The report of an experiment's runs.
+def of_runs(experiment: str, arguments: list[str]) -> Report | None:
+    """The report of an experiment's runs; None if none has ended.
 
     Raises:
-        UserError: none has ended.
+        UserError: what was run can't be read, or its selection can't be made.
     """
     _, rows = rows_of([f"+experiment={experiment}", *arguments])
-    if not any(row.record for row in rows):
-        raise UserError(f"python -m isobench +experiment={experiment}")
-    return build(rows[0].cfg.experiment, rows)
+    return build(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
 
 
 def show(claims: list[dict[str, Any]], folder: Path) -> None:
