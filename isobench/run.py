@@ -175,7 +175,7 @@ class RunFolder:
 def is_whole(record: dict[str, Any]) -> bool:
     """True if a record has, inside its parts, what its readers take for granted."""
     cost, scale, failure, best = (record[name] for name in ("cost", "scale", "failure", "best"))
-    history = record.get("history")
+    history: Any = record.get("history")
     if not all(isinstance(part, dict) for part in (cost, scale, record["config"])):
         return False
     if not all(isinstance(part, list) for part in (history, scale.get("differs"), record["warnings"])):

@@ -24,7 +24,8 @@ def markdown(report: Report) -> str:
     for table in report.tables:
         has_marks = any(mark(cell) for line in table.lines for cell in line.cells.values())
         parts += [f"## {pipe(table.title)}", markdown_table(table)]
-        parts += [pipe(f"{MEANS}; (Holm): still so after Holm's correction.")] if has_marks else []
+        if has_marks and not any(note.startswith("* better") for note in table.notes):  # a note may say it already
+            parts += [pipe(f"{MEANS}; (Holm): still so after Holm's correction.")]
         parts += ["\n".join(f"- {pipe(n)}" for n in table.notes)]
     parts += [f"Selection: {report.selection}"]
     for title, lines in (("Failures", report.failures), ("Warnings", report.notes)):
@@ -35,7 +36,7 @@ def markdown(report: Report) -> str:
 
 
 def markdown_table(table: ReportTable) -> str:
-    """A table as pipes: ours with its mark, the paper's in brackets with = + - for within, above, below its spread."""
+    """A table as pipes: ours with its mark, the paper's in brackets with = + - for within, above, below."""
     head = ["encoder", "method", *table.columns, "training time"]
     lines = []
     for line in table.lines:
