@@ -98,8 +98,10 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise UserError(f"{self.result_file} is damaged; remove it to run again") from error
         whole = isinstance(record, dict) and record.get("key") == self.key and record.keys() >= REQUIRED
-        if not whole or "seconds" not in (record["cost"] or {}):
+        if not whole:
             raise UserError(f"{self.result_file} is not this run's record; remove it to run again")
+        if not is_whole(record):
+            raise UserError(f"{self.result_file} is damaged; remove it to run again")
         return record
 
     def settled(self, retry_failed: bool, since: float) -> dict[str, Any] | None:
@@ -168,6 +170,40 @@ class RunFolder:
     def write_result(self, record: dict[str, Any]) -> None:
         """Write result.json atomically; numbers that are not finite become null."""
         write_json(self.result_file, finite({"format": FORMAT, "key": self.key, **record}))
+
+
+def is_whole(record: dict[str, Any]) -> bool:
+    """True if a record has, inside its parts, what its readers take for granted."""
+    cost, scale, failure, best = (record[name] for name in ("cost", "scale", "failure", "best"))
+    history: Any = record.get("history")
+    if not all(isinstance(part, dict) for part in (cost, scale, record["config"])):
+        return False
+    if not all(isinstance(part, list) for part in (history, scale.get("differs"), record["warnings"])):
+        return False
+    timed = is_number(cost.get("seconds")) and (not history or is_number(cost.get("training_seconds")))
+    named = failure is None or (isinstance(failure, dict) and "name" in failure)
+    evaluated = all(is_evaluation(epoch) and "step" in epoch for epoch in history)
+    return timed and named and evaluated and (best is None or is_best(best, record["config"]))
+
+
+def is_best(best: Any, config: dict[str, Any]) -> bool:
+    """True if the reported epoch has its metrics on the first dev split."""
+    task = config.get("task")
+    splits = task.get("dev_splits") if isinstance(task, dict) else None
+    metrics = best.get(splits[0]) if is_evaluation(best) and isinstance(splits, list) and splits else None
+    return isinstance(metrics, dict) and "constant_predictor" in metrics
+
+
+def is_evaluation(epoch: Any) -> bool:
+    """True for an epoch's entry: its number, its score (null where undefined), isotropies if they were measured."""
+    if not isinstance(epoch, dict) or not {"epoch", "score"} <= epoch.keys():
+        return False
+    return (epoch["score"] is None or is_number(epoch["score"])) and isinstance(epoch.get("isotropy", {}), dict)
+
+
+def is_number(value: Any) -> bool:
+    """True for a number, which a truth value is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def finite(value: Any) -> Any:

@@ -103,7 +103,7 @@ def test_it_needs_nothing_from_outside(make):
     links = {
         a[name] for _, a in page.elements for name in ("href", "src", "xlink:href", "srcset", "data") if name in a
     }
-    files = {"runs.parquet", "runs.csv", "epochs.parquet", "epochs.csv", "data:,"}
+    files = {"runs.parquet", "runs.csv", "epochs.parquet", "epochs.csv", "report.md", "tables.tex", "data:,"}
     assert all(link in files or link.startswith("#") for link in links)
     assert "@import" not in html
     assert set(re.findall(r"url\((.)", html)) <= {"#"}
@@ -195,6 +195,27 @@ def test_one_seed_gives_no_spread_and_no_test():
     text = Page(render(small(seeds=1))).text
     assert "Every cell has one seed: there is no spread and no test." in text
     assert "No test against none was possible." in text
+
+
+def test_a_line_says_which_configuration_was_chosen_and_figures_that_they_show_all(html):
+    all_shown = "All configurations of a method are shown"
+    assert all_shown not in html
+    report = small()
+    report.tables[0].lines[1].settings = "strength <3>"
+    page = render(report)
+    subject = '<span class="method">cosine</span> <span class="settings">strength &lt;3&gt;</span>'
+    assert page.count(subject) == 4  # results, a comparison for each of two tasks, seeds
+    assert page.count(all_shown) == 3  # curves, both scatters
+    report = small()
+    report.runs.append(dict(report.runs[0], key="another"))
+    assert all_shown in render(report)
+
+
+def test_it_links_the_tables_files(html):
+    assert '<a href="report.md">' in html
+    assert '<a href="tables.tex">' in html
+    assert "All tables, as Markdown" in html
+    assert "No table is in them yet" in render(sample_report.empty())
 
 
 def test_runs_of_two_scales_are_told_apart():

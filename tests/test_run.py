@@ -7,7 +7,7 @@ from conftest import make_config
 
 from isobench.errors import UserError
 from isobench.files import write_atomic
-from isobench.run import REQUIRED, RunFolder, finite, identify, scale_notes, task_notes
+from isobench.run import RunFolder, finite, identify, scale_notes, task_notes
 from isobench.seeding import derive, resolve_seeds
 
 
@@ -55,17 +55,56 @@ def test_seeds_derive_apart_and_can_be_set_one_by_one():
     assert all(derive(1, name) != derive(2, name) for name in streams)
 
 
+BEST = {
+    "epoch": 1,
+    "step": 9,
+    "score": 0.5,
+    "isotropy": {},
+    "validation": {"accuracy": 0.5, "constant_predictor": False},
+}
+RECORD = {
+    "status": "finished", "failure": None, "best": BEST, "history": [BEST], "warnings": [],
+    "cost": {"seconds": 2.0, "training_seconds": 1.0}, "scale": {"name": "embedded", "differs": []},
+    "config": {"task": {"dev_splits": ["validation"]}},
+}  # fmt: skip
+
+
 def test_record_round_trip_and_nan(tmp_path):
     folder = RunFolder(str(tmp_path), "ab" * 32)
     assert folder.result() is None
     with folder.lock() as ours:
         assert ours
-        folder.write_result(
-            dict.fromkeys(REQUIRED)
-            | {"cost": {"seconds": 1}, "status": "finished", "x": [float("nan"), 1.5, float("inf")]}
-        )
+        folder.write_result(RECORD | {"x": [float("nan"), 1.5, float("inf")]})
     assert folder.result()["x"] == [None, 1.5, None]
     assert finite({"a": (1, float("nan"))}) == {"a": [1, None]}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"best": {"epoch": 1, "score": 0.5}}, {"best": BEST | {"validation": {"accuracy": 0.5}}}, {"best": []},
+        {"best": {"score": 0.5, "validation": BEST["validation"]}}, {"best": BEST | {"isotropy": None}},
+        {"best": BEST | {"score": "high"}}, {"cost": {"seconds": 2.0}}, {"cost": {"training_seconds": 1.0}},
+        {"cost": None}, {"history": {}}, {"history": None}, {"history": [1]}, {"history": [{"epoch": 1}]},
+        {"scale": {}}, {"warnings": None}, {"failure": "crash"}, {"config": None}, {"config": {"task": None}},
+        {"config": {"task": {"dev_splits": []}}},
+    ],
+)  # fmt: skip
+def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    folder.path.mkdir(parents=True)
+    folder.write_result(RECORD | part)
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+        folder.result()
+
+
+def test_a_failed_runs_record_needs_no_epoch(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    folder.path.mkdir(parents=True)
+    failure = {"name": "crash", "message": "x"}
+    cost = {"seconds": 1.0}
+    folder.write_result(RECORD | {"status": "failed", "failure": failure, "best": None, "history": [], "cost": cost})
+    assert folder.result()["failure"] == failure
 
 
 @pytest.mark.parametrize(

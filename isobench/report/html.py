@@ -15,6 +15,7 @@ from isobench.report.derived import MEASURES, Runs
 from isobench.report.figures import Look, Sheet
 from isobench.report.model import Cell, Report, ReportTable
 from isobench.report.paper_table import ALPHA, BASE
+from isobench.report.text import mark
 
 __all__ = ["render", "render_claims"]
 
@@ -49,6 +50,7 @@ def render(report: Report) -> str:
         tasks=column(report.runs, "task"),
         limits=LIMITS,
         most_runs=max(map(len, same_epoch.values()), default=0),
+        several=several(report),
     )
 
 
@@ -81,6 +83,13 @@ def column(rows: Runs, name: str) -> list[str]:
     return list(dict.fromkeys(str(row[name]) for row in rows if row.get(name) is not None))
 
 
+def several(report: Report) -> bool:
+    """True if a method has runs of more than one configuration: a line is a chosen one, or runs differ in more."""
+    chosen = any(line.settings for table in report.tables for line in table.lines)
+    same = derived.grouped(report.runs, "encoder", "task", "method", "seed", "scale")
+    return chosen or any(len(runs) > 1 for runs in same.values())
+
+
 class _Table:
     """A table with what the page adds to it: numbered reasons, comparisons in a list, every column's axis."""
 
@@ -103,21 +112,13 @@ class _Table:
         }
 
 
-def comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, Cell]]:
-    """Encoder, method, column and cell of every comparison with plain fine-tuning."""
+def comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, Cell]]:
+    """Encoder, method, its settings, column and cell of every comparison with plain fine-tuning."""
     for line in table.lines:
         for name in table.columns:
             cell = line.cells.get(name)
             if cell is not None and cell.comparison is not None:
-                yield line.encoder, line.method, name, cell
-
-
-def mark(cell: Cell | None) -> str:
-    """* for significantly better than plain fine-tuning, † for worse, before correction."""
-    found = cell.comparison if cell else None
-    if found is None or found.welch is None or found.welch >= ALPHA:
-        return ""
-    return "*" if found.difference > 0 else "†"
+                yield line.encoder, line.method, line.settings, name, cell
 
 
 @dataclass
