@@ -36,7 +36,7 @@ class Column:
             return None
         best = row.record["best"]
         if self.isotropy:
-            number = best["isotropy"].get(self.isotropy)
+            number = best.get("isotropy", {}).get(self.isotropy)
         else:
             primary = row.cfg.task.primary
             scores = best.get(self.split or row.cfg.task.dev_splits[0]) or {}
