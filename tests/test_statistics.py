@@ -110,6 +110,8 @@ def test_the_smallest_p_of_a_permutation_test(n, least):
     assert apart == pytest.approx(least)
     assert smallest_p(n, n) == pytest.approx(least)
     assert permutation([1.0] * n, [1.0] * n) == 1
+    score = 100 * 350 / 408  # whose means differ in the last bit
+    assert permutation([score] * 2, [score] * n) == 1
 
 
 @settings(deadline=None, max_examples=60)

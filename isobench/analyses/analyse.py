@@ -43,7 +43,7 @@ def trains(analysis: dict[str, Any]) -> bool:
 
 def folder_of(output_dir: str, experiment: Experiment) -> Path:
     """Where an analysis's outcome lies."""
-    return Path(output_dir) / "reports" / (experiment.name or "analysis")
+    return Path(output_dir) / "reports" / (experiment.name or "runs")
 
 
 def analyse(experiment: Experiment, rows: Sequence[Row]) -> None:

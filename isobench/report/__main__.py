@@ -55,7 +55,7 @@ def report(arguments: Sequence[str]) -> None:
     with writable(folder):
         made = build(experiment, rows)
         write(made, folder)
-    print_table(cfg.experiment, rows)
+    print_table(experiment, [row for row, run in zip(rows, made.runs, strict=True) if run["selected"]])
     out = console()
     for sentence in made.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)

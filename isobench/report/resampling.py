@@ -20,7 +20,7 @@ EXACT = 200_000  # ways to relabel, up to which all are counted
 RELABELLINGS = 19_999  # drawn where there are more
 RESAMPLES = 1_999  # of a bootstrap
 SEED = 0
-TIE = 1e-9  # differences closer than this share of the largest are the same but for rounding
+TIE = 1e-9  # differences closer than this share of the largest score are the same but for rounding
 
 
 class Permutation(NamedTuple):
@@ -50,7 +50,7 @@ def stratified_permutation(tasks: Sequence[Arms]) -> Permutation:
         rng = np.random.default_rng(SEED)
         totals = np.sum([_random_differences(*arms, rng) for arms in tasks], axis=0)
     observed = mean_difference(tasks) * len(tasks)
-    tie = TIE * np.abs(totals).max()
+    tie = TIE * max(abs(value) for arms in tasks for arm in arms for value in arm)
     added = 0 if exact else 1
     tail = min(int((totals >= observed - tie).sum()), int((totals <= observed + tie).sum())) + added
     return Permutation(min(1.0, 2 * tail / (len(totals) + added)), None if exact else RELABELLINGS)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from isobench.errors import UserError
 from isobench.files import sha256_json
+from isobench.report.effects import expected_maximum
 from isobench.report.row import Row
 from isobench.report.table import chosen, varying_settings
 from isobench.schema import Selection, method_name
@@ -86,7 +87,19 @@ def in_words(groups: dict[Group, dict[Choice, list[Row]]], selection: Selection,
     elif selection.rule == "seeds":
         how = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
     even = f"; {budget} of them for every method, the same by a hash of their settings" if budget else ""
-    return f"{how}. Configurations to choose from: {counts}{even}."
+    return f"{how}. Configurations to choose from: {counts}{even}.{advantage(sizes, selection, budget)}"
+
+
+def advantage(sizes: dict[str, set[int]], selection: Selection, budget: int | None) -> str:
+    """What having more to choose from is worth by chance, where the reported set chooses; empty where nothing."""
+    most, least = max(max(found) for found in sizes.values()), min(min(found) for found in sizes.values())
+    if selection.rule != "dev" or budget or most == least:
+        return ""
+    gain = expected_maximum(most) - expected_maximum(least)
+    return (
+        f" The best of {most} instead of {least} is worth about {gain:.2f} standard deviations by chance alone; "
+        "p-values and intervals don't account for it."
+    )
 
 
 def check(selection: Selection, rows: list[Row]) -> None:
