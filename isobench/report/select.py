@@ -33,7 +33,7 @@ def select(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
         selection = replace(selection, rule="held_out")
     check(selection, rows)
     if not varying:
-        return rows, "nothing to select: every method has one configuration"
+        return rows, "nothing to select: every method has one configuration."
     if selection.rule == "none":
         raise UserError(
             f"several configurations ({', '.join(varying)}) and no rule to choose by: set "
