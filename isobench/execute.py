@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Iterable
 
 from omegaconf.errors import OmegaConfBaseException
 
@@ -56,12 +57,17 @@ def carry_out(cfg: Config, since: float) -> tuple[Row, bool]:
     if row.record is not None:
         row.folder.tidy(row.record)
         return row, True
-    if "hub" in (sources.source_name(cfg.task, cfg.data), weights.source_name(cfg.encoder)):
-        hub.reachable()  # before the libraries that read its answer are imported
+    ask_hub([cfg])
     from isobench.train import train
 
     row.record = train(cfg, identity, row.folder, since)
     return row, False
+
+
+def ask_hub(configs: Iterable[Config]) -> None:
+    """Ask whether the hub is there, if any of these needs it; before libraries that read the answer are imported."""
+    if any("hub" in (sources.source_name(cfg.task, cfg.data), weights.source_name(cfg.encoder)) for cfg in configs):
+        hub.reachable()
 
 
 def outcome(row: Row, known: bool) -> str:

@@ -1,12 +1,14 @@
 """Small file helpers shared by the caches and the run record."""
 
+import contextlib
 import errno
 import functools
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,29 @@ def storage_error(error: OSError, path: Path) -> StorageError:
     return StorageError(
         f"{path} can't be written: {reason}; make room or set output_dir=FOLDER (earlier results are intact)"
     )
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Make sure before any work that a folder can be written; if the work fails, nothing is left of making sure.
+
+    Raises:
+        StorageError: it can't.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise storage_error(error, folder) from error
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def is_storage_error(error: BaseException) -> bool:

@@ -7,6 +7,8 @@ os.environ["WANDB_MODE"] = "offline"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -137,23 +139,29 @@ def tiny_overrides(tiny: str, reviews: str, cache: str, outputs: Path) -> list[s
 
 
 @pytest.fixture
-def cli(monkeypatch, capfd):
-    """Run the command line in this process: returns exit code, standard output, standard error."""
+def command(monkeypatch, capfd):
+    """Run a command's main function in this process: returns exit code, standard output, standard error."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
+    def run(main: Callable[[], object], *arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["isobench", *arguments])
         monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
         GlobalHydra.instance().clear()
         capfd.readouterr()
         code = 0
         try:
-            entry.main()
+            main()
         except SystemExit as stop:
             code = int(stop.code or 0)
         output = capfd.readouterr()
         return code, output.out, output.err
 
     return run
+
+
+@pytest.fixture
+def cli(command):
+    """The same for ``python -m isobench``."""
+    return partial(command, entry.main)
 
 
 def files_with(folder: Path, *texts: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import csv
 import statistics
+from functools import partial
 
 import pytest
 
@@ -196,21 +197,10 @@ def test_every_claim_names_an_experiment_that_is_there():
 
 
 @pytest.fixture
-def reporting(monkeypatch, capfd):
-    def run(*arguments):
-        from isobench.report import __main__ as entry
+def reporting(command):
+    from isobench.report import __main__ as entry
 
-        monkeypatch.setattr("sys.argv", ["isobench.report", *arguments])
-        capfd.readouterr()
-        code = 0
-        try:
-            entry.main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        output = capfd.readouterr()
-        return code, output.out, output.err
-
-    return run
+    return partial(command, entry.main)
 
 
 def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):

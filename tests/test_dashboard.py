@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 
 import pytest
 import wandb
@@ -27,21 +28,9 @@ def server(monkeypatch):
 
 
 @pytest.fixture
-def board(monkeypatch, capfd):
+def board(command):
     """The dashboard's command line in this process: exit code, standard output, standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isobench.dashboard", *arguments])
-        capfd.readouterr()
-        code = 0
-        try:
-            dashboard.main()
-        except SystemExit as stop:
-            code = stop.code
-        output = capfd.readouterr()
-        return code, output.out, output.err
-
-    return call
+    return partial(command, dashboard.main)
 
 
 def metrics_of(panel):

@@ -1,13 +1,10 @@
 """Carry out an experiment's analysis and keep what it finds."""
 
-import contextlib
 import inspect
 import json
 import logging
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +12,9 @@ from typing import Any, NamedTuple
 import hydra.utils
 from rich.table import Table
 
-from isobench import hub, weights
-from isobench.data import sources
 from isobench.errors import UserError
-from isobench.files import storage_error, write_json
+from isobench.execute import ask_hub
+from isobench.files import storage_error, writable, write_json
 from isobench.report.row import Row
 from isobench.report.table import chosen, console, varying_settings
 from isobench.report.table import names as names_in_tables
@@ -53,11 +49,7 @@ def analyse(experiment: Experiment, rows: Sequence[Row]) -> None:
         UserError: a setting that it doesn't have, data or weights that are not there, a folder that can't be written.
     """
     first = rows[0].cfg
-    origins = [
-        (sources.source_name(row.cfg.task, row.cfg.data), weights.source_name(row.cfg.encoder)) for row in rows
-    ]
-    if any("hub" in names for names in origins):
-        hub.reachable()  # before the libraries that read its answer are imported
+    ask_hub(row.cfg for row in rows)
     function, settings = function_of(first.analysis)
     called = names_of(rows)
     folder = folder_of(first.output_dir, experiment)
@@ -142,29 +134,6 @@ def names_of(rows: Sequence[Row]) -> list[Names]:
     if len(set(found)) < len(found) and not trains(rows[0].cfg.analysis):
         raise UserError("an analysis without training has one seed: leave out seed=..., or give one")
     return found
-
-
-@contextmanager
-def writable(folder: Path) -> Iterator[None]:
-    """Make sure before any work that a folder can be written; if the work fails, nothing is left of making sure.
-
-    Raises:
-        StorageError: it can't.
-    """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise storage_error(error, folder) from error
-    try:
-        yield
-    except BaseException:
-        for path in made:
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        raise
 
 
 def files_in(folder: Path) -> set[str]:

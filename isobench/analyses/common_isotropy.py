@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures as draw
 from isobench.analyses.findings import Findings, Line, beside_published
-from isobench.analyses.settings import entries, numbers, whole, without_calibration
+from isobench.analyses.settings import ROUNDINGS, entries, numbers, whole, without_calibration
 from isobench.analyses.subject import Subject, each, notes
 from isobench.calibration import all_but_the_top, center
 from isobench.errors import UserError, nearest
@@ -22,7 +22,6 @@ from isobench.metrics.partition import oriented
 from isobench.report import published
 
 PAPER, TABLE = "too_much_in_common", "table1"
-ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}
 # Of Table 1: printed name -> measure and its decimals; then what the paper does not print.
 COLUMNS = {"I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_removed", 3)}
 COLUMNS |= {"avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2)}

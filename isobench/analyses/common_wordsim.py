@@ -10,7 +10,7 @@ from rich.table import Table
 from torch import Tensor
 
 from isobench.analyses.findings import Findings, Line, beside_published, column
-from isobench.analyses.settings import without_calibration
+from isobench.analyses.settings import ROUNDINGS, without_calibration
 from isobench.analyses.subject import Subject, each, notes
 from isobench.calibration import all_but_the_top, center, center_scaled
 from isobench.data import wordsim
@@ -20,7 +20,6 @@ from isobench.metrics.task import METRICS
 
 PAPER = "too_much_in_common"
 METHODS = ("raw", "centered", "centered_scaled", "post_process")  # the paper's rows
-ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}
 RELEASED = 2  # the released code's D
 LEAST = 3  # pairs for a correlation: two always lie on a line
 Rows = list[dict[str, Any]]

@@ -1,12 +1,14 @@
 """Checks of what an analysis is given, each mistake said in one line; the settings' before anything is loaded."""
 
 from collections.abc import Mapping, Sequence
-from math import inf, isfinite
+from math import ceil, floor, inf, isfinite
 from typing import Any
 
 from isobench.analyses.subject import Subject
 from isobench.errors import UserError
 from isobench.run import counted
+
+ROUNDINGS = {"ceil": ceil, "floor": floor}  # of d / 100, the principal components that are taken away
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from isobench.__main__ import run_guarded
-from isobench.analyses.analyse import folder_of, trains, writable
+from isobench.analyses.analyse import folder_of, trains
 from isobench.errors import UserError
-from isobench.files import storage_error, write_atomic
+from isobench.files import storage_error, writable, write_atomic
 from isobench.report import overview
 from isobench.report.build import build
 from isobench.report.html import render, render_claims

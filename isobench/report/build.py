@@ -8,13 +8,12 @@ from isobench.report import published
 from isobench.report.collect import epochs_of, runs_of
 from isobench.report.evidence import evidence
 from isobench.report.model import Cell, Line, Report, ReportTable
-from isobench.report.paper_table import BASE, Column, PaperTable, columns_for, columns_of
+from isobench.report.paper_table import BASE, Column, PaperTable, columns_for, papers_tables
 from isobench.report.row import Row, failure, troubles
 from isobench.report.select import select
 from isobench.report.statistics import compare, correct
 from isobench.report.table import chosen as chosen_values
-from isobench.report.table import varying_settings
-from isobench.run import scale_notes
+from isobench.report.table import differences, varying_settings
 from isobench.schema import Experiment, method_name
 from isobench.sweep.state import states_of
 
@@ -33,7 +32,7 @@ def build(experiment: Experiment, rows: list[Row]) -> Report:
     settings = by_setting(rows)
     for alike in settings:
         chosen, selection = select(alike, experiment.selection)
-        scale = "; ".join(dict.fromkeys(note for row in alike for note in differs(row)))
+        scale = "; ".join(dict.fromkeys(note for row in alike for note in differences(row)))
         found = tables_of(experiment, chosen, varying_settings(alike))
         for table in found:
             table.title += f" ({scale or 'as in the paper'})" if len(settings) > 1 else ""
@@ -52,10 +51,10 @@ def build(experiment: Experiment, rows: list[Row]) -> Report:
         epochs=epochs_of(rows),
         selection=f"{' '.join(selections)} {epoch_rule(rows)}",
         state=dict(Counter(row.state for row in rows)),
-        scale=list(dict.fromkeys(note for row in rows for note in differs(row))),
+        scale=list(dict.fromkeys(note for row in rows for note in differences(row))),
         evidence=evidence(tables),
         failures=[sentence for row in rows if (sentence := failed(row))],
-        provenance=provenance_of(rows),
+        provenance=provenance_of(runs),
         notes=warnings_of(rows),
     )
 
@@ -66,8 +65,8 @@ def by_setting(rows: list[Row]) -> list[list[Row]]:
     parts: dict[int, list[Row]] = {}
     for row in rows:
         settings = seen.setdefault((row.cfg.encoder.name, row.cfg.task.name), {})
-        settings.setdefault(tuple(differs(row)))
-        parts.setdefault(list(settings).index(tuple(differs(row))), []).append(row)
+        settings.setdefault(tuple(differences(row)))
+        parts.setdefault(list(settings).index(tuple(differences(row))), []).append(row)
     return list(parts.values())
 
 
@@ -97,20 +96,14 @@ def chosen_settings(rows: list[Row], varying: list[str]) -> str:
 
 def tables_of(experiment: Experiment, rows: list[Row], varying: list[str]) -> list[ReportTable]:
     """The paper's tables that the runs have columns of; one of the tasks where the paper has none."""
-    tasks = {row.cfg.task.name: row.cfg.task for row in rows}
-    contents = {name: published.load(experiment.paper)[name] for name in experiment.tables if experiment.paper}
-    known = {what["task"] for content in contents.values() for what in content["columns"].values()}
-    foreign = [task for name, task in tasks.items() if name not in known]
-    found, shown = [], set[str | None]()  # kinds of columns in which tasks that are not the paper's stand already
-    for name, content in contents.items():
-        kinds = {what.get("isotropy") for what in content["columns"].values()}
-        columns = [*columns_of(content, tasks), *columns_for(foreign, sorted(kinds - shown, key=str))]
-        shown |= kinds
+    found = []
+    for name, content, columns in papers_tables(experiment, rows):
         if columns:
             title = f"{experiment.paper}, {name}: {content['what']}"
             found.append(table_of(name, title, PaperTable(content, columns, rows), varying))
     if not found:
         content = {"form": PLAIN, "cells": {}, "columns": {}, "methods": {}}
+        tasks = {row.cfg.task.name: row.cfg.task for row in rows}
         table = PaperTable(content, list(columns_for(list(tasks.values()), [None])), rows)
         found.append(table_of("", "mean and standard deviation over seeds", table, varying))
     return found
@@ -160,7 +153,7 @@ def verdict(
         return "not comparable", "not in the paper"
     if cell.published_of != encoder:
         return "not comparable", f"the paper's cell is {cell.published_of}'s"
-    notes = list(dict.fromkeys(note for row in rows for note in differs(row)))
+    notes = list(dict.fromkeys(note for row in rows for note in differences(row)))
     if notes:
         return "not comparable", f"scale: {'; '.join(notes)}"
     row = table.content["methods"][method]
@@ -192,11 +185,6 @@ def spread_of(form: list[str], printed: list[Any]) -> float | None:
     return None
 
 
-def differs(row: Row) -> list[str]:
-    """How a run is not the paper's setting."""
-    return row.record["scale"]["differs"] if row.record else scale_notes(row.cfg)
-
-
 def failed(row: Row) -> str | None:
     """What went wrong in a run, in a line; None if nothing did."""
     name = failure(row)
@@ -208,10 +196,10 @@ def failed(row: Row) -> str | None:
     return f"{about}: {name or 'damaged'} {said}".strip()
 
 
-def provenance_of(rows: list[Row]) -> dict[str, str]:
+def provenance_of(runs: list[dict[str, Any]]) -> dict[str, str]:
     """What the runs come from; where they differ, every value."""
     found: dict[str, dict[str, None]] = {}
-    for run in runs_of([row for row in rows if row.record]):
+    for run in runs:
         for name in ("commit", "code_changed", "python", "torch", "machine", "data", "weights"):
             if run[name] is not None:
                 found.setdefault(name, {})[str(run[name])] = None

@@ -4,8 +4,7 @@ from typing import Any
 
 from isobench.files import sha256_json
 from isobench.report.row import Row, failure
-from isobench.report.table import chosen, varying_settings
-from isobench.run import scale_notes
+from isobench.report.table import chosen, differences, varying_settings
 from isobench.schema import method_name
 
 Rows = list[dict[str, Any]]
@@ -66,11 +65,10 @@ def outcome(row: Row) -> dict[str, Any]:
 def origin(row: Row) -> dict[str, Any]:
     """Scale, data, weights, code and machine."""
     record = row.record or {}
-    differs = record["scale"]["differs"] if record else scale_notes(row.cfg)
     where = record.get("provenance") or {}
     git = where.get("git") or {}
     return {
-        "scale": "; ".join(differs),
+        "scale": "; ".join(differences(row)),
         "data": fingerprint(record.get("data", {}).get("fingerprint")),
         "weights": fingerprint(record.get("encoder", {}).get("fingerprint")),
         "commit": git.get("commit"),

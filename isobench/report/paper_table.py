@@ -164,15 +164,7 @@ class PaperTable:
 
 def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
     """Print every table of the experiment's paper that its runs have columns of."""
-    tasks = {row.cfg.task.name: row.cfg.task for row in rows}
-    contents = {name: published.load(experiment.paper)[name] for name in experiment.tables}
-    known = {what["task"] for content in contents.values() for what in content["columns"].values()}
-    foreign = [task for name, task in tasks.items() if name not in known]
-    shown: set[str | None] = set()  # kinds of columns in which tasks that are not the paper's have been shown
-    for number, (name, content) in enumerate(contents.items()):
-        kinds = {what.get("isotropy") for what in content["columns"].values()}
-        columns = [*columns_of(content, tasks), *columns_for(foreign, sorted(kinds - shown, key=str))]
-        shown |= kinds
+    for number, (name, content, columns) in enumerate(papers_tables(experiment, rows)):
         if columns:
             table = PaperTable(content, columns, rows)
             title = f"{experiment.paper}, {name}: {published.show(content['form'], content['form'])}"
@@ -180,6 +172,22 @@ def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
                 out.print(drawn)
             for note in table.notes(with_time=number == 0):
                 out.print(note, highlight=False, markup=False)
+
+
+def papers_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, dict[str, Any], list[Column]]]:
+    """Name, content and columns of every table of the experiment's paper; no columns where its runs have none.
+
+    Tasks that are not the paper's stand in the first table with columns of a kind.
+    """
+    tasks = {row.cfg.task.name: row.cfg.task for row in rows}
+    contents = {name: published.load(experiment.paper)[name] for name in experiment.tables if experiment.paper}
+    known = {what["task"] for content in contents.values() for what in content["columns"].values()}
+    foreign = [task for name, task in tasks.items() if name not in known]
+    shown: set[str | None] = set()  # kinds of columns in which tasks that are not the paper's have been shown
+    for name, content in contents.items():
+        kinds = {what.get("isotropy") for what in content["columns"].values()}
+        yield name, content, [*columns_of(content, tasks), *columns_for(foreign, sorted(kinds - shown, key=str))]
+        shown |= kinds
 
 
 def columns_of(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Column]:
