@@ -6,7 +6,9 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-HELD_OUT = "held_out"  # what a held-out share of the training set is called among the dev splits
+from isobench.schema_task import HELD_OUT, Generation, Task
+
+__all__ = ["HELD_OUT", "Config", "Data", "Encoder", "Experiment", "Generation", "Selection", "Task"]
 
 
 @dataclass
@@ -27,41 +29,13 @@ class Data:
 
 
 @dataclass
-class Task:
-    """One sentence or sentence-pair task.
-
-    ``held_out``: share of the training examples that is not trained on; it, not the dev set, then decides which epoch
-    (and, by ``selection.rule: held_out``, which configuration) is reported.
-    """
-
-    name: str = MISSING
-    version: int = 1
-    hub: str | None = None
-    subset: str | None = None
-    revision: str | None = None
-    embedded: bool = False
-    text: list[str] = MISSING
-    labels: list[str] | None = None
-    label_range: list[float] | None = None
-    as_classes: int | None = None
-    metrics: list[str] = MISSING
-    primary: str = MISSING
-    train_split: str = "train"
-    dev_splits: list[str] = field(default_factory=lambda: ["validation"])
-    held_out: float | None = None
-    train_samples: int | None = None
-    dev_samples: int | None = None
-    max_length: int = 256
-
-    @property
-    def evaluated(self) -> list[str]:
-        """The dev splits, and the held-out share if there is one."""
-        return [*self.dev_splits, *([HELD_OUT] if self.held_out is not None else [])]
-
-
-@dataclass
 class Encoder:
     """A pretrained ``AutoModel`` and how its token vectors become one sentence vector.
+
+    In translation and summarisation an ``AutoModelForSeq2SeqLM``, of which nothing is pooled. ``scratch``: settings
+    of a transformers config (``model_type`` and others) that is randomly initialised, with a tokenizer of
+    ``vocabulary_size`` learned from the training set unless ``path`` has one. ``instructions``: sources start with
+    the task's ``generation.instruction``.
 
     ``first_token_only``: where only the first token is pooled, the last layer computes no other (lossless).
     ``layer``: whose output is pooled, 0 the embeddings', 1 the first layer's, ...; null is the model's own output.
@@ -78,6 +52,9 @@ class Encoder:
     token_type_ids: bool = True
     trust_remote_code: bool = False
     first_token_only: bool = True
+    scratch: dict[str, Any] | None = None
+    vocabulary_size: int | None = None
+    instructions: bool | None = None
     gradient_checkpointing: bool = False
     compile: bool = False
 
@@ -92,7 +69,11 @@ class Head:
 
 @dataclass
 class Optimization:
-    """AdamW with linear warm-up, then ``linear`` decay to zero or a ``constant`` rate.
+    """AdamW with linear warm-up, then ``linear`` decay to zero, ``polynomial`` decay or a ``constant`` rate.
+
+    Polynomial decay goes from ``lr`` to ``end_lr`` (1e-7) by the power ``power`` (1). ``batch_tokens``: a batch holds
+    as many examples as fit into that many padded tokens, instead of ``batch_size`` (translation, summarisation).
+    ``label_smoothing``: share of the target probability that is spread over the vocabulary (likewise).
 
     ``accumulate``: batches whose mean gradient makes one step; a method's statistics remain those of one batch.
     ``report``: which epoch's scores are a run's, the ``best`` on the dev set or the ``last``.
@@ -100,9 +81,13 @@ class Optimization:
 
     lr: float = 2e-5
     batch_size: int = 32
+    batch_tokens: int | None = None
+    label_smoothing: float | None = None
     epochs: int = 10
     accumulate: int = 1
     schedule: str = "linear"
+    power: float | None = None
+    end_lr: float | None = None
     warmup: float = 0.06
     eps: float = 1e-8
     weight_decay: float = 0.0
