@@ -18,9 +18,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from common import config, save, seconds_of
 
+from isobench.build import build
 from isobench.calibration.make import make
 from isobench.run import identify
-from isobench.train import build, configure
+from isobench.train import configure
 
 # name: (overrides, target for the ratio of steps; None where none was set)
 METHODS: dict[str, tuple[list[str], float | None]] = {
@@ -49,7 +50,7 @@ class Stepper:
         self.base = [f"encoder={encoder}", f"task={task}", "task.train_samples=512"]
         cfg = config(*self.base)
         configure(cfg)
-        self.module, loaders, _ = build(cfg, identify(cfg))
+        self.module, loaders, *_ = build(cfg, identify(cfg))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
         self.batches = list(loaders.train)
         self.optimizer = self.module.configure_optimizers()["optimizer"]

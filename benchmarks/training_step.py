@@ -23,9 +23,10 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from isobench import encoders, weights
+from isobench.build import build
 from isobench.data.text import EpochSampler
 from isobench.run import identify
-from isobench.train import build, configure
+from isobench.train import configure
 from isobench.validate import validate
 
 MAX_LENGTH = 128  # run_glue's default
@@ -88,7 +89,7 @@ def measure(task: str, rounds: int, steps: int) -> dict:
     cfg = config(f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal")
     validate(cfg)
     configure(cfg)
-    module, loaders, _ = build(cfg, identify(cfg))
+    module, loaders, *_ = build(cfg, identify(cfg))
     tokenizer = encoders.load_tokenizer(cfg.encoder, None)
     tokens = loaders.train.dataset
     size = cfg.optimization.batch_size

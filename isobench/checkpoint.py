@@ -80,7 +80,8 @@ class Checkpointer(Callback):
     Lightning keeps weights, optimiser, schedule and its own counters; this adds the position in the data and
     all random streams. A save that falls on an epoch's last batch waits for the next batch: Lightning takes a
     checkpoint made there for a finished epoch and skips its evaluation. Between two steps the gradients that have
-    been accumulated are saved too.
+    been accumulated are saved too. A signal during an evaluation stops it; the epoch's last batches are then trained
+    on again.
 
     Args:
         settings: ``checkpoint`` of the config.
@@ -89,6 +90,7 @@ class Checkpointer(Callback):
         batch_size: examples a batch, to find the place in an epoch again.
         watch: notes signals.
         heartbeat: told of progress.
+        long_evaluation: save before every evaluation, as near to the epoch's end as can be.
     """
 
     def __init__(
@@ -99,7 +101,9 @@ class Checkpointer(Callback):
         batch_size: int,
         watch: Watch,
         heartbeat: Heartbeat,
+        long_evaluation: bool = False,
     ) -> None:
+        self.long_evaluation = long_evaluation
         self.settings, self.files, self.watch, self.heartbeat = settings, files, watch, heartbeat
         self.sampler, self.batch_size = sampler, batch_size
         self.seconds = 0.0  # spent on saving
@@ -126,7 +130,8 @@ class Checkpointer(Callback):
         if trainer.is_last_batch:
             return
         self._batches = index + 1
-        if self.watch.signum is not None or self._due(trainer.global_step):
+        before_evaluation = self.long_evaluation and index + 2 == trainer.num_training_batches
+        if before_evaluation or self.watch.signum is not None or self._due(trainer.global_step):
             self._save(trainer)
         self.watch.obey()
 
@@ -143,6 +148,11 @@ class Checkpointer(Callback):
     def on_validation_start(self, trainer: Any, module: Any) -> None:
         """Tell the heartbeat."""
         self.heartbeat.evaluating()
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        """Obey a signal: a long evaluation is worth less than being stopped in time."""
+        if self.long_evaluation:
+            self.watch.obey()
 
     def state_dict(self) -> dict[str, Any]:
         """Called by Lightning as it saves."""

@@ -91,7 +91,7 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     if cfg.pooling not in POOLINGS:
         raise UserError(f"encoder.pooling={cfg.pooling} is not known: {nearest(cfg.pooling, POOLINGS)}")
     torch.manual_seed(seed)
-    with _loading(cfg) as (where, options):
+    with loading(cfg) as (where, options):
         from transformers import AutoModel
 
         model, report = AutoModel.from_pretrained(
@@ -137,13 +137,13 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
         model.compile(dynamic=True)
     drawn = seed if missing else None
     return Loaded(
-        Encoder(model, cfg.pooling, cfg.layer), pooler, dim, _positions(config), _dropout(config), drawn, notes
+        Encoder(model, cfg.pooling, cfg.layer), pooler, dim, positions_of(config), _dropout(config), drawn, notes
     )
 
 
 def load_tokenizer(cfg: EncoderConfig, cache: str | None) -> Any:
     """The encoder's tokenizer, with a padding token (GPT-2 has none: its end token, always masked)."""
-    with _loading(cfg) as (where, options):
+    with loading(cfg) as (where, options):
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(where or weights.local_folder(cfg, cache), **options)
@@ -165,8 +165,8 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 @contextlib.contextmanager
-def _loading(cfg: EncoderConfig) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Options for ``from_pretrained``; its many exceptions become one line."""
+def loading(cfg: EncoderConfig, instead: str = "minilm") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Options for ``from_pretrained``; its many exceptions become one line, which may name another encoder."""
     on_hub = weights.source_name(cfg) == "hub"
     there = hub.reachable() if on_hub else True
     quiet()
@@ -183,7 +183,7 @@ def _loading(cfg: EncoderConfig) -> Iterator[tuple[str, dict[str, Any]]]:
         if not there:
             raise UserError(
                 f"encoder={cfg.name}: the hub can't be reached and {cfg.hub} is not in its cache; set "
-                "encoder.path=FOLDER to its files, or use scale=embedded encoder=minilm"
+                f"encoder.path=FOLDER to its files, or use scale=embedded encoder={instead}"
             ) from error
         if "trust_remote_code" in str(error):
             reason = "it brings code of its own; encoder.trust_remote_code=true runs it, if you trust it"
@@ -220,7 +220,7 @@ def _is_decoder(model_type: str) -> bool:
     )
 
 
-def _positions(config: Any) -> int:
+def positions_of(config: Any) -> int:
     """How many tokens the model takes; RoBERTa's family keeps its first positions for padding."""
     positions = getattr(config, "max_position_embeddings", None) or 1 << 20
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0

@@ -13,10 +13,11 @@ from torch import Tensor
 from isobench import tracking
 from isobench.errors import UserError
 from isobench.linalg import PIECE
-from isobench.metrics.partition import Directions
+from isobench.metrics.partition import KINDS, Directions
 from isobench.metrics.summary import isotropy_summary
 from isobench.schema import Config
 
+PRINTED: tuple[Directions, ...] = ("eigenvectors", "as_printed")
 LOGGED = (1, 2, 3, 5, 10, 20, 50)  # k of the explained variances that are logged one by one
 
 
@@ -27,15 +28,17 @@ class IsotropyMonitor(Callback):
     ``matrices()``: name -> function that gives the matrix [V, d]. Names of what is logged:
     ``isotropy/<embedding|head|vocabulary>/<ev1|...|i1|i2|isoscore|average_cosine|effective_rank|mean_ratio>``; to
     W&B also the EV_k curve of every epoch, ``isotropy/<...>/ev_curve``. If the module has a dict ``observed``, the
-    measures are put there as ``isotropy`` and the curves as ``explained_variance``. Of the head also I1 and I2 as the
-    isotropy-calibration paper prints them (``i1_printed``).
+    measures are put there as ``isotropy`` and the curves as ``explained_variance``. Of the head also I1 and I2 in
+    other conventions, under names such as ``i1_printed``: as the isotropy-calibration paper prints them. Matrices
+    that are one parameter are measured once, under the first name.
 
     Args:
         curve: largest k of the EV_k curve.
+        conventions: of I1 and I2 (``partition_isotropy``); all matrices have the first, the head the others too.
     """
 
-    def __init__(self, curve: int = 50) -> None:
-        self.curve = curve
+    def __init__(self, curve: int = 50, conventions: Sequence[Directions] = PRINTED) -> None:
+        self.curve, self.conventions = curve, conventions
         self.curves: dict[str, list[list[float]]] = {}
         self._batches: list[Tensor] = []
 
@@ -61,13 +64,17 @@ class IsotropyMonitor(Callback):
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Measure, log."""
-        pieces = {name: get().detach().split(PIECE) for name, get in module.matrices().items()}
+        matrices = {name: get() for name, get in module.matrices().items()}
+        first = {id(matrix): name for name, matrix in reversed(matrices.items())}  # tied ones are measured once
+        pieces = {
+            name: matrix.detach().split(PIECE) for name, matrix in matrices.items() if first[id(matrix)] == name
+        }
         if embeddings := gathered(self._batches):
             pieces = {"embedding": embeddings, **pieces}
         self._batches = []
         measures: dict[str, float] = {}
         for name, batches in pieces.items():
-            kinds: tuple[Directions, ...] = ("eigenvectors", "as_printed") if name == "head" else ("eigenvectors",)
+            kinds = self.conventions if name == "head" else self.conventions[:1]
             found = isotropy_summary(partial(iter, batches), range(1, self.curve + 1), kinds)
             curve = [found.pop(f"ev{k}") for k in range(1, self.curve + 1) if f"ev{k}" in found]
             self.curves.setdefault(name, []).append(curve)
@@ -97,7 +104,7 @@ def monitors_of(cfg: Config) -> list[Callback]:
     Raises:
         UserError: something that is no Lightning callback, or can't be made.
     """
-    found: dict[str, Callback] = {"isotropy": IsotropyMonitor()}
+    found: dict[str, Callback] = {"isotropy": IsotropyMonitor(conventions=KINDS if cfg.task.generation else PRINTED)}
     for name, settings in cfg.monitors.items():
         try:
             monitor = hydra.utils.instantiate(settings, _convert_="all")

@@ -10,7 +10,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ CLASSES_PAPER = "isotropy_calibration"  # it trains STS-B as six classes itself 
 REQUIRED = {"status", "failure", "best", "cost", "scale", "warnings", "config"}
 # Settings that don't decide a result, or stand in the fingerprints already.
 NOT_IN_KEY = {
-    "task": {"hub", "subset", "revision", "embedded"},
+    "task": {"hub", "subset", "revision", "embedded", "folder"},
     "encoder": {"hub", "revision", "embedded", "path", "trust_remote_code"},
     "trainer": {"accelerator", "threads", "progress_bar"},
 }
@@ -59,6 +59,8 @@ def identify(cfg: Config) -> Identity:
         decisive[section] = {k: v for k, v in decisive[section].items() if k not in names}
     # A setting that is not set decides nothing: one that is added later leaves the keys of runs as they are.
     decisive = {name: drop_none(section) for name, section in decisive.items()}
+    if cfg.task.generation:
+        decisive["task"]["generation"] = drop_none(plain(cfg.task.generation))
     decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
     return Identity(sha256_json(decisive), data, encoder)
 
@@ -70,7 +72,7 @@ def drop_none(section: Any) -> Any:
 
 def plain(section: Any) -> Any:
     """A section of a config as plain values."""
-    return vars(section) if is_dataclass(section) else section
+    return asdict(section) if is_dataclass(section) and not isinstance(section, type) else section
 
 
 class RunFolder:

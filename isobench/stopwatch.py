@@ -49,7 +49,7 @@ class Stopwatch(Callback):
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: dict[str, Any], index: int) -> None:
         """Count what was trained on."""
-        self.examples += len(batch["labels"])
+        self.examples += len(batch["index"])
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
         """Training pauses for evaluation."""

@@ -9,28 +9,22 @@ import sys
 import traceback
 import warnings
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
-from torch import Tensor, nn
 
-from isobench import encoders, tracking
-from isobench.calibration.base import overrides
-from isobench.calibration.chain import Chain
-from isobench.calibration.make import make
+from isobench import tracking
+from isobench.build import Built, build, shows_progress
 from isobench.checkpoint import Checkpointer, CheckpointFiles
-from isobench.classifier import Classifier
-from isobench.data.loaders import Loaders
-from isobench.embeddings import pretrained
 from isobench.errors import RunFailure, UserError, first_line
 from isobench.files import is_storage_error
 from isobench.heartbeat import Heartbeat, where
 from isobench.interruption import Watch
 from isobench.monitor import monitors_of
-from isobench.predictions import write_predictions
+from isobench.predictions import write_predictions, write_texts
 from isobench.provenance import provenance, reset_peak_memory
 from isobench.run import Identity, RunFolder, scale_notes
 from isobench.schema import Config
@@ -86,7 +80,13 @@ def attempt(
         built = build(cfg, identity)
         loaders = built.loaders
         checkpointer = Checkpointer(
-            cfg.checkpoint, checkpoints, loaders.sampler, cfg.optimization.batch_size, watch, heartbeat
+            cfg.checkpoint,
+            checkpoints,
+            loaders.sampler,
+            loaders.batch_size,
+            watch,
+            heartbeat,
+            long_evaluation=cfg.task.generation is not None,
         )
         try:
             watch.start()
@@ -116,9 +116,11 @@ def attempt(
         "config": asdict(cfg),
     }
     if built:
-        record["data"] |= {"examples": built.loaders.sizes, "at_limit": built.loaders.at_limit}
+        record["data"] |= built.loaders.record()
+        record |= built.notes
     if module and module.best:
-        record["predictions"] = write_predictions(folder.path / "predictions.parquet", module.best["outputs"])
+        write = write_texts if cfg.task.generation else write_predictions
+        record["predictions"] = write(folder.path / "predictions.parquet", module.best["outputs"])
     return record
 
 
@@ -152,46 +154,6 @@ def configure(cfg: Config) -> None:
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     reset_peak_memory()
-
-
-class Built(NamedTuple):
-    """A run's parts, checked and ready."""
-
-    module: Classifier
-    loaders: Loaders
-    warnings: list[str]
-
-
-def build(cfg: Config, identity: Identity) -> Built:
-    """Everything a run needs before it can be trained."""
-    tokenizer = encoders.load_tokenizer(cfg.encoder, cfg.data.cache)
-    seeds = resolve_seeds(cfg)
-    loaded = encoders.load(cfg.encoder, cfg.data.cache, seeds["init"])
-    loaders = Loaders(cfg, identity, tokenizer, loaded)
-    seed_everything(seeds["init"])
-    chain = make(cfg.calibration, loaded.dim)
-    seed_everything(seeds["init"])  # the head starts alike under every method, whatever the method drew
-    o = cfg.optimization
-    steps = math.ceil(len(loaders.train) / o.accumulate) * o.epochs
-    module = Classifier(cfg, loaded, chain, steps)
-    if any(overrides(calibration, "prepare") for calibration in chain):
-        vectors = pretrained(cfg, identity, loaders, loaded, shows_progress(cfg))
-        module.eval()
-        prepare(chain, vectors, loaded.pooler)
-    module.train()  # from_pretrained gives a model in evaluation mode, and Lightning leaves modes as they are
-    return Built(module, loaders, loaded.warnings)
-
-
-def prepare(chain: Chain, vectors: Tensor, pooler: nn.Module) -> None:
-    """Show every method that asks for it, in the chain's order, the pretrained embeddings at its own place, once."""
-    for position, calibration in enumerate(chain):
-        if overrides(calibration, "prepare"):
-            chain.prepare(position, vectors.split(1024), pooler)
-
-
-def shows_progress(cfg: Config) -> bool:
-    """Whether bars are wanted: as configured, else on a terminal."""
-    return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
 
 
 def fit(

@@ -3,15 +3,18 @@
 import re
 from typing import Any
 
+from isobench.data import generated, romanian
 from isobench.errors import UserError, nearest
 from isobench.report import published
-from isobench.schema import Config, parts
+from isobench.schema import Config, Generation, Head, Task, parts
 
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
 SCORE_METRICS = ("pearson", "spearman", "pearson_spearman")
-METRICS = CLASS_METRICS + SCORE_METRICS
+TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
+METRICS = CLASS_METRICS + SCORE_METRICS + TEXT_METRICS
 POOLINGS = ("pooler", "cls", "mean", "last")
 DRIFT = "isobench.analyses.drift.ClassifierDrift"  # a name, for importing it takes seconds
+LEAST_VOCABULARY = 300  # tokens: all bytes, and special ones
 CALIBRATION_KEYS = ("name", "version", "placement", "target")  # ours; the rest goes to the class
 
 
@@ -22,7 +25,10 @@ def validate(cfg: Config) -> None:
     _at_least("optimization.batch_size", o.batch_size, 1)
     _at_least("optimization.epochs", o.epochs, 1)
     _at_least("optimization.accumulate", o.accumulate, 1)
-    _one_of("optimization.schedule", o.schedule, ("linear", "constant"))
+    _one_of("optimization.schedule", o.schedule, ("linear", "polynomial", "constant"))
+    _above("optimization.power", o.power, 0)
+    _at_least("optimization.end_lr", o.end_lr, 0)
+    _at_most("optimization.end_lr", o.end_lr, o.lr)
     _one_of("optimization.report", o.report, ("best", "last"))
     _at_least("optimization.weight_decay", o.weight_decay, 0)
     _at_least("optimization.patience", o.patience, 1)
@@ -48,7 +54,12 @@ def validate(cfg: Config) -> None:
         raise UserError("output_dir is empty: name a folder")
     _one_of("scale", cfg.scale, ("embedded", "paper"))
     _validate_task(cfg)
+    _validate_metrics(cfg.task)
     _validate_encoder(cfg)
+    if cfg.task.generation:
+        _validate_generation(cfg, cfg.task.generation)
+    else:
+        _validate_no_generation(cfg)
     _validate_calibration(cfg.calibration)
     _validate_monitors(cfg)
     _validate_name(cfg.experiment.name)
@@ -76,6 +87,66 @@ def _validate_task(cfg: Config) -> None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
     if not task.embedded and not cfg.data.root:
         _pinned("task", task.hub, task.revision)
+
+
+def _validate_generation(cfg: Config, generation: Generation) -> None:
+    task, name = cfg.task, "task.generation"
+    _at_least(f"{name}.max_length", generation.max_length, 2)
+    _at_least(f"{name}.min_length", generation.min_length, 0)
+    _at_most(f"{name}.min_length", generation.min_length, generation.max_length)
+    _at_least(f"{name}.beams", generation.beams, 1)
+    _at_least(f"{name}.no_repeat_ngram", generation.no_repeat_ngram, 0)
+    _one_of(f"{name}.diacritics", generation.diacritics, romanian.CHOICES)
+    _one_of(f"{name}.precision", generation.precision, ("auto", "32", "bf16"))
+    _at_least("optimization.batch_tokens", cfg.optimization.batch_tokens, 1)
+    _at_least("task.reduced", task.reduced, 1)
+    _fraction("optimization.label_smoothing", cfg.optimization.label_smoothing)
+    _at_least("encoder.vocabulary_size", cfg.encoder.vocabulary_size, LEAST_VOCABULARY)
+    if generation.grammar is not None:
+        _one_of(f"{name}.grammar", generation.grammar, generated.GRAMMARS)
+    elif not cfg.data.root and not task.hub:
+        raise UserError(
+            f"task={task.name} needs its files: data.root=FOLDER, with FOLDER/{task.folder} (see its YAML)"
+        )
+    if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
+        raise UserError("task.text must name one column, and task.labels none, where task.generation has the target")
+    if len(generation.languages or ["", ""]) != 2:
+        raise UserError(f"{name}.languages must be those of source and target, such as [en,ro]")
+    for setting, value in (("task.held_out", task.held_out), ("encoder.layer", cfg.encoder.layer)):
+        if value is not None:
+            raise UserError(
+                f"{setting} is for sentence classification, not for translation and summarisation: unset it"
+            )
+    if cfg.head != Head():
+        raise UserError(
+            "head is for sentence classification, not for translation and summarisation: leave it as it is"
+        )
+    if cfg.optimization.drop_last and cfg.optimization.batch_tokens is not None:
+        raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
+    if cfg.encoder.compile:
+        raise UserError(
+            "encoder.compile is for sentence classification, not for translation and summarisation: unset it"
+        )
+    if cfg.analysis:
+        raise UserError(
+            f"analyses are of sentences, and task={task.name} is translation or summarisation: choose another"
+        )
+
+
+def _validate_no_generation(cfg: Config) -> None:
+    settings = {
+        "optimization.batch_tokens": cfg.optimization.batch_tokens,
+        "optimization.label_smoothing": cfg.optimization.label_smoothing,
+        "encoder.scratch": cfg.encoder.scratch,
+        "encoder.instructions": cfg.encoder.instructions,
+        "task.reduced": cfg.task.reduced,
+    }
+    for setting, value in settings.items():
+        if value is not None:
+            raise UserError(f"{setting} is for translation and summarisation, and task={cfg.task.name} is neither")
+
+
+def _validate_metrics(task: Task) -> None:
     for name in task.metrics:
         _one_of("task.metrics", name, METRICS)
     suited: tuple[str, ...] = SCORE_METRICS if task.labels is None else CLASS_METRICS
@@ -83,6 +154,8 @@ def _validate_task(cfg: Config) -> None:
         suited = (*SCORE_METRICS, "accuracy", "matthews")
     elif len(task.labels or []) != 2:
         suited = tuple(name for name in suited if "f1" not in name)
+    if task.generation:
+        suited = TEXT_METRICS
     for name in task.metrics:
         if name not in suited:
             raise UserError(f"task.metrics: {name} doesn't suit this task; it takes {', '.join(suited)}")
@@ -98,9 +171,9 @@ def _validate_encoder(cfg: Config) -> None:
     _at_least("encoder.layer", encoder.layer, 0)
     if encoder.layer is not None and encoder.pooling == "pooler":
         raise UserError("encoder.layer: the pooler is made for the last layer; set encoder.pooling=cls, mean or last")
-    if not (encoder.path or encoder.embedded):
+    if not (encoder.path or encoder.embedded or encoder.scratch):
         _pinned("encoder", encoder.hub, encoder.revision)
-    if not (encoder.hub or encoder.embedded or encoder.path):
+    if not (encoder.hub or encoder.embedded or encoder.path or encoder.scratch):
         raise UserError(
             "encoder.path must be set to a transformers folder, or choose another encoder: encoder=minilm"
         )
@@ -127,7 +200,7 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
 
 
 def _validate_monitors(cfg: Config) -> None:
-    regression = cfg.task.labels is None and cfg.task.as_classes is None
+    regression = cfg.task.labels is None and cfg.task.as_classes is None  # or texts
     for name, settings in cfg.monitors.items():
         if regression and isinstance(settings, dict) and settings.get("_target_") == DRIFT:
             why = f"compares with a logistic regression and task={cfg.task.name} has no classes"

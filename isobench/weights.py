@@ -42,7 +42,9 @@ PACKAGES = {
 
 
 def source_name(encoder: Encoder) -> str:
-    """``path``, ``embedded`` or ``hub``; a path wins."""
+    """``scratch``, ``path``, ``embedded`` or ``hub``; with ``scratch`` a path gives the tokenizer only."""
+    if encoder.scratch:
+        return "scratch"
     if encoder.path:
         return "path"
     return "embedded" if encoder.embedded else "hub"
@@ -60,6 +62,8 @@ def fingerprint(encoder: Encoder) -> dict[str, str]:
     if source == "embedded":
         package_file(encoder)
         return {"package": PACKAGES[str(encoder.embedded)].sha256}
+    if source == "scratch" and not encoder.path:
+        return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
     folder = check_folder(encoder)
     files = sorted({file for pattern in DECISIVE for file in folder.glob(pattern)})
     return {file.name: sha256_file(file) for file in files}
@@ -81,10 +85,14 @@ def package_file(encoder: Encoder) -> Path:
 
 
 def check_folder(encoder: Encoder) -> Path:
-    """``encoder.path``, with a config and safetensors weights inside."""
+    """``encoder.path``, with a config and safetensors weights inside, or with a tokenizer for ``scratch``."""
     folder = Path(str(encoder.path)).expanduser()
     if not folder.is_dir():
         raise UserError(f"encoder.path: the folder {folder} does not exist")
+    if encoder.scratch:
+        if not list(folder.glob("tokenizer*")):
+            raise UserError(f"encoder.path: {folder} has no tokenizer, which {encoder.name} would take from there")
+        return folder
     if not (folder / "config.json").is_file():
         raise UserError(f"encoder.path: {folder} has no config.json; it must be a transformers model folder")
     if not list(folder.glob("*.safetensors")):
@@ -100,7 +108,7 @@ def local_folder(encoder: Encoder, cache: str | None) -> str:
     source = source_name(encoder)
     if source == "hub":
         return str(encoder.hub)
-    if source == "path":
+    if source in ("path", "scratch"):
         return str(check_folder(encoder))
     file = package_file(encoder)
     if encoder.embedded == "minilm":

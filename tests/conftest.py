@@ -176,3 +176,42 @@ def outputs(tmp_path):
     """The small run's output folder; removed with the test."""
     yield tmp_path / "outputs"
     shutil.rmtree(tmp_path / "outputs", ignore_errors=True)
+
+
+def translation_columns(n: int, seed: int) -> dict:
+    """English-like sentences of 2 to 9 words, and the same words backwards, spelt backwards."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    english = [" ".join(rng.choice(WORDS, rng.integers(2, 10))) for _ in range(n)]
+    return {"translation": [{"en": sentence, "de": sentence[::-1]} for sentence in english]}
+
+
+@pytest.fixture(scope="session")
+def translations(tmp_path_factory) -> str:
+    """A data.root with a small multi30k."""
+    root = tmp_path_factory.mktemp("translations")
+    for seed, (split, n) in enumerate({"train": 96, "validation": 20}.items()):
+        write_parquet(root / "multi30k" / f"{split}.parquet", translation_columns(n, seed))
+    return str(root)
+
+
+SCRATCH = [
+    "encoder=bart-scratch", "encoder.scratch.d_model=32", "encoder.scratch.encoder_ffn_dim=48",
+    "encoder.scratch.decoder_ffn_dim=48", "encoder.scratch.encoder_attention_heads=2",
+    "encoder.scratch.decoder_attention_heads=2", "encoder.vocabulary_size=300",
+]  # fmt: skip
+
+
+@pytest.fixture
+def tiny_translation(translations, cache, tmp_path):
+    """Overrides of a translation run that takes about two seconds."""
+    return translation_overrides(translations, cache, tmp_path / "outputs")
+
+
+def translation_overrides(translations: str, cache: str, outputs: Path) -> list[str]:
+    return [
+        "task=multi30k", f"data.root={translations}", f"data.cache={cache}", *SCRATCH, "optimization=seq2seq",
+        f"output_dir={outputs}", "tracking=none", "optimization.epochs=2", "optimization.batch_size=16",
+        "task.generation.max_length=24", "task.generation.beams=2",
+    ]  # fmt: skip

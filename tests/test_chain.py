@@ -8,6 +8,7 @@ import torch
 from conftest import make_config
 from torch import nn
 
+from isobench.build import build
 from isobench.calibration import BatchNorm, Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
 from isobench.calibration.make import make
@@ -15,7 +16,6 @@ from isobench.errors import UserError
 from isobench.run import identify
 from isobench.schema import method_name, parts
 from isobench.sweep.grid import expand, unchained
-from isobench.train import build
 from isobench.validate import validate
 
 
@@ -232,7 +232,7 @@ def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypat
 
 def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):
     cfg = make_config(*small, "calibration=fixed_norm_z")
-    module, loaders, _ = build(cfg, identify(cfg))
+    module, loaders, *_ = build(cfg, identify(cfg))
     module.eval()
     with torch.no_grad():
         vectors = torch.cat([module.encode(batch) for batch in loaders.train])

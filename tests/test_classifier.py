@@ -8,11 +8,11 @@ import torch
 from conftest import make_config
 from torch import nn
 
+from isobench.build import build
 from isobench.calibration import Calibration
 from isobench.calibration.make import make
 from isobench.errors import RunFailure, UserError
 from isobench.run import identify
-from isobench.train import build
 from isobench.validate import validate
 
 

@@ -220,11 +220,11 @@ def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
 
 def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
     """Scores that fall: the best epoch is the first, the last is the last; its predictions go with it."""
-    from isobench import classifier
+    from isobench import fine_tuned
 
     for report in ("best", "last"):
         scores = iter([0.9, 0.5, 0.4])
-        monkeypatch.setattr(classifier, "score", lambda value, scores=scores: next(scores))
+        monkeypatch.setattr(fine_tuned, "score", lambda value, scores=scores: next(scores))
         result, folder = run(*small, "optimization.epochs=3", f"optimization.report={report}")
         chosen = result["history"][0 if report == "best" else 2]
         assert result["best"] == chosen
@@ -234,7 +234,7 @@ def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
 
 
 def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkeypatch):
-    from isobench import classifier
+    from isobench import fine_tuned
 
     whole, _ = run(*small, "optimization.epochs=1")
     result, _ = run(*small, "optimization.epochs=1", "task.held_out=0.25")
@@ -242,7 +242,7 @@ def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkey
     assert result["data"]["examples"] == {"train": 120, "validation": 60, "held_out": 40}
     assert "25% of the training examples held out to select on" in result["scale"]["differs"]
     scores = iter([0.1, 0.9, 0.8, 0.3, 0.7, 0.2])  # dev, held out; dev, held out; ...
-    monkeypatch.setattr(classifier, "score", lambda value: next(scores))
+    monkeypatch.setattr(fine_tuned, "score", lambda value: next(scores))
     result, _ = run(*small, "optimization.epochs=3", "task.held_out=0.25", "optimization.lr=1e-3")
     assert [(epoch["score"], epoch["selection"]) for epoch in result["history"]] == [
         (0.1, 0.9),
@@ -275,10 +275,10 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
 
 def test_a_schedule_of_a_single_step_trains(small):
     """Warm-up never takes the whole schedule."""
-    from isobench.train import build
+    from isobench.build import build
 
     cfg = make_config(*small, "optimization.epochs=1", "optimization.batch_size=160")
-    module, loaders, _ = build(cfg, identify(cfg))
+    module, loaders, *_ = build(cfg, identify(cfg))
     assert len(loaders.train) == 1
     assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from isobench import embeddings, encoders
 from isobench.analyses.analyse import Names, names_of
+from isobench.build import prepare, shows_progress
 from isobench.calibration.base import overrides
 from isobench.calibration.chain import Chain
 from isobench.calibration.make import make
@@ -20,7 +21,7 @@ from isobench.encoders import NO_POOLER
 from isobench.report.row import Row
 from isobench.run import encoder_notes, identify, task_notes
 from isobench.seeding import resolve_seeds, seed_everything
-from isobench.train import configure, prepare, shows_progress
+from isobench.train import configure
 
 
 class Subject:
@@ -89,7 +90,7 @@ class Subject:
         self.warnings = list(self.loaded.warnings)
         seed_everything(resolve_seeds(self.cfg)["init"])
         chain: Chain = make(self.cfg.calibration, self.loaded.dim)
-        prepare(chain, vectors, self.loaded.pooler)
+        prepare(chain, vectors.split(1024), self.loaded.pooler)
         if not any(overrides(calibration, "forward") for calibration in chain):
             return self.embeddings().double()
         pooler = self.loaded.pooler.double()

@@ -28,7 +28,7 @@ def chunk_overhead(cfg: Config, dim: int) -> int:
 
 
 class Loaders:
-    """Training and dev batches of a run, with what the record says of them."""
+    """Training and dev batches of a run; ``batch_size``: examples that the sampler counts for a batch."""
 
     def __init__(self, cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.Loaded) -> None:
         self.sizes: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Loaders:
             dev.append(held_out)
         self._overhead = chunk_overhead(cfg, loaded.dim)
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
-        batch = cfg.optimization.batch_size
+        self.batch_size = batch = cfg.optimization.batch_size
         if cfg.optimization.drop_last and len(train) < batch:
             raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
         self.sampler = EpochSampler(len(train), resolve_seeds(cfg)["order"])
@@ -58,6 +58,10 @@ class Loaders:
         )
         # Evaluation uses moving statistics only: batches of like length cost no padding and change nothing.
         self.dev = [self.by_length(tokens, cfg.trainer.eval_batch_size, self._overhead) for tokens in dev]
+
+    def record(self) -> dict[str, Any]:
+        """What a run's record says of its data."""
+        return {"examples": self.sizes, "at_limit": self.at_limit}
 
     def _divided(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
         """What is trained on, and the ``share`` that is held out: the same examples everywhere, for every seed."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from isobench import hub
-from isobench.data import embedded
+from isobench.data import embedded, generated
 from isobench.errors import UserError, first_line, nearest
 from isobench.files import sha256_file
 from isobench.schema import Data, Task
@@ -42,9 +42,11 @@ def fingerprint(task: Task, data: Data) -> dict[str, str]:
     Raises:
         UserError: a file or folder that is not there.
     """
-    source = source_name(task, data)
+    source, splits = source_name(task, data), (task.train_split, *task.dev_splits)
+    if task.generation and task.generation.grammar:
+        return {"generated": generated.fingerprint(task.generation.grammar, splits)}
     if source == "embedded":
-        for split in (task.train_split, *task.dev_splits):
+        for split in splits:
             if split not in embedded.BOUNDS:
                 raise UserError(f"task={task.name} has no split {split}: {nearest(split, embedded.BOUNDS)}")
         if list(task.text) != ["sentence"]:
@@ -53,25 +55,44 @@ def fingerprint(task: Task, data: Data) -> dict[str, str]:
         return {"embedded": embedded.SHA256}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
-    return {split: sha256_file(parquet_path(task, data, split)) for split in (task.train_split, *task.dev_splits)}
+    return {split: sha256_file(parquet_path(task, data, split)) for split in splits}
 
 
 def parquet_path(task: Task, data: Data, split: str) -> Path:
-    """``<root>/glue/<task>/<split>.parquet``; a clear error with what is there when it is missing."""
+    """``<root>/glue/<task>/<split>.parquet``; a clear error with what is there when it is missing.
+
+    In ``task.folder`` instead, where it is set. Of translation and summarisation also ``<split>_PART.parquet``, if
+    there is one such file only.
+    """
     root = Path(str(data.root)).expanduser()
     if not root.is_dir():
         raise UserError(f"data.root: the folder {root} does not exist")
-    folder = root / "glue" / str(task.subset or task.name)
+    name = task.folder or f"glue/{task.subset or task.name}"
+    folder = root / name
     if not folder.is_dir():
-        found = [entry.name for entry in (root / "glue").glob("*/")]
-        hint = nearest(folder.name, found) if found else "it has no glue/<task>/ folders"
-        raise UserError(f"data.root has no folder glue/{folder.name}: {hint}")
+        found = [entry.relative_to(root).as_posix() for entry in folder.parent.glob("*/")]
+        hint = nearest(name, found) if found else f"it has no {name.rpartition('/')[0] or name}/ folders"
+        raise UserError(f"data.root has no folder {name}: {hint}")
     path = folder / f"{split}.parquet"
+    parts = list(folder.glob(f"{split}_*.parquet")) if task.generation else []
+    if not path.is_file() and len(parts) == 1:
+        return parts[0]
     if not path.is_file():
         others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet"))) or "nothing"
         key = "task.train_split" if split == task.train_split else "task.dev_splits"
         raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
     return path
+
+
+def partial(task: Task, data: Data) -> list[str]:
+    """Files that a run reads for a split and that are a part of it, by their names; empty where nothing is known."""
+    if source_name(task, data) != "parquet":
+        return []
+    try:
+        stems = [parquet_path(task, data, split).stem for split in (task.train_split, *task.dev_splits)]
+    except UserError:  # said when the run is to start
+        return []
+    return [stem for stem in stems if stem not in (task.train_split, *task.dev_splits)]
 
 
 def read(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
@@ -166,7 +187,7 @@ def _check_text(text: object, name: str, where: str) -> str:
 
 
 def _choose(examples: Examples, limit: int | None) -> Examples:
-    """The ``limit`` examples whose index hashes lowest: the same ones on every machine, for every seed."""
+    """The ``limit`` examples whose index hashes lowest: the same ones on every machine, for every run's seed."""
     if limit is None or limit >= len(examples):
         return examples
     order = lowest(len(examples), limit)
@@ -174,6 +195,7 @@ def _choose(examples: Examples, limit: int | None) -> Examples:
     return Examples(texts, examples.labels[order])
 
 
-def lowest(count: int, limit: int) -> list[int]:
-    """The ``limit`` of ``count`` indices that hash lowest, ascending."""
-    return sorted(sorted(range(count), key=lambda i: hashlib.sha256(str(i).encode()).digest())[:limit])
+def lowest(count: int, limit: int, seed: int | None = None) -> list[int]:
+    """The ``limit`` of ``count`` indices that hash lowest, ascending; with a seed, by other hashes."""
+    salt = "" if seed is None else f"{seed}:"
+    return sorted(sorted(range(count), key=lambda i: hashlib.sha256(f"{salt}{i}".encode()).digest())[:limit])

@@ -152,12 +152,7 @@ class Collator:
         }
 
     def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
-        starts, lengths = self.tokens.offsets[index], self.lengths[index]
-        columns = np.arange(lengths.max())
-        mask = columns < lengths[:, None]  # (b, T)
-        where = (starts[:, None] + columns)[mask]
-        ids = np.full(mask.shape, self.pad_id, np.int64)
-        ids[mask] = self.tokens.ids[where]
+        ids, mask, where = padded(self.tokens.ids, self.tokens.offsets, index, self.pad_id)
         chunk = {
             "input_ids": torch.from_numpy(ids),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
@@ -167,6 +162,22 @@ class Collator:
             types[mask] = self.tokens.types[where]
             chunk["token_type_ids"] = torch.from_numpy(types)
         return chunk
+
+
+def padded(
+    flat: np.ndarray, offsets: np.ndarray, index: np.ndarray, pad_id: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows ``flat[offsets[i]:offsets[i + 1]]`` for i in ``index`` [b], as ids [b, T] int64 and their mask [b, T].
+
+    The third is where in ``flat`` the entries under the mask stand, in its order.
+    """
+    starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
+    columns = np.arange(lengths.max())
+    mask = columns < lengths[:, None]  # (b, T)
+    where = (starts[:, None] + columns)[mask]
+    ids = np.full(mask.shape, pad_id, np.int64)
+    ids[mask] = flat[where]
+    return ids, mask, where
 
 
 def split_lengths(lengths: list[int], overhead: int) -> list[int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from isobench.linalg import PIECE, PRODUCT, float64, gram, row_mean
 
 Directions = Literal["eigenvectors", "symmetric", "as_printed"]
-KINDS = ("eigenvectors", "symmetric", "as_printed")
+KINDS: tuple[Directions, ...] = ("eigenvectors", "symmetric", "as_printed")
 
 
 def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tuple[float, float]:

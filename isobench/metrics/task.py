@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import stats
@@ -30,9 +30,9 @@ def score(value: float) -> float:
     return 0.0 if math.isnan(value) else value
 
 
-def is_constant(predictions: np.ndarray) -> bool:
+def is_constant(predictions: np.ndarray | Sequence[str]) -> bool:
     """True if the model says the same for every example: a failure with a name."""
-    return len(predictions) > 1 and bool(np.all(predictions == predictions[0]))
+    return len(predictions) > 1 and all(prediction == predictions[0] for prediction in predictions)
 
 
 def _correlation(function: Callable, labels: np.ndarray, predictions: np.ndarray) -> float:

@@ -1,0 +1,116 @@
+"""The training and dev batches of a translation or summarisation run, tokenised once."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from isobench.data import pairs
+from isobench.data.loaders import chunk_overhead, uses_gpu
+from isobench.data.pair_tokens import (
+    VERSION,
+    PairCollator,
+    PairTokens,
+    TokenBatches,
+    load_pair_tokens,
+    save_pair_tokens,
+    tokenise_pairs,
+)
+from isobench.data.pairs import generation_of
+from isobench.data.text import EpochSampler
+from isobench.encoder_decoders import EncoderDecoder, tokenizer_fingerprint
+from isobench.errors import UserError
+from isobench.files import cache_dir, sha256_json
+from isobench.run import Identity
+from isobench.schema import Config
+from isobench.seeding import resolve_seeds
+
+
+class PairLoaders:
+    """Training and dev batches of a run, with what the record says of them.
+
+    ``references``: of every dev split, the target texts, in the data's order. ``batch_size``: items that the sampler
+    counts for a batch, which are batches themselves where their size is in tokens.
+    """
+
+    def __init__(
+        self, cfg: Config, identity: Identity, tokenizer: Any, model: EncoderDecoder, progress_bar: bool
+    ) -> None:
+        self.cfg, self.identity, self.tokenizer, self.progress_bar = cfg, identity, tokenizer, progress_bar
+        self.sizes: dict[str, int] = {}
+        self.truncated: dict[str, dict[str, int]] = {}
+        task, o = cfg.task, cfg.optimization
+        self.max_length = min(task.max_length, model.positions, tokenizer.model_max_length)
+        self.max_target = min(generation_of(task).max_length, model.positions, tokenizer.model_max_length)
+        train = self._tokens(task.train_split, pairs.train_limit(task))
+        self.train_tokens = train
+        self.dev_tokens = [self._tokens(split, task.dev_samples) for split in task.dev_splits]
+        self.references = [pairs.read(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits]
+        self._overhead, self._pin = chunk_overhead(cfg, model.dim), uses_gpu(cfg)
+        if o.drop_last and len(train) < o.batch_size:
+            raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
+        order = resolve_seeds(cfg)["order"]
+        collator = PairCollator(train, tokenizer.pad_token_id, self._overhead)
+        data: Dataset = train
+        self.batch_size = o.batch_size
+        if o.batch_tokens is not None:
+            data, self.batch_size = TokenBatches(train, o.batch_tokens, order), 1
+        self.sampler = EpochSampler(len(data), order)  # type: ignore[arg-type]
+        self.train = DataLoader(
+            data,
+            None if o.batch_tokens is not None else o.batch_size,
+            sampler=self.sampler,
+            collate_fn=collator,
+            drop_last=o.drop_last and o.batch_tokens is None,
+            pin_memory=self._pin,
+            generator=torch.Generator(),  # else every pass draws from the stream that dropout uses
+        )
+        self.dev = [self.by_length(tokens, cfg.trainer.eval_batch_size) for tokens in self.dev_tokens]
+
+    def by_length(self, tokens: PairTokens, batch_size: int) -> DataLoader:
+        """Batches of sources of like length, shortest first, each one chunk."""
+        return DataLoader(
+            tokens,
+            batch_size,
+            sampler=np.argsort(tokens.sources.lengths, kind="stable").tolist(),
+            collate_fn=PairCollator(tokens, self.tokenizer.pad_token_id, 1 << 20),
+            pin_memory=self._pin,
+            generator=torch.Generator(),
+        )
+
+    def record(self) -> dict[str, Any]:
+        """What a run's record says of its data."""
+        return {"examples": self.sizes, "truncated": self.truncated}
+
+    def warnings(self) -> list[str]:
+        """What was cut, in words."""
+        limits = {"sources": self.max_length, "targets": self.max_target}
+        return [
+            f"{count:,} of {self.sizes[split]:,} {side} of {split} are longer than {limits[side]:,} tokens: cut"
+            for split, cut in self.truncated.items()
+            for side, count in cut.items()
+            if count
+        ]
+
+    def _tokens(self, split: str, limit: int | None) -> PairTokens:
+        """Tokens from the cache, or made now and cached."""
+        task, generation = self.cfg.task, generation_of(self.cfg.task)
+        instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
+        decisive = [
+            VERSION, self.identity.data, split, limit, task.sample_seed, list(task.text), generation.target,
+            generation.languages, generation.diacritics, instruction, self.max_length, self.max_target,
+            tokenizer_fingerprint(self.tokenizer),
+        ]  # fmt: skip
+        name = f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
+        file = cache_dir(self.cfg.data.cache) / "pairs" / name
+        tokens = load_pair_tokens(file)
+        if tokens is None:
+            texts = pairs.read(task, self.cfg.data, split, limit)
+            tokens = tokenise_pairs(
+                texts, self.tokenizer, self.max_length, self.max_target, instruction, self.progress_bar
+            )
+            save_pair_tokens(tokens, file)
+        self.sizes[split] = len(tokens)
+        self.truncated[split] = {"sources": tokens.sources.cut, "targets": tokens.targets.cut}
+        return tokens

@@ -1,0 +1,169 @@
+"""An encoder-decoder for translation or summarisation, and its tokenizer: pretrained, or from scratch."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from isobench import encoders, weights
+from isobench.data import pairs
+from isobench.errors import UserError, nearest
+from isobench.files import cache_dir, sha256_json, write_atomic
+from isobench.run import Identity
+from isobench.schema import Config
+from isobench.schema import Encoder as EncoderConfig
+
+VERSION = 1  # of learned tokenizers; part of their files' name
+SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
+
+
+@dataclass
+class EncoderDecoder:
+    """What ``load`` returns; ``warnings`` belong in the run's result. ``dim``: of what is given to the output."""
+
+    model: Any
+    dim: int
+    positions: int
+    warnings: list[str] = field(default_factory=list)
+
+
+def load(cfg: EncoderConfig, cache: str | None, seed: int, tokenizer: Any) -> EncoderDecoder:
+    """An ``AutoModelForSeq2SeqLM``; whatever a checkpoint lacks is initialised from ``seed`` and said.
+
+    Raises:
+        UserError: no encoder-decoder, weights that can't be loaded, or a hub that can't be reached.
+    """
+    torch.manual_seed(seed)
+    with encoders.loading(cfg, instead="bart-scratch") as (where, options):
+        from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+        if cfg.scratch:
+            settings = {**special_ids(tokenizer), **cfg.scratch}
+            model, missing = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**settings)), set()
+        else:
+            folder = where or weights.local_folder(cfg, cache)
+            check_kind(cfg, AutoConfig.from_pretrained(folder, **options))
+            model, report = AutoModelForSeq2SeqLM.from_pretrained(
+                folder, dtype=torch.float32, output_loading_info=True, **options
+            )
+            missing = set(report["missing_keys"])
+    if 2 * len(missing) > len(list(model.parameters())):
+        raise UserError(
+            f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
+        )
+    notes = [f"randomly initialised, not in the checkpoint: {', '.join(sorted(missing)[:3])}"] if missing else []
+    if cfg.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    projection = model.get_output_embeddings()
+    if not isinstance(projection, torch.nn.Linear):
+        raise UserError(f"encoder={cfg.name}: a {model.config.model_type} has no output projection to calibrate")
+    return EncoderDecoder(model, int(projection.in_features), encoders.positions_of(model.config), notes)
+
+
+def check_kind(cfg: EncoderConfig, config: Any) -> None:
+    """Raise UserError for a model that has no decoder to generate with."""
+    if not config.is_encoder_decoder:
+        raise UserError(
+            f"encoder={cfg.name} is a {config.model_type}, no encoder-decoder, which task.generation needs: choose "
+            "encoder=bart-scratch, bart-base or another"
+        )
+
+
+def special_ids(tokenizer: Any) -> dict[str, Any]:
+    """What a transformers config has to know of a tokenizer; BART's decoder starts with the closing token."""
+    bos = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.cls_token_id
+    return {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": bos,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": tokenizer.eos_token_id,
+        "forced_eos_token_id": tokenizer.eos_token_id,
+    }
+
+
+def load_tokenizer(cfg: Config, identity: Identity) -> Any:
+    """The tokenizer of the run's encoder-decoder, told its task's languages; learned where there is none."""
+    encoder, languages = cfg.encoder, pairs.generation_of(cfg.task).languages
+    if encoder.scratch and not encoder.path:
+        return learned(cfg, identity)
+    tokenizer = encoders.load_tokenizer(encoder, cfg.data.cache)
+    if tokenizer.eos_token_id is None:
+        tokenizer.eos_token = tokenizer.sep_token
+    if tokenizer.eos_token_id is None:
+        raise UserError(f"encoder={encoder.name}: its tokenizer has no closing token, which generation stops at")
+    if hasattr(tokenizer, "src_lang"):
+        if languages is None:
+            raise UserError(
+                f"encoder={encoder.name} marks languages and task={cfg.task.name} names none: set "
+                "task.generation.languages=[en,en], or others"
+            )
+        tokenizer.src_lang, tokenizer.tgt_lang = (code_of(tokenizer, language) for language in languages)
+    return tokenizer
+
+
+def code_of(tokenizer: Any, language: str) -> str:
+    """A tokenizer's own code of a language: ``ro_RO`` of ``ro`` for mBART."""
+    known = getattr(tokenizer, "lang_code_to_id", None) or tokenizer.all_special_tokens
+    found = [code for code in known if language in (code, code.partition("_")[0])]
+    if not found:
+        raise UserError(f"task.generation.languages: the tokenizer knows no {language}: {nearest(language, known)}")
+    return str(found[0])
+
+
+def tokenizer_fingerprint(tokenizer: Any) -> str:
+    """As of encoders, with the language that targets are marked with."""
+    return sha256_json([encoders.tokenizer_fingerprint(tokenizer), getattr(tokenizer, "tgt_lang", None)])
+
+
+def learned(cfg: Config, identity: Identity) -> Any:
+    """A byte-level BPE tokenizer, BART's kind, learned from the training set's sources and targets, once."""
+    from transformers import PreTrainedTokenizerFast
+
+    task, encoder = cfg.task, cfg.encoder
+    generation = pairs.generation_of(task)
+    limit = pairs.train_limit(task)
+    decisive = [
+        VERSION, identity.data, task.train_split, limit, task.sample_seed, task.text, generation.target,
+        generation.languages, generation.diacritics, encoder.vocabulary_size,
+    ]  # fmt: skip
+    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{sha256_json(decisive)[:16]}.json"
+    if not is_tokenizer(file):
+        texts = pairs.read(task, cfg.data, task.train_split, limit)
+        learn(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)
+    length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))
+    return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=length, **SPECIAL)
+
+
+def is_tokenizer(file: Path) -> bool:
+    """Whether a file holds a tokenizer, whole."""
+    try:
+        return "model" in json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def learn(texts: Iterator[str], size: int, file: Path) -> None:
+    """Learn a tokenizer of at most ``size`` tokens and write it, whole or not at all."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = list(SPECIAL.values())
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    try:
+        write_atomic(file, lambda temporary: tokenizer.save(str(temporary)))
+    except OSError as error:
+        raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
