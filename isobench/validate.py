@@ -9,6 +9,7 @@ from isobench.schema import Config, parts
 
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
 SCORE_METRICS = ("pearson", "spearman", "pearson_spearman")
+TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 METRICS = CLASS_METRICS + SCORE_METRICS
 POOLINGS = ("pooler", "cls", "mean", "last")
 DRIFT = "isobench.analyses.drift.ClassifierDrift"  # a name, for importing it takes seconds
