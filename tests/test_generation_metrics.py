@@ -72,6 +72,10 @@ def test_empty_texts_score_nothing(references, hypotheses):
     assert result == dict.fromkeys(TEXT_METRICS, 0)
 
 
+def test_no_score_is_above_one():
+    assert evaluate_texts(["bleu"], [REFERENCE] * 3, [REFERENCE] * 3)["bleu"] == 1  # exactly
+
+
 def test_perfect_texts_score_one():
     assert evaluate_texts(TEXT_METRICS, [REFERENCE, ""], [REFERENCE, ""]) == pytest.approx(
         {"bleu": 1, "chrf": 1, "rouge1": 0.5, "rouge2": 0.5, "rougeL": 0.5}  # the empty pair counts in a mean

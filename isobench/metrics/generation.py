@@ -28,7 +28,8 @@ def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: 
     scores = _rouge([name for name in names if name.startswith("rouge")], references, hypotheses)
     for name in names:
         if name not in scores:
-            scores[name] = _of_corpus(name).corpus_score(list(hypotheses), [list(references)]).score / 100
+            score = _of_corpus(name).corpus_score(list(hypotheses), [list(references)]).score
+            scores[name] = min(score / 100, 1.0)  # a perfect BLEU is rounded to a little above 100
     return {name: scores[name] for name in names}
 
 
