@@ -1,7 +1,7 @@
 """A small grammar of English reports and their summaries.
 
-A report is four to seven sentences on what three people did, when and where, in mixed order, one of which may be
-about nobody. Its summary is what the person named first did, in order, without when and where: the first deed with
+A report is four to seven sentences on what two or three people did, when and where, in mixed order, one of which may
+be about nobody. Its summary is what the person named first did, in order, without when and where: the first deed with
 the full name, the others in a sentence with *she* or *he*. After their first mention people have last names only.
 """
 
