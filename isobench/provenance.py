@@ -13,6 +13,7 @@ from typing import Any
 PACKAGES = (
     "isobench", "torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "hydra-core", "omegaconf",
     "numpy", "scipy", "scikit-learn", "safetensors", "wandb",
+    "sacrebleu", "rouge-score",
 )  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""A small grammar of English reports and their summaries.
+
+A report is four to seven sentences on what two or three people did, when and where, in mixed order, one of which may
+be about nobody. Its summary is what the person named first did, in order, without when and where: the first deed with
+the full name, the others in a sentence with *she* or *he*. After their first mention people have last names only.
+"""
+
+from random import Random
+
+FIRST_NAMES = (("Anna", "She"), ("Clara", "She"), ("Maria", "She"), ("David", "He"), ("Peter", "He"), ("Simon", "He"))
+LAST_NAMES = ("Abel", "Berg", "Carter", "Dunn", "Ellis", "Fischer", "Grant", "Hill", "Jonas", "Keller")
+VERBS = ("opened", "closed", "visited", "bought", "sold", "painted", "repaired", "inspected", "praised", "described")
+ADJECTIVES = ("old", "new", "small", "famous", "empty", "white")
+OBJECTS = ("library", "museum", "bridge", "theatre", "school", "market", "tower", "garden", "station", "bakery")
+TIMES = ("on Monday", "on Friday", "last week", "in the morning", "after lunch", "before sunset")
+PLACES = ("in Riverton", "in Oakfield", "near the harbour", "by the lake", "outside the town", "in the north")
+ABOUT_NOBODY = ("The weather was mild", "The shops were closed", "The streets were full", "It rained a little")
+
+
+def example(rng: Random) -> tuple[str, str]:
+    """A report and its summary."""
+    people = list(zip(rng.sample(FIRST_NAMES, 3), rng.sample(LAST_NAMES, 3), strict=True))
+    (first_name, pronoun), last_name = hero = people[0]
+    others = rng.choices(people[1:], k=rng.randint(2, 3))
+    later = [hero] * rng.randint(1, 2) + others
+    rng.shuffle(later)
+    sentences: list[str] = []
+    deeds: list[str] = []
+    named: set[str] = set()
+    for (first, _), last in [hero, *later]:
+        deed = f"{rng.choice(VERBS)} the {rng.choice(ADJECTIVES)} {rng.choice(OBJECTS)}"
+        sentences.append(_told(rng, last if last in named else f"{first} {last}", deed))
+        named.add(last)
+        if last == last_name:
+            deeds.append(deed)
+    if rng.random() < 0.5:
+        sentences.insert(rng.randint(0, len(sentences)), f"{rng.choice(ABOUT_NOBODY)} {rng.choice(PLACES)}.")
+    return " ".join(sentences), f"{first_name} {last_name} {deeds[0]}. {pronoun} also {' and '.join(deeds[1:])}."
+
+
+def _told(rng: Random, name: str, deed: str) -> str:
+    """A sentence that says who did what, when (before or after it) and where."""
+    time, place = rng.choice(TIMES), rng.choice(PLACES)
+    if rng.random() < 0.5:
+        return f"{time[0].upper()}{time[1:]}, {name} {deed} {place}."
+    return f"{name} {deed} {place} {time}."

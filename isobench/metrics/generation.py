@@ -1,0 +1,67 @@
+"""Metrics of generated texts, by sacrebleu and rouge-score; validate.TEXT_METRICS names them.
+
+BLEU (Papineni et al. 2002) and chrF (Popović 2015) are of the corpus. ROUGE (Lin 2004) is the F1 of each example,
+averaged; L is of the whole text as one sequence. ROUGE's tokenizer knows ASCII letters and digits only: it is for
+English. Both packages are imported where they are used: rouge-score takes seconds.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from isobench.provenance import version
+
+
+def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
+    """Every named metric, a fraction, best 1; of an empty text 0.
+
+    Args:
+        names: some of validate.TEXT_METRICS.
+        references: N texts, at least one.
+        hypotheses: N texts, the i-th for the i-th reference.
+
+    Raises:
+        ValueError: another number of hypotheses than of references, or none.
+    """
+    if len(references) != len(hypotheses) or not references:
+        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
+    scores = _rouge([name for name in names if name.startswith("rouge")], references, hypotheses)
+    for name in names:
+        if name not in scores:
+            score = _of_corpus(name).corpus_score(list(hypotheses), [list(references)]).score
+            scores[name] = min(score / 100, 1.0)  # a perfect BLEU is rounded to a little above 100
+    return {name: scores[name] for name in names}
+
+
+def signatures(names: Sequence[str]) -> dict[str, str]:
+    """How every named metric is computed, by which version: sacrebleu's own signature, and the like for ROUGE."""
+    return {name: _rouge_signature(name) if name.startswith("rouge") else _signature(name) for name in names}
+
+
+def _of_corpus(name: str) -> Any:
+    from sacrebleu.metrics import BLEU, CHRF
+
+    return {"bleu": BLEU(force=True), "chrf": CHRF()}[name]  # force: no warning where texts end in " ."
+
+
+def _rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
+    """All asked ROUGE types in one pass over the examples."""
+    if not names:
+        return {}
+    from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import DefaultTokenizer
+
+    scorer = RougeScorer(names, tokenizer=DefaultTokenizer(use_stemmer=True))  # given, it isn't logged
+    scores = [scorer.score(*pair) for pair in zip(references, hypotheses, strict=True)]
+    return {name: fmean(score[name].fmeasure for score in scores) for name in names}
+
+
+def _signature(name: str) -> str:
+    metric = _of_corpus(name)
+    metric.corpus_score([""], [[""]])  # the number of references is known only then
+    return str(metric.get_signature())
+
+
+def _rouge_signature(name: str) -> str:
+    variant = "|variant:whole text, not Lsum" if name == "rougeL" else ""
+    return f"nrefs:1|score:f1|stemmer:porter{variant}|average:mean over examples|version:{version('rouge-score')}"
