@@ -7,7 +7,8 @@ from conftest import make_config
 
 from isobench.errors import UserError
 from isobench.files import write_atomic
-from isobench.run import RunFolder, finite, identify, scale_notes, task_notes
+from isobench.run import RunFolder, finite, identify
+from isobench.scale import encoder_notes, scale_notes, task_notes
 from isobench.seeding import derive, resolve_seeds
 
 

@@ -6,10 +6,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from isobench.report.generation import generation_notes
 from isobench.report.paper_table import print_paper_tables
 from isobench.report.published import cell
 from isobench.report.row import Row, all_constant, failure, troubles
-from isobench.run import NOT_IN_KEY, plain, scale_notes
+from isobench.run import NOT_IN_KEY, plain
+from isobench.scale import scale_notes
 from isobench.schema import Config, method_name, parts
 
 SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
@@ -148,6 +150,7 @@ def footnotes(rows: list[Row]) -> list[str]:
         scale,
         trained(rows),
         f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
+        *generation_notes(rows),
         *(f"Warning: {warning}." for warning in warnings),
         f"Records: {rows[0].folder.path.parent}/<key>/result.json",
     ]
