@@ -153,6 +153,20 @@ def test_scale_is_said(glue):
     )
 
 
+def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
+    root = f"data.root={tmp_path}"
+    assert task_notes(make_config("task=wmt16_de_en_50k", root)) == []  # the paper's own reduction
+    assert task_notes(make_config("task=cnn_dailymail_20k", "task.sample_seed=3")) == []
+    more = make_config("task=cnn_dailymail_20k", "task.train_samples=100")
+    assert task_notes(more) == ["at most 100 training examples"]
+    for task in ("captions", "bulletins", "multi30k"):
+        assert task_notes(make_config(f"task={task}", root)) == [f"task {task} is not in the paper"]
+    assert encoder_notes(make_config("encoder=bart-scratch")) == [
+        "encoder bart-scratch is randomly initialised: the numbers show the machinery, not the paper"
+    ]
+    assert encoder_notes(make_config("encoder=mbart-large-cc25")) == []
+
+
 def test_a_regression_as_classes_is_said_but_where_the_paper_has_it():
     classes = ("task=stsb", "data.root=/nowhere", "task.as_classes=6", "task.metrics=[pearson]")
     assert "stsb as 6 classes" in task_notes(make_config(*classes))
