@@ -16,7 +16,7 @@ from isobench.report.generation import generation_notes
 from isobench.report.html import render
 from isobench.report.paper_table import PaperTable, print_paper_tables
 from isobench.report.row import Row
-from isobench.report.table import footnotes
+from isobench.report.table import footnotes, varying_settings
 from isobench.report.text import latex, markdown
 from isobench.run import RunFolder
 from isobench.scale import scale_notes
@@ -235,6 +235,14 @@ def test_records_without_these_parts_or_with_damaged_ones_say_nothing(damaged):
     rows[1].record = rows[2].record = None
     assert generation_notes(rows) == []
     assert generation_notes([row(0.9, "task=rte")]) == []  # no generation: nothing to say
+
+
+def test_a_search_setting_that_varies_has_a_column_of_its_own():
+    rows = [row(0.3, "task=captions", "encoder=bart-scratch", f"task.generation.beams={beams}") for beams in (1, 4)]
+    assert varying_settings(rows) == ["task.generation.beams"]
+    assert [run["task.generation.beams"] for run in runs_of(rows)] == ["1", "4"]
+    sizes = [row(0.3, "encoder=bart-scratch", f"encoder.scratch.d_model={size}") for size in (64, 128)]
+    assert varying_settings(sizes) == ["encoder.scratch.d_model"]
 
 
 def test_the_claims_on_translation_and_summarisation():

@@ -14,6 +14,7 @@ from isobench.run import NOT_IN_KEY, plain
 from isobench.scale import scale_notes
 from isobench.schema import Config, method_name, parts
 
+PARTS = ("task.generation", "encoder.scratch")  # settings that have settings, null where there are none
 SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
 
 
@@ -70,8 +71,10 @@ def settings(cfg: Config) -> dict[str, Any]:
     found = {f"{name}.{key}": value for name in SECTIONS for key, value in plain(getattr(cfg, name)).items()}
     for key in NOT_IN_KEY["trainer"]:  # how fast, not what
         del found[f"trainer.{key}"]
-    for depth, part in enumerate(parts(cfg.calibration)):
-        found |= {f"calibration.{'then.' * depth}{key}": value for key, value in part.items()}
+    for part in PARTS:
+        found |= {f"{part}.{key}": value for key, value in (plain(found.pop(part)) or {}).items()}
+    for depth, method in enumerate(parts(cfg.calibration)):
+        found |= {f"calibration.{'then.' * depth}{key}": value for key, value in method.items()}
     found.pop("calibration.then", None)  # its settings are there one by one
     return found
 
