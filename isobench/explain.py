@@ -15,6 +15,7 @@ from isobench.errors import UserError, nearest
 from isobench.resources import conf_dir
 from isobench.schema import Config
 
+ABSENT = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
 DEBUG_VARIABLE = "ISOBENCH_DEBUG"  # set if the user wants tracebacks; workers inherit it
 
 
@@ -25,7 +26,7 @@ def debugging() -> bool:
 
 def complain(error: Exception) -> None:
     """The one line; of an error that should not happen it says how to see where."""
-    known = isinstance(error, UserError | HydraException | OmegaConfBaseException)
+    known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or ABSENT in str(error)
     text = str(error) if isinstance(error, UserError) else explain(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
     print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
@@ -40,6 +41,11 @@ def explain(error: BaseException) -> str:
         return f"{found[1]}={found[2]} is not known: {nearest(found[2], options)}"
     if found := re.search(r"full_key: (\S+)", cause + "\n" + text):
         return _explain_key(found[1], f"{cause}\n{text}")
+    if ABSENT in text:
+        return (
+            "task.generation.* needs a task of translation or summarisation (task=captions), encoder.scratch.* an "
+            "encoder that starts from nothing (encoder=bart-scratch)"
+        )
     if found := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
         return unknown_key(found[1])
     if found := re.search(r"Missing mandatory value: (\S+)", text):

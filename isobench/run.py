@@ -26,7 +26,6 @@ from isobench.seeding import resolve_seeds
 
 PROTOCOL = 2  # raise it when the training loop changes what a config gives
 FORMAT = 1  # of result.json
-CLASSES_PAPER = "isotropy_calibration"  # it trains STS-B as six classes itself (its errata.md)
 REQUIRED = {"status", "failure", "best", "cost", "scale", "warnings", "config"}
 # Settings that don't decide a result, or stand in the fingerprints already.
 NOT_IN_KEY = {
@@ -220,32 +219,3 @@ def finite(value: Any) -> Any:
 def counted(number: int, what: str) -> str:
     """A number and what is counted, in the singular where there is one."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def scale_notes(cfg: Config) -> list[str]:
-    """How a run's data and encoder differ from the paper's; empty where they don't."""
-    return encoder_notes(cfg) + task_notes(cfg)
-
-
-def encoder_notes(cfg: Config) -> list[str]:
-    """The same of the encoder alone."""
-    own = not cfg.encoder.hub or weights.source_name(cfg.encoder) == "path"
-    return [f"encoder {cfg.encoder.name} is not the paper's"] if own else []
-
-
-def task_notes(cfg: Config) -> list[str]:
-    """The same of the data alone."""
-    notes = []
-    if sources.source_name(cfg.task, cfg.data) == "embedded":
-        notes.append(f"task {cfg.task.name} is not in the paper")
-    if cfg.task.train_samples is not None:
-        notes.append(f"at most {counted(cfg.task.train_samples, 'training example')}")
-    if cfg.task.held_out is not None:
-        notes.append(f"{cfg.task.held_out:.0%} of the training examples held out to select on")
-    if cfg.task.train_split != "train":
-        notes.append(f"trained on {cfg.task.train_split}")
-    if cfg.task.dev_samples is not None:
-        notes.append(f"at most {counted(cfg.task.dev_samples, 'dev example')}")
-    if cfg.task.as_classes is not None and cfg.experiment.paper != CLASSES_PAPER:
-        notes.append(f"{cfg.task.name} as {cfg.task.as_classes} classes")
-    return notes

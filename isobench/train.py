@@ -26,7 +26,8 @@ from isobench.interruption import Watch
 from isobench.monitor import monitors_of
 from isobench.predictions import write_predictions, write_texts
 from isobench.provenance import provenance, reset_peak_memory
-from isobench.run import Identity, RunFolder, scale_notes
+from isobench.run import Identity, RunFolder
+from isobench.scale import scale_notes
 from isobench.schema import Config
 from isobench.seeding import resolve_seeds, seed_everything
 from isobench.stopwatch import Stopwatch, cost

@@ -245,7 +245,7 @@ def test_an_impossible_selection_is_unknown_and_said(tmp_path):
     def impossible(experiment):
         raise UserError("experiment.selection.rule=magic is not known")
 
-    (claim,) = (claim for claim in CLAIMS if claim.check is claims.nothing_improves)
+    claim, *_ = (claim for claim in CLAIMS if claim.check is claims.nothing_improves)
     assert judged(claim, impossible, tmp_path)[0] == (UNKNOWN, "experiment.selection.rule=magic is not known")
     assert judged(claim, lambda experiment: None, tmp_path)[0].word == MISSING
 

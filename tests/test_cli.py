@@ -24,6 +24,8 @@ BAD = [
     (["experiment.name=../up"], "experiment.name=../up names a folder: letters, digits"),
     (["experiment.name=.hidden"], "experiment.name=.hidden names a folder"),
     (["optimization.lr=fast"], "optimization.lr=fast must be a float"),
+    (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
+    (["task.generation.beams=2"], "task.generation.* needs a task of translation or summarisation"),
     (["seed=x"], "seed=x must be an integer"),
     (["seed"], "settings are written key=value"),
     (["encoder=local"], "encoder.path must be set"),

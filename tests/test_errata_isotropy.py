@@ -63,7 +63,7 @@ def test_a_pair_follows_from_its_spread_over_random_directions():
     normal numbers makes it. That gives every printed I1, but for two swapped cells and a digit too much."""
     misfits = set()
     for number, encoder, row, task, (i1, _), (i2, _) in isotropies():
-        d = 768 if number == 4 else 1024
+        d = {2: 1024, 3: 768, 4: 768}[number]
         reach = stats.norm.ppf((d - 0.375) / (d + 0.25)) * i2 / math.sqrt(d)
         if abs(i1 - (1 - reach) / (1 + reach)) > rounding(i1) + 0.012:
             misfits.add((number, encoder, row, task, str(i1), str(i2)))

@@ -9,7 +9,8 @@ from rich.console import Console
 from scipy import stats
 
 from isobench.report import published
-from isobench.report.paper_table import PaperTable, columns_for, columns_of, draw, print_paper_tables
+from isobench.report.columns import SCORE, columns_for, columns_of
+from isobench.report.paper_table import PaperTable, draw, print_paper_tables
 from isobench.report.row import Row
 from isobench.report.statistics import holm, summary, t_test
 from isobench.run import RunFolder
@@ -117,7 +118,7 @@ def test_what_the_paper_lacks_says_so():
     rows = runs("batch_norm", [0.9], task="rotten_tomatoes")
     content = published.load("isotropy_calibration")["table1"]
     assert not list(columns_of(content, {"rotten_tomatoes": rows[0].cfg.task}))
-    columns = list(columns_for([rows[0].cfg.task], [None]))
+    columns = list(columns_for([rows[0].cfg.task], [SCORE]))
     table = PaperTable(content, columns, rows)
     assert table.printed("bert-base-cased", "batch_norm", columns[0]) == "not in the paper"
     assert table.cell("bert-base-cased", "batch_norm", columns[0]) == "90.00"  # one seed has no deviation

@@ -11,6 +11,7 @@ import pytest
 from conftest import make_config
 
 from isobench import heartbeat, prune, status
+from isobench.explain import ABSENT
 from isobench.report.row import Row
 from isobench.run import RunFolder, identify
 from isobench.schema import from_plain, to_config
@@ -61,6 +62,24 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
         assert asdict(composer.config(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
         with pytest.raises(Exception, match="Could not override"):
             composer.config(["calibration=none", setting])
+
+
+@pytest.mark.parametrize(
+    ("choice", "other", "setting"),
+    [
+        ("encoder=bart-scratch", "encoder=minilm", "encoder.scratch.d_model=64"),
+        ("task=captions", "task=rte", "task.generation.beams=2"),
+    ],
+)
+def test_settings_of_a_part_that_may_be_absent(choice, other, setting):
+    with composed(["-m"]) as (loader, base, _):
+        composer = Composer(loader, base)
+        found = composer.config([choice, setting, "seed=7"])
+        assert asdict(found) == asdict(to_config(loader.load_sweep_config(base, [choice, setting, "seed=7"])))
+        part = found.encoder.scratch["d_model"] if "scratch" in setting else found.task.generation.beams
+        assert (part, found.seed) == (int(setting.partition("=")[2]), 7)
+        with pytest.raises(AssertionError, match=ABSENT):
+            composer.config([other, setting])
 
 
 def test_interpolations_are_left_to_hydra(tmp_path):

@@ -12,7 +12,8 @@ from isobench.report.build import build
 from isobench.report.row import Row
 from isobench.report.select import select
 from isobench.report.text import latex, markdown
-from isobench.run import RunFolder, identify, scale_notes
+from isobench.run import RunFolder, identify
+from isobench.scale import scale_notes
 from isobench.schema import Experiment, Selection
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")

@@ -7,7 +7,8 @@ from conftest import make_config
 
 from isobench.errors import UserError
 from isobench.files import write_atomic
-from isobench.run import RunFolder, finite, identify, scale_notes, task_notes
+from isobench.run import RunFolder, finite, identify
+from isobench.scale import encoder_notes, scale_notes, task_notes
 from isobench.seeding import derive, resolve_seeds
 
 
@@ -150,6 +151,20 @@ def test_scale_is_said(glue):
     assert {"at most 1 training example", "at most 1 dev example"} < set(
         scale_notes(make_config("task.train_samples=1", "task.dev_samples=1"))
     )
+
+
+def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
+    root = f"data.root={tmp_path}"
+    assert task_notes(make_config("task=wmt16_de_en_50k", root)) == []  # the paper's own reduction
+    assert task_notes(make_config("task=cnn_dailymail_20k", "task.sample_seed=3")) == []
+    more = make_config("task=cnn_dailymail_20k", "task.train_samples=100")
+    assert task_notes(more) == ["at most 100 training examples"]
+    for task in ("captions", "bulletins", "multi30k"):
+        assert task_notes(make_config(f"task={task}", root)) == [f"task {task} is not in the paper"]
+    assert encoder_notes(make_config("encoder=bart-scratch")) == [
+        "encoder bart-scratch is randomly initialised: the numbers show the machinery, not the paper"
+    ]
+    assert encoder_notes(make_config("encoder=mbart-large-cc25")) == []
 
 
 def test_a_regression_as_classes_is_said_but_where_the_paper_has_it():

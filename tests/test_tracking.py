@@ -69,14 +69,16 @@ def offline(tiny, reviews, cache, tmp_path_factory):
     return record, cfg, log_of(outputs), outputs
 
 
-def documented():
-    """The names in the table of docs/tracking.md, as regular expressions."""
+def documented(generation=False):
+    """The names in the table of docs/tracking.md, as regular expressions; those of ``generation`` tasks only."""
     text = (Path(__file__).parents[1] / "docs" / "tracking.md").read_text()
-    names = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| `([^`]+)` \| (translation, summarisation: )?", text, re.MULTILINE)
+    names = [name for name, only in rows if bool(only) is generation]
     parts = {
         "matrix": "embedding|head|vocabulary",
         "k": "1|2|3|5|10|20|50",
         "printed": "i[12]_printed",
+        "symmetric": "i[12]_symmetric",
         "any": "[a-z0-9_]+",
     }
     parts |= {"measure": "i1|i2|isoscore|average_cosine|effective_rank|mean_ratio", "split": "validation"}
@@ -90,6 +92,7 @@ def test_what_is_logged_is_what_is_documented(offline):
     logged = {name for name in logged if not name.startswith("_")}
     patterns = documented()
     assert len(patterns) == 21
+    assert list(documented(generation=True)) == ["dev/<split>/loss", "isotropy/head/<symmetric>"]
     assert [name for name in logged if not any(re.fullmatch(p, name) for p in patterns.values())] == []
     assert [name for name, p in patterns.items() if not any(re.fullmatch(p, found) for found in logged)] == []
 

@@ -19,7 +19,8 @@ from isobench.calibration.make import make
 from isobench.data.loaders import Loaders
 from isobench.encoders import NO_POOLER
 from isobench.report.row import Row
-from isobench.run import encoder_notes, identify, task_notes
+from isobench.run import identify
+from isobench.scale import encoder_notes, task_notes
 from isobench.seeding import resolve_seeds, seed_everything
 from isobench.train import configure
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from isobench.report import published
 from isobench.report.collect import epochs_of, runs_of
+from isobench.report.columns import SCORE, Column, columns_for
 from isobench.report.evidence import evidence
+from isobench.report.generation import generation_notes
 from isobench.report.model import Cell, Line, Report, ReportTable
-from isobench.report.paper_table import BASE, Column, PaperTable, columns_for, papers_tables
+from isobench.report.paper_table import BASE, PaperTable, papers_tables
 from isobench.report.row import Row, failure, troubles
 from isobench.report.select import select
 from isobench.report.statistics import compare, correct
@@ -55,7 +57,7 @@ def build(experiment: Experiment, rows: list[Row]) -> Report:
         evidence=evidence(tables),
         failures=[sentence for row in rows if (sentence := failed(row))],
         provenance=provenance_of(runs),
-        notes=warnings_of(rows),
+        notes=[*generation_notes(rows), *warnings_of(rows)],
     )
 
 
@@ -104,7 +106,7 @@ def tables_of(experiment: Experiment, rows: list[Row], varying: list[str]) -> li
     if not found:
         content = {"form": PLAIN, "cells": {}, "columns": {}, "methods": {}}
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}
-        table = PaperTable(content, list(columns_for(list(tasks.values()), [None])), rows)
+        table = PaperTable(content, list(columns_for(list(tasks.values()), [SCORE])), rows)
         found.append(table_of("", "mean and standard deviation over seeds", table, varying))
     return found
 
@@ -138,7 +140,7 @@ def cell_of(table: PaperTable, encoder: str, method: str, column: Column) -> Cel
     cell.verdict, cell.why = verdict(table, column, cell, encoder, method, rows)
     base = table.values(encoder, BASE, column)
     constant = any(table.is_constant(encoder, name, column) for name in (method, BASE))
-    if method != BASE and not column.isotropy and cell.values and base and not constant:
+    if method != BASE and column.is_score and cell.values and base and not constant:
         cell.comparison = compare(cell.values, base)
     return cell
 
@@ -151,6 +153,8 @@ def verdict(
         return "", "no run ended" if rows else "not run"
     if cell.published is None:
         return "not comparable", "not in the paper"
+    if column.time:
+        return "not comparable", "times of two machines"
     if cell.published_of != encoder:
         return "not comparable", f"the paper's cell is {cell.published_of}'s"
     notes = list(dict.fromkeys(note for row in rows for note in differences(row)))

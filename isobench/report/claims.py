@@ -1,30 +1,30 @@
 """What the five papers claim, and whether this installation's own runs and analyses say so too."""
 
 import math
-import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from isobench.report.against import CONSTANT, Runs
+from isobench.report.analysis_claims import (
+    centring_restores,
+    classifier_stays,
+    isobn_lowers_ev,
+    rare_words_are_near,
+    top_is_exaggerated,
+    variance_is_not_importance,
+    words_gain,
+)
 from isobench.report.evidence import by_column, least_difference, p_text, points, survivors
 from isobench.report.model import Report
+from isobench.report.outcome import FAILS, HOLDS, MISSING, OPEN, UNKNOWN, Outcome
 from isobench.report.paper_table import ALPHA, BASE
 from isobench.report.resampling import mean_difference_interval, stratified_permutation
 from isobench.report.statistics import family, holm
 
-Rows = list[dict[str, Any]]
-HOLDS, FAILS, OPEN, MISSING, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 SYMBOLS = {HOLDS: "✓", FAILS: "✗", OPEN: "~", MISSING: "\N{EN DASH}", UNKNOWN: "?"}
 SMALL = 1.0  # points: runs that can't show this much say nothing by showing none
 ENOUGH = 30  # runs: that fewer show no relation says nothing
-
-
-class Outcome(NamedTuple):
-    """One of the five words above, and the numbers that say so, or what went wrong."""
-
-    word: str
-    numbers: str
 
 
 @dataclass(frozen=True)
@@ -144,82 +144,6 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
     return check
 
 
-def everywhere(holds: Iterable[bool], numbers: str) -> Outcome:
-    """Holds where it holds of every case, does not where of none."""
-    cases = list(holds)
-    if not cases:
-        return Outcome(MISSING, "nothing to compare")
-    return Outcome(HOLDS if all(cases) else OPEN if any(cases) else FAILS, numbers)
-
-
-def isobn_lowers_ev(rows: Rows) -> Outcome:
-    """EV_1 under nothing > BN > IsoBN, and IsoBN's drop more than twice BN's."""
-    first = {(r["encoder"], r["task"], r["method"]): r["ev"] for r in rows if r["k"] == 1}
-    cases, numbers = [], []
-    for encoder, task in dict.fromkeys(key[:2] for key in first):
-        plain, bn, isobn = (first.get((encoder, task, m), math.nan) for m in ("none", "batch_norm", "isobn_paper"))
-        cases.append(plain > bn > isobn and plain - isobn > 2 * (plain - bn))
-        numbers.append(f"{encoder}, {task}: {plain:.2f}, {bn:.2f}, {isobn:.2f}")
-    return everywhere(cases, "; ".join(numbers))
-
-
-def last_epochs(rows: Rows) -> Rows:
-    """Of every run its last epoch."""
-    return list({(r["encoder"], r["task"], r["method"], r["seed"]): r for r in rows}.values())
-
-
-def classifier_stays(rows: Rows) -> Outcome:
-    """The cosine to the initialisation is above .99 at the end of every run."""
-    ends = [row["cosine"] for row in last_epochs(rows)]
-    return everywhere((value > 0.99 for value in ends), f"smallest cosine {min(ends):.4f} of {len(ends)} runs")
-
-
-def top_is_exaggerated(rows: Rows) -> Outcome:
-    """The first component has more of the logits' variance than in the optimal classifier, at every run's end."""
-    ends = [(row["fine_tuned_top1"], row["optimal_top1"]) for row in last_epochs(rows)]
-    ours, best = (100 * statistics.fmean(values) for values in zip(*ends, strict=True))
-    return everywhere((a > b for a, b in ends), f"{ours:.0f}% against {best:.0f}%")
-
-
-def centring_restores(rows: Rows) -> Outcome:
-    """I(W) rises to above .85 by centring alone, and further without the top components."""
-    numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}, {r['i1_removed']:.3f}" for r in rows]
-    cases = (r["i1_raw"] < r["i1_centred"] < r["i1_removed"] and r["i1_centred"] > 0.85 for r in rows)
-    return everywhere(cases, "; ".join(numbers))
-
-
-def words_gain(*methods: str) -> Callable[[Rows], Outcome]:
-    """Average word similarity is higher than raw, by inner product and by cosine, under each of ``methods``."""
-
-    def check(rows: Rows) -> Outcome:
-        found = {(r["encoder"], r["similarity"], r["method"]): r["pearson"] for r in rows}
-        cases, numbers = [], []
-        for (encoder, similarity, method), value in found.items():
-            if method in methods and (encoder, similarity, "raw") in found:
-                gain = value - found[encoder, similarity, "raw"]
-                cases.append(gain > 0)
-                numbers.append(f"{encoder}, {method}, {similarity} {gain:+.2f}")
-        return everywhere(cases, "; ".join(numbers))
-
-    return check
-
-
-def rare_words_are_near(rows: Rows) -> Outcome:
-    """Unused or rare tokens are nearer to rare tokens than to frequent ones."""
-    pairs: dict[str, list[float]] = {}
-    for row in rows:
-        if row["vectors"] == "raw":
-            pairs.setdefault(row["encoder"], []).append(row["cosine"])
-    numbers = (f"{encoder}: {values[0]:.2f} to {values[-1]:.2f}" for encoder, values in pairs.items())
-    return everywhere((values[0] < values[-1] for values in pairs.values()), "; ".join(numbers))
-
-
-def variance_is_not_importance(rows: Rows) -> Outcome:
-    """|Spearman| of standard deviation and Fisher score is below .3."""
-    numbers = "; ".join(f"{row['encoder']}, {row['task']}: {row['spearman']:+.2f}" for row in rows)
-    return everywhere((abs(row["spearman"]) < 0.3 for row in rows), numbers)
-
-
 ISOBN, CALIBRATION, ADAPTATION, COMMON = "isobn", "isotropy_calibration", "task_adaptation", "too_much_in_common"
 CLAIMS = [
     Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper")),
@@ -236,6 +160,9 @@ CLAIMS = [
           isotropy_does_not_tell),
     Claim(CALIBRATION, "Spectrum control collapses to one class on some tasks (Table 1)", "glue_calibration",
           collapses("spectrum_polynomial", "spectrum_exponential")),
+    Claim(CALIBRATION, "No calibration improves translation (Table 2)", "mt_calibration", nothing_improves),
+    Claim(CALIBRATION, "No calibration improves summarisation (Tables 3 and 5)", "summarization_calibration",
+          nothing_improves),
     Claim(ADAPTATION, "L2 and gradient normalisation improve fine-tuning (Section 5.2)", "glue_adaptation",
           improves("fixed_norm_l2", "gradient_norm_half", "gradient_norm")),
     Claim(ADAPTATION, "Dimensions that vary much are not the important ones, in general (Figure 3)",

@@ -8,6 +8,7 @@ from isobench.report.table import chosen, differences, varying_settings
 from isobench.schema import method_name
 
 Rows = list[dict[str, Any]]
+NO_FRACTIONS = ("loss",)  # metrics of a split that are no percentages
 
 
 def runs_of(rows: list[Row]) -> Rows:
@@ -52,7 +53,7 @@ def outcome(row: Row) -> dict[str, Any]:
     if best:
         splits = {split: best[split] for split in row.cfg.task.evaluated if split in best}
         found |= {"epoch": best["epoch"]}
-        found |= {f"{s}/{m}": percent(v) for s, metrics in splits.items() for m, v in metrics.items() if is_score(v)}
+        found |= {f"{s}/{m}": in_unit(m, v) for s, scores in splits.items() for m, v in scores.items() if is_score(v)}
         found |= best.get("isotropy", {})
     cost = record["cost"]
     names = ("seconds", "training_seconds", "evaluation_seconds", "examples", "tokens_per_second")
@@ -82,6 +83,11 @@ def origin(row: Row) -> dict[str, Any]:
 def fingerprint(hashes: Any) -> str | None:
     """Sixteen digits for a set of hashes."""
     return sha256_json(hashes)[:16] if hashes else None
+
+
+def in_unit(metric: str, value: Any) -> float | None:
+    """A metric x 100, but for those that are no fractions: a loss."""
+    return value if metric in NO_FRACTIONS else percent(value)
 
 
 def percent(value: Any) -> float | None:

@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,44 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from isobench.report import published
+from isobench.report.columns import Column, Kind, columns_for, columns_of, epoch_seconds
 from isobench.report.row import Row, all_constant, troubles
 from isobench.report.statistics import holm, summary, welch
-from isobench.schema import Task, method_name
+from isobench.schema import method_name
 
 ALPHA = 0.05  # the papers' level
 BASE = "none"
-
-
-@dataclass(frozen=True)
-class Column:
-    """One printed column: a task's metric on one of its dev splits, or an isotropy of the reported epoch."""
-
-    title: str
-    task: str
-    metrics: tuple[str, ...] = ()  # what the column may be, where the paper does not say
-    split: str | None = None
-    isotropy: str | None = None
-
-    def value(self, row: Row) -> float | None:
-        """A run's number, in percent where it is a score; NaN where undefined, None if the run has none."""
-        if row.record is None or row.record["failure"] or row.record["best"] is None:
-            return None
-        best = row.record["best"]
-        if self.isotropy:
-            number = best.get("isotropy", {}).get(self.isotropy)
-        else:
-            primary = row.cfg.task.primary
-            scores = best.get(self.split or row.cfg.task.dev_splits[0]) or {}
-            number = scores.get(primary if primary in self.metrics else self.metrics[0])
-        return math.nan if number is None else (1 if self.isotropy else 100) * float(number)
-
-    def text(self, number: float | None) -> str | None:
-        """A number as printed: two decimals of a percentage, three of an isotropy, or a power if that is tiny."""
-        if number is None or math.isnan(number):
-            return None if number is None else "NaN"
-        if not self.isotropy:
-            return f"{number:.2f}"
-        return f"{number:.3f}" if number == 0 or abs(number) >= 1e-3 else f"{number:.0e}"
 
 
 class PaperTable:
@@ -85,7 +53,7 @@ class PaperTable:
         for encoder, method in self.lines:
             for column in self.columns:
                 both = [(encoder, name, column) for name in (method, BASE)]
-                if method != BASE and not column.isotropy and not any(self.is_constant(*one) for one in both):
+                if method != BASE and column.is_score and not any(self.is_constant(*one) for one in both):
                     found[both[0]] = welch(*(self.values(*one) for one in both))
         return {key: p for key, p in found.items() if not math.isnan(p)}
 
@@ -119,9 +87,9 @@ class PaperTable:
         numbers = published.show(self.content["form"], [column.text(x) for x in self.summary(values)])
         if any(math.isnan(value) for value in values):
             numbers = "NaN"
-        if not column.isotropy and self.is_constant(encoder, method, column):
+        if column.is_score and self.is_constant(encoder, method, column):
             return f"constant ({numbers})"
-        if column.isotropy:
+        if not column.is_score:
             del wrong["constant_predictor"]
         notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
         return numbers + (self.mark(encoder, method, column) if marked else "") + "".join(notes)
@@ -157,6 +125,10 @@ class PaperTable:
                 f"* better, † worse than {BASE}: p < {ALPHA}, Welch's t-test over seeds, not corrected; of "
                 f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
             )
+        if any(column.time for column in self.columns):
+            found.append(
+                "Minutes: of training an epoch, without evaluation; the paper's are of a machine of its own."
+            )
         if with_time:
             found.append("Training time: the fastest seed's; it compares only if the machine had nothing else to do.")
         return found
@@ -183,28 +155,15 @@ def papers_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, dict[
     contents = {name: published.load(experiment.paper)[name] for name in experiment.tables if experiment.paper}
     known = {what["task"] for content in contents.values() for what in content["columns"].values()}
     foreign = [task for name, task in tasks.items() if name not in known]
-    shown: set[str | None] = set()  # kinds of columns in which tasks that are not the paper's have been shown
+    shown: set[Kind] = set()  # kinds of columns in which tasks that are not the paper's have been shown
     for name, content in contents.items():
-        kinds = {what.get("isotropy") for what in content["columns"].values()}
-        yield name, content, [*columns_of(content, tasks), *columns_for(foreign, sorted(kinds - shown, key=str))]
-        shown |= kinds
-
-
-def columns_of(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Column]:
-    """The paper's columns for the tasks that ran."""
-    for title, what in content["columns"].items():
-        metric = what.get("metric", [])
-        task = tasks.get(what["task"])
-        has = [name for name in ([metric] if isinstance(metric, str) else metric) if task and name in task.metrics]
-        if task and (has or "isotropy" in what):
-            yield Column(title, task.name, tuple(has), what.get("split"), what.get("isotropy"))
-
-
-def columns_for(foreign: list[Task], kinds: list[str | None]) -> Iterator[Column]:
-    """Columns of the same kinds for tasks that the paper doesn't have."""
-    for task in foreign:
-        for kind in kinds:
-            yield Column(f"{task.name} {kind or task.primary}", task.name, (task.primary,), None, kind)
+        kinds = dict.fromkeys((what.get("isotropy"), what.get("time")) for what in content["columns"].values())
+        yield (
+            name,
+            content,
+            [*columns_of(content, tasks), *columns_for(foreign, [k for k in kinds if k not in shown])],
+        )
+        shown |= set(kinds)
 
 
 def draw(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:
@@ -234,10 +193,3 @@ def draw(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator
 def wide(texts: list[str]) -> int:
     """Characters that a column of these texts takes in a table, borders included."""
     return 3 + max(len(line) for text in texts for line in text.splitlines())
-
-
-def epoch_seconds(rows: list[Row]) -> float | None:
-    """Training seconds of an epoch, of the fastest seed: what else the machine did counts least; None without any."""
-    records = [row.record for row in rows if row.record and row.record["history"]]
-    seconds = [record["cost"]["training_seconds"] / len(record["history"]) for record in records]
-    return min(seconds, default=None)

@@ -1,10 +1,11 @@
 """The papers' numbers, from experiments/<paper>/published.yaml.
 
 A table there has ``what`` (one line), ``form`` (the statistics of a cell, in order), ``doubtful`` (notes),
-``columns`` (printed name -> task, metric and perhaps split), ``methods`` (a calibration's name -> row),
+``columns`` (printed name -> task and one of ``metric``, with ``split`` if it is not the first one; ``isotropy``, its
+name in a record; ``time``, the unit: ``minutes`` of training an epoch), ``methods`` (a calibration's name -> row),
 ``significant`` (encoder -> row -> starred columns), ``average`` (encoder -> row), ``differences`` (to the first row,
 as printed: encoder -> row -> column), ``reported`` (others' numbers that it repeats: encoder -> column) and
-``cells`` (encoder -> row -> column -> the numbers of ``form``, null where none is printed).
+``cells`` (encoder -> row -> column -> the numbers of ``form``, null where none is printed). A row may lack columns.
 """
 
 from collections.abc import Sequence
@@ -69,12 +70,12 @@ def of_column(table: dict[str, Any], encoder: str, method: str, name: str) -> Ce
 
 
 def column(table: dict[str, Any], task: str, metric: str, split: str | None = None) -> str | None:
-    """The printed name of the column for a task, a metric (or isotropy figure) and a split: None is the first one.
+    """The printed name of the column for a task, a metric (or isotropy figure, or ``minutes``) and a split.
 
-    None if there is no such column.
+    ``split=None`` is the first one. None if there is no such column.
     """
     for name, about in table["columns"].items():
-        metrics = about.get("metric", about.get("isotropy"))
+        metrics = about.get("metric") or about.get("isotropy") or about.get("time")
         known = metrics if isinstance(metrics, list) else [metrics]
         if about["task"] == task and metric in known and about.get("split") == split:
             return str(name)

@@ -6,12 +6,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from isobench.report.generation import generation_notes
 from isobench.report.paper_table import print_paper_tables
 from isobench.report.published import cell
 from isobench.report.row import Row, all_constant, failure, troubles
-from isobench.run import NOT_IN_KEY, plain, scale_notes
+from isobench.run import NOT_IN_KEY, plain
+from isobench.scale import scale_notes
 from isobench.schema import Config, method_name, parts
 
+PARTS = ("task.generation", "encoder.scratch")  # settings that have settings, null where there are none
 SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
 
 
@@ -69,8 +72,10 @@ def settings(cfg: Config) -> dict[str, Any]:
     found |= {f"task.generation.{key}": value for key, value in (found.pop("task.generation") or {}).items()}
     for key in NOT_IN_KEY["trainer"]:  # how fast, not what
         del found[f"trainer.{key}"]
-    for depth, part in enumerate(parts(cfg.calibration)):
-        found |= {f"calibration.{'then.' * depth}{key}": value for key, value in part.items()}
+    for part in PARTS:
+        found |= {f"{part}.{key}": value for key, value in (plain(found.pop(part)) or {}).items()}
+    for depth, method in enumerate(parts(cfg.calibration)):
+        found |= {f"calibration.{'then.' * depth}{key}": value for key, value in method.items()}
     found.pop("calibration.then", None)  # its settings are there one by one
     return found
 
@@ -149,6 +154,7 @@ def footnotes(rows: list[Row]) -> list[str]:
         scale,
         trained(rows),
         f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
+        *generation_notes(rows),
         *(f"Warning: {warning}." for warning in warnings),
         f"Records: {rows[0].folder.path.parent}/<key>/result.json",
     ]

@@ -76,6 +76,8 @@ class Composer:
             return None
         if path[0] not in (*TYPED, "calibration") or self.options(override.key_or_group):
             return None
+        if path[0] in TYPED and path[1:] and OmegaConf.select(self.schema, ".".join(path[:-1])) is None:
+            return None  # of a part that may be absent: task.generation, encoder.scratch
         value: Any = override.value()
         if isinstance(value, dict):
             return None

@@ -1,0 +1,57 @@
+"""How hypotheses of translation and summarisation runs were searched and scored, and which texts were cut."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from isobench.report.row import Row
+
+SIDES = ("sources", "targets")
+
+
+def generation_notes(rows: Sequence[Row]) -> list[str]:
+    """Search settings, metrics' signatures and truncation of the runs, each sentence once.
+
+    Where the runs are of several tasks or encoders a sentence names those that it is of. Nothing for runs without
+    generation, nor for parts of a record that are missing or are not what they should be.
+    """
+    said: dict[str, dict[str, None]] = {}  # sentence -> the tasks and encoders that it is of
+    of: set[str] = set()
+    for row in rows:
+        name = f"{row.cfg.task.name}, {row.cfg.encoder.name}"
+        if row.record is not None and row.cfg.task.generation is not None:
+            of.add(name)
+            for sentence in [*searched(row.record), *truncated(row)]:
+                said.setdefault(sentence, {})[name] = None
+    whole = {sentence for sentence, names in said.items() if len(names) == len(of)}
+    return [sentence if sentence in whole else f"{'; '.join(names)}: {sentence}" for sentence, names in said.items()]
+
+
+def searched(record: Mapping[str, Any]) -> Iterator[str]:
+    """One sentence on the search and the metrics, if the record has either."""
+    generation = mapping(record.get("generation"))
+    parts = {"Search": mapping(generation.get("search")), "Metrics": mapping(generation.get("signatures"))}
+    words = [f"{title}: {', '.join(f'{k} {v}' for k, v in part.items())}." for title, part in parts.items() if part]
+    if words:
+        yield " ".join(words)
+
+
+def truncated(row: Row) -> Iterator[str]:
+    """One sentence on the sources and targets that are longer than the task's lengths, if there are any."""
+    data = mapping(row.record and row.record.get("data"))
+    task = row.cfg.task
+    lengths = {"sources": task.max_length, "targets": task.generation.max_length if task.generation else None}
+    found = []
+    for split, counts in mapping(data.get("truncated")).items():
+        total = mapping(data.get("examples")).get(split)
+        for side in SIDES:
+            number = mapping(counts).get(side)
+            if isinstance(number, int) and number > 0:
+                share = f"{number:,} of {total:,}" if isinstance(total, int) else f"{number:,}"
+                found.append(f"{share} {side} of {split} are longer than {lengths[side]:,} tokens")
+    if found:
+        yield f"Cut: {'; '.join(found)}."
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one: a part that is not there, or is damaged."""
+    return value if isinstance(value, Mapping) else {}
