@@ -80,8 +80,8 @@ MOMENTS = [
 
 def long_run(translations: str, cache: str, outputs: Path) -> list[str]:
     return [
-        *translation_overrides(translations, cache, outputs), "calibration=[flow,isobn_paper]", "calibration.levels=2",
-        "calibration.then.target=head", "optimization.batch_tokens=300", "optimization.accumulate=2",
+        *translation_overrides(translations, cache, outputs), "calibration=[flow,isobn_paper]",
+        "calibration.levels=2", "optimization.batch_tokens=300", "optimization.accumulate=2",
         "trainer.threads=1", "checkpoint.steps=2", "optimization.epochs=3",
     ]  # fmt: skip
 
@@ -118,7 +118,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["encoder=minilm"], "encoder=minilm is a bert, no encoder-decoder"),
         (["task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task; it takes bleu"),
         (["task.held_out=0.1"], "task.held_out is for sentence classification"),
-        (["encoder.layer=1"], "encoder.layer is for sentence classification"),
+        (["encoder.layer=1", "encoder.pooling=cls"], "encoder.layer is for sentence classification"),
         (["encoder.compile=true"], "encoder.compile is for sentence classification"),
         (["head.dropout=0.1"], "head is for sentence classification"),
         (["task.labels=[a,b]"], "task.labels none"),

@@ -44,7 +44,9 @@ def fingerprint(task: Task, data: Data) -> dict[str, str]:
     """
     source, splits = source_name(task, data), (task.train_split, *task.dev_splits)
     if task.generation and task.generation.grammar:
-        return {"generated": generated.fingerprint(task.generation.grammar, splits)}
+        for split in splits:
+            generated.check(task.generation.grammar, split)
+        return {"generated": f"{task.generation.grammar}, version {generated.VERSION}"}
     if source == "embedded":
         for split in splits:
             if split not in embedded.BOUNDS:
