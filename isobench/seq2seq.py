@@ -23,6 +23,11 @@ from isobench.metrics.task import is_constant
 from isobench.schema import Config
 
 STATES = 20_000  # decoder states of the first dev split whose isotropy is measured at most
+# What decides a search, of transformers' settings: in every record.
+SEARCH = (
+    "num_beams", "early_stopping", "length_penalty", "no_repeat_ngram_size", "max_new_tokens", "min_new_tokens",
+    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id",
+)  # fmt: skip
 STRAIGHT = nn.Identity()  # an encoder-decoder has no pooler
 
 

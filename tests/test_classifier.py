@@ -24,8 +24,8 @@ def built(small, *overrides):
 
 def test_chunks_change_nothing(small):
     """One chunk or many: the same embeddings, in the same order, and so the same batch statistics."""
-    one, loaders, _ = built(small, "trainer.chunk_overhead=1000000", "calibration=isobn_paper")
-    many, chunked, _ = built(small, "trainer.chunk_overhead=0", "calibration=isobn_paper")
+    one, loaders, *_ = built(small, "trainer.chunk_overhead=1000000", "calibration=isobn_paper")
+    many, chunked, *_ = built(small, "trainer.chunk_overhead=0", "calibration=isobn_paper")
     batch, split = next(iter(loaders.train)), next(iter(chunked.train))
     assert len(batch["chunks"]) == 1 < len(split["chunks"])
     one.encoder.eval(), many.encoder.eval()  # no dropout; the calibration stays in training
@@ -36,7 +36,7 @@ def test_chunks_change_nothing(small):
 
 
 def test_placement_is_pooler_isobn_dropout_linear(small):
-    module, loaders, _ = built(small, "calibration=isobn_paper")
+    module, loaders, *_ = built(small, "calibration=isobn_paper")
     batch = next(iter(loaders.train))
     module.eval()
     module.chain.calibrations[0].train()
@@ -54,7 +54,7 @@ def test_before_the_pooler(small):
         def forward(self, h):
             return 2 * h
 
-    module, loaders, _ = built(small, "calibration.placement=before_pooler")
+    module, loaders, *_ = built(small, "calibration.placement=before_pooler")
     batch = next(iter(loaders.train))
     module.eval()
     module.chain.calibrations[0] = Doubled(32)
@@ -63,7 +63,7 @@ def test_before_the_pooler(small):
 
 
 def test_losses(small):
-    module, _, _ = built(small)
+    module, *_ = built(small)
     logits, labels = torch.randn(5, 2), torch.tensor([0, 1, 1, 0, 1])
     expected = -np.mean(
         [math.log(math.exp(row[y]) / sum(map(math.exp, row))) for row, y in zip(logits.tolist(), labels, strict=True)]
@@ -78,7 +78,7 @@ def test_losses(small):
 def test_the_schedule_is_linear_up_then_linear_to_zero(small, epochs, warmup):
     from transformers import get_linear_schedule_with_warmup
 
-    module, loaders, _ = built(small, f"optimization.epochs={epochs}", f"optimization.warmup={warmup}")
+    module, loaders, *_ = built(small, f"optimization.epochs={epochs}", f"optimization.warmup={warmup}")
     total = epochs * len(loaders.train)
     configured = module.configure_optimizers()
     optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
@@ -91,7 +91,7 @@ def test_the_schedule_is_linear_up_then_linear_to_zero(small, epochs, warmup):
 
 
 def test_a_constant_schedule_warms_up_and_stays(small):
-    module, loaders, _ = built(small, "optimization.schedule=constant", "optimization.warmup=0.2")
+    module, loaders, *_ = built(small, "optimization.schedule=constant", "optimization.warmup=0.2")
     configured = module.configure_optimizers()
     optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
     rates = []
@@ -102,7 +102,7 @@ def test_a_constant_schedule_warms_up_and_stays(small):
 
 
 def test_decay_spares_biases_and_norms(small):
-    module, _, _ = built(small, "optimization.weight_decay=0.1")
+    module, *_ = built(small, "optimization.weight_decay=0.1")
     decayed, spared = module.configure_optimizers()["optimizer"].param_groups
     assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
     named = {id(p): name for name, p in module.named_parameters()}
@@ -135,7 +135,7 @@ class Everything(Calibration):
 
 @pytest.mark.parametrize("target", ["head", "vocabulary"])
 def test_every_hook_is_used(small, target):
-    module, loaders, _ = built(small, f"calibration._target_={__name__}.Everything", f"calibration.target={target}")
+    module, loaders, *_ = built(small, f"calibration._target_={__name__}.Everything", f"calibration.target={target}")
     assert module.chain.calibrations[0].seen == 160
     assert module.configure_optimizers()["optimizer"].param_groups[-1]["initial_lr"] == 0.25
     batch = next(iter(loaders.train))
@@ -157,7 +157,7 @@ def test_every_hook_is_used(small, target):
 
 
 def test_prepare_is_the_only_look_at_the_data_before_training(small):
-    plain, _, _ = built(small)
+    plain, *_ = built(small)
     assert type(plain.chain.calibrations[0]) is Calibration
 
 
@@ -172,7 +172,7 @@ def test_calibrations_that_are_not(small):
 
 
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
-    module, _, _ = built(small)
+    module, *_ = built(small)
     module._watch(torch.tensor(1.0))
     with pytest.raises(RunFailure, match="step 1") as failure:
         module._watch(torch.tensor(math.inf))
@@ -181,8 +181,8 @@ def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
 
 @pytest.mark.parametrize("override", ["encoder.gradient_checkpointing=true", "encoder.compile=true"])
 def test_switches_change_no_number(small, override):
-    plain, loaders, _ = built(small)
-    switched, _, _ = built(small, override)
+    plain, loaders, *_ = built(small)
+    switched, *_ = built(small, override)
     batch = next(iter(loaders.train))
     for module in (plain, switched):
         module.train()
@@ -202,7 +202,7 @@ def test_switches_change_no_number(small, override):
 
 def test_the_head_starts_alike_under_every_method(small):
     """A method that draws random numbers of its own must not change what the others start from."""
-    plain, _, _ = built(small)
-    drawing, _, _ = built(small, f"calibration._target_={__name__}.Everything")
+    plain, *_ = built(small)
+    drawing, *_ = built(small, f"calibration._target_={__name__}.Everything")
     assert torch.equal(plain.head.weight, drawing.head.weight)
     assert torch.equal(plain.pooler.dense.weight, drawing.pooler.dense.weight)

@@ -97,7 +97,7 @@ def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "overrides", "message"),
     [
-        ([{"en": "a", "de": "b"}], ["task.generation.target=translation.fr"], "it has: translation.en, translation.de"),
+        ([{"en": "a", "de": "b"}], ["task.generation.target=translation.fr"], "has: translation.en, translation.de"),
         ([{"en": "a", "de": "b"}], ["task.text=[text]"], "lacks the column text"),
         ([{"en": "a", "de": "b"}], ["task.text=[translation]"], "lacks the column translation"),
         ([{"en": "a", "de": None}], [], "has a row whose translation.de is not text"),

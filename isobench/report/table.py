@@ -69,7 +69,6 @@ def varying_settings(rows: list[Row]) -> list[str]:
 def settings(cfg: Config) -> dict[str, Any]:
     """Every setting that may vary, by its dotted name."""
     found = {f"{name}.{key}": value for name in SECTIONS for key, value in plain(getattr(cfg, name)).items()}
-    found |= {f"task.generation.{key}": value for key, value in (found.pop("task.generation") or {}).items()}
     for key in NOT_IN_KEY["trainer"]:  # how fast, not what
         del found[f"trainer.{key}"]
     for part in PARTS:

@@ -1,0 +1,103 @@
+"""What every calibration adds to a training step of translation.
+
+    python benchmarks/seq2seq.py [--size small|base] [--rounds 5] [--batch 48]
+
+Ratios are medians over rounds of (step with the method) / (step without), same weights and batches, taken in turns;
+``base`` has the shape of BART-base with a vocabulary of 32,000, ``small`` is encoder=bart-scratch. The paper's own
+ratios stand beside them (isotropy-calibration paper, Tables 2, 3 and 5).
+"""
+
+import argparse
+import os
+import time
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+from common import alternate, config, ratio, save
+
+from isobench.build import build
+from isobench.calibration.make import make
+from isobench.run import identify
+from isobench.train import configure
+
+METHODS = {  # name: (overrides, the paper's overhead)
+    "cosine": (["calibration=cosine"], "1.0x"),
+    "spectrum_polynomial": (["calibration=spectrum_polynomial"], "1.0-1.63x"),
+    "spectrum_exponential": (["calibration=spectrum_exponential"], "0.94-1.57x"),
+    "flow": (["calibration=flow"], "5.6-10.7x"),
+    "isobn_paper": (["calibration=isobn_paper"], ""),
+    "all_but_the_top": (["calibration=all_but_the_top"], ""),
+}
+SIZES = {"small": (128, 2, 512, 4), "base": (768, 6, 3072, 12)}  # width, layers, feed-forward, heads
+VOCABULARY = 32_000  # of the base model: the captions' own tokenizer is far smaller
+
+
+def scratch(size: str) -> list[str]:
+    """The overrides of a model of this size."""
+    width, layers, inner, heads = SIZES[size]
+    settings = {"d_model": width}
+    for side in ("encoder", "decoder"):
+        settings |= {f"{side}_layers": layers, f"{side}_ffn_dim": inner, f"{side}_attention_heads": heads}
+    return [f"encoder.scratch.{name}={value}" for name, value in settings.items()]
+
+
+class Stepper:
+    """One model whose chain is exchanged: every method steps the same weights."""
+
+    def __init__(self, size: str, batch: int) -> None:
+        self.base = ["task=captions", "encoder=bart-scratch", *scratch(size), "task.train_samples=512"]
+        self.base += ["task.dev_samples=8", "optimization=isotropy_calibration_seq2seq"]
+        self.base += [f"optimization.batch_size={batch}"]
+        if size == "base":
+            self.base.append(f"+encoder.scratch.vocab_size={VOCABULARY}")
+        cfg = config(*self.base)
+        configure(cfg)
+        self.module, self.loaders, *_ = build(cfg, identify(cfg))
+        self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
+        self.batches = list(self.loaders.train)
+        self.optimizer = self.module.configure_optimizers()["optimizer"]
+        self.plain = self.module.chain
+
+    def contestant(self, overrides: list[str]):
+        """A function of the round: seconds of a step under this method, with its own optimiser if it has one."""
+        chain = make(config(*self.base, *overrides).calibration, self.plain.out_dim).train()
+        groups = chain.parameter_groups()
+        own = torch.optim.AdamW(groups, fused=True) if groups else None
+
+        def step(number: int) -> float:
+            self.module.chain = self.module.projection.chain = chain
+            start = time.perf_counter()
+            self.module.training_step(self.batches[number % len(self.batches)], 0).backward()
+            for optimizer in (self.optimizer, own):
+                if optimizer is not None:
+                    optimizer.step()
+                    optimizer.zero_grad()
+            return time.perf_counter() - start
+
+        return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(METHODS)}; all by default")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--batch", type=int, default=48, help="sentence pairs; the paper's is 48")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    stepper = Stepper(arguments.size, arguments.batch)
+    names = arguments.names or list(METHODS)
+    contestants = {"none": stepper.contestant(["calibration=none"])}
+    contestants |= {name: stepper.contestant(METHODS[name][0]) for name in names}
+    seconds = alternate(contestants, arguments.rounds)
+    found = {name: ratio(seconds[name], seconds["none"]) for name in names}
+    print(f"{arguments.size}: {sum(p.numel() for p in stepper.module.model.parameters()):,} parameters")
+    print(f"{'method':22} {'step ratio':>10}   the paper's")
+    for name, value in found.items():
+        print(f"{name:22} {value:10.2f}   {METHODS[name][1]}")
+    record = {"rounds": arguments.rounds, "batch": arguments.batch, "ratios": found, "seconds": seconds}
+    save(f"seq2seq_{arguments.size}", record)
+
+
+if __name__ == "__main__":
+    main()
