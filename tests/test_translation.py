@@ -72,7 +72,7 @@ MOMENTS = [
     ("isobench.seq2seq.Seq2Seq.training_step", 8, "before"),
     ("isobench.seq2seq.Seq2Seq.generate", 1, "after"),
     ("isobench.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
-    ("isobench.data.pair_tokens.save_pair_tokens", 2, "before"),
+    ("isobench.data.pair_loaders.save_pair_tokens", 2, "before"),
     ("isobench.encoder_decoders.learn", 1, "after"),
     ("isobench.train.write_texts", 1, "after"),
 ]
@@ -115,7 +115,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["encoder=minilm"], "encoder=minilm is a bert, no encoder-decoder"),
+        (["encoder=minilm"], "encoder.scratch.* an encoder that starts from nothing (encoder=bart-scratch)"),
         (["task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task; it takes bleu"),
         (["task.held_out=0.1"], "task.held_out is for sentence classification"),
         (["encoder.layer=1", "encoder.pooling=cls"], "encoder.layer is for sentence classification"),
@@ -173,6 +173,17 @@ def test_settings_of_generation_are_refused_elsewhere(cli, small, overrides, mes
     assert code == 2
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_an_encoder_without_a_decoder_is_refused(cli, tiny_translation, outputs):
+    arguments = [argument for argument in tiny_translation if argument not in SCRATCH]
+    code, _, err = cli(*arguments, "encoder=minilm")
+    assert code == 2
+    assert err.splitlines() == [
+        "isobench: encoder=minilm is a bert, no encoder-decoder, which task.generation needs: choose "
+        "encoder=bart-scratch, bart-base or another"
+    ]
+    assert not list(outputs.glob("runs/*"))
 
 
 def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_translation, tmp_path, outputs):

@@ -111,9 +111,10 @@ class EpochSampler(Sampler[int]):
         self._skip = examples
 
     def __iter__(self) -> Iterator[int]:
+        """A generator: where to start is asked at the first example, for iterators are made before a run resumes."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         start, self._skip = self._skip, 0
-        return iter(torch.randperm(self.n, generator=generator).tolist()[start:])
+        yield from torch.randperm(self.n, generator=generator).tolist()[start:]
 
     def __len__(self) -> int:
         return self.n
