@@ -34,7 +34,7 @@ def task_notes(cfg: Config) -> list[str]:
         notes.append(f"{cfg.task.held_out:.0%} of the training examples held out to select on")
     if cfg.task.train_split != "train":
         notes.append(f"trained on {cfg.task.train_split}")
-    notes += [f"{name} is not the whole of its split" for name in sources.partial(cfg.task, cfg.data)]
+    notes += [f"read from {name}.parquet" for name in sources.suffixed(cfg.task, cfg.data)]
     if cfg.task.dev_samples is not None:
         notes.append(f"at most {counted(cfg.task.dev_samples, 'dev example')}")
     if cfg.task.as_classes is not None and cfg.experiment.paper != CLASSES_PAPER:

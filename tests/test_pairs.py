@@ -19,6 +19,7 @@ from isobench.data.pair_tokens import (
     tokenise_pairs,
 )
 from isobench.errors import UserError
+from isobench.scale import task_notes
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:
@@ -86,7 +87,9 @@ def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
         write_parquet(tmp_path / f"wmt16/ro-en/{name}.parquet", {"translation": [{"en": "a", "ro": "b"}]})
     cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
     assert sources.parquet_path(cfg.task, cfg.data, "train").stem == "train_europarl"
-    assert sources.partial(cfg.task, cfg.data) == ["train_europarl", "validation_newsdev"]
+    assert sources.suffixed(cfg.task, cfg.data) == ["train_europarl", "validation_newsdev"]
+    notes = task_notes(cfg)
+    assert notes == ["read from train_europarl.parquet", "read from validation_newsdev.parquet"]
     write_parquet(tmp_path / "wmt16/ro-en/train_more.parquet", {"translation": [{"en": "a", "ro": "b"}]})
     with pytest.raises(UserError, match=r"the folder has: train_europarl, train_more, .* task\.train_split"):
         sources.parquet_path(cfg.task, cfg.data, "train")

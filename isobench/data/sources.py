@@ -86,8 +86,8 @@ def parquet_path(task: Task, data: Data, split: str) -> Path:
     return path
 
 
-def partial(task: Task, data: Data) -> list[str]:
-    """Files that a run reads for a split and that are a part of it, by their names; empty where nothing is known."""
+def suffixed(task: Task, data: Data) -> list[str]:
+    """Files ``<split>_PART`` that a run reads for its splits, which may be parts of them; empty if none is known."""
     if source_name(task, data) != "parquet":
         return []
     try:
