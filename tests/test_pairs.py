@@ -221,3 +221,35 @@ def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
         assert ours.cut == theirs.cut
     file.write_bytes(file.read_bytes()[:40])
     assert load_pair_tokens(file) is None
+
+
+def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_path):
+    import datasets
+
+    rows = [{"translation": {"ro": f"\u015f{i}", "en": str(i)}} for i in range(30)]
+    asked = {}
+
+    def load_dataset(name, subset, revision, split):
+        asked.update(name=name, subset=subset, revision=revision, split=split)
+        return datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    cfg = make_config("task=wmt16_en_ro", "data.root=null")
+    found = pairs.read(cfg.task, cfg.data, "train", 6)
+    assert asked == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
+    write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row["translation"] for row in rows]})
+    local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
+    assert found == pairs.read(local.task, local.data, "train", 6)
+    assert len(found) == 6
+    assert all(target == f"\u0219{source}" for source, target in zip(found.sources, found.targets, strict=True))
+    with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
+        pairs.read(make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train")
+
+
+def test_a_hub_that_is_not_there_is_one_line(monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no")))
+    cfg = make_config("task=cnn_dailymail", "data.root=null")
+    with pytest.raises(UserError, match=r"task=cnn_dailymail: the hub can't be reached .* set data\.root=FOLDER"):
+        pairs.read(cfg.task, cfg.data, "validation")
