@@ -29,7 +29,7 @@ METHODS = {  # name: (overrides, the paper's overhead)
     "isobn_paper": (["calibration=isobn_paper"], ""),
     "all_but_the_top": (["calibration=all_but_the_top"], ""),
 }
-SIZES = {"small": (128, 2, 512, 4), "base": (768, 6, 3072, 12)}  # width, layers, feed-forward, heads
+SIZES = {"small": (256, 1, 512, 4), "base": (768, 6, 3072, 12)}  # width, layers, feed-forward, heads
 VOCABULARY = 32_000  # of the base model: the captions' own tokenizer is far smaller
 
 

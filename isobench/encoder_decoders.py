@@ -1,6 +1,5 @@
 """An encoder-decoder for translation or summarisation, and its tokenizer: pretrained, or from scratch."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from isobench.run import Identity
 from isobench.schema import Config
 from isobench.schema import Encoder as EncoderConfig
 
+INSTEAD = "bart-scratch"  # needs no hub
 VERSION = 1  # of learned tokenizers; part of their files' name
 SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
 
@@ -37,10 +37,11 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int, tokenizer: Any) -> En
         UserError: no encoder-decoder, weights that can't be loaded, or a hub that can't be reached.
     """
     torch.manual_seed(seed)
-    with encoders.loading(cfg, instead="bart-scratch") as (where, options):
+    with encoders.loading(cfg, INSTEAD) as (where, options):
         from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
         if cfg.scratch:
+            check_settings(cfg.scratch)
             settings = {**special_ids(tokenizer), **cfg.scratch}
             model, missing = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**settings)), set()
         else:
@@ -54,6 +55,9 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int, tokenizer: Any) -> En
         raise UserError(
             f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
         )
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        words = model.get_input_embeddings().num_embeddings
+        raise UserError(f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, the model {words:,}")
     notes = [f"randomly initialised, not in the checkpoint: {', '.join(sorted(missing)[:3])}"] if missing else []
     if cfg.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -70,6 +74,18 @@ def check_kind(cfg: EncoderConfig, config: Any) -> None:
             f"encoder={cfg.name} is a {config.model_type}, no encoder-decoder, which task.generation needs: choose "
             "encoder=bart-scratch, bart-base or another"
         )
+
+
+def check_settings(scratch: dict[str, Any]) -> None:
+    """Raise UserError for a setting that the transformers config of this ``model_type`` doesn't have."""
+    from transformers import AutoConfig
+
+    if "model_type" not in scratch:
+        raise UserError("encoder.scratch.model_type must be set: bart, t5, marian, ...")
+    known = AutoConfig.for_model(scratch["model_type"])
+    for name in scratch:
+        if not hasattr(known, name):
+            raise UserError(f"encoder.scratch.{name} is not known: {nearest(name, known.to_dict())}")
 
 
 def special_ids(tokenizer: Any) -> dict[str, Any]:
@@ -90,7 +106,7 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
     encoder, languages = cfg.encoder, pairs.generation_of(cfg.task).languages
     if encoder.scratch and not encoder.path:
         return learned(cfg, identity)
-    tokenizer = encoders.load_tokenizer(encoder, cfg.data.cache)
+    tokenizer = encoders.load_tokenizer(encoder, cfg.data.cache, INSTEAD)
     if tokenizer.eos_token_id is None:
         tokenizer.eos_token = tokenizer.sep_token
     if tokenizer.eos_token_id is None:
@@ -140,10 +156,13 @@ def learned(cfg: Config, identity: Identity) -> Any:
 
 def is_tokenizer(file: Path) -> bool:
     """Whether a file holds a tokenizer, whole."""
+    from tokenizers import Tokenizer
+
     try:
-        return "model" in json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        Tokenizer.from_file(str(file))
+    except Exception:  # tokenizers raises nothing more particular
         return False
+    return True
 
 
 def learn(texts: Iterator[str], size: int, file: Path) -> None:

@@ -141,9 +141,9 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     )
 
 
-def load_tokenizer(cfg: EncoderConfig, cache: str | None) -> Any:
+def load_tokenizer(cfg: EncoderConfig, cache: str | None, instead: str = "minilm") -> Any:
     """The encoder's tokenizer, with a padding token (GPT-2 has none: its end token, always masked)."""
-    with loading(cfg) as (where, options):
+    with loading(cfg, instead) as (where, options):
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(where or weights.local_folder(cfg, cache), **options)

@@ -34,5 +34,6 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; its kind if it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of what an error says, with the next if it ends in a colon; its kind if it says nothing."""
+    first, *rest = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+    return f"{first} {rest[0]}" if first.endswith(":") and rest else first

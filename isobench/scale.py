@@ -5,6 +5,11 @@ from isobench.data import sources
 from isobench.run import counted
 from isobench.schema import Config
 
+# Tasks of the isotropy-calibration paper's Tables 2, 3 and 5, and the training examples of its reduced sets.
+GENERATION = {
+    "wmt16_en_ro": None, "wmt16_de_en": None, "cnn_dailymail": None,
+    "wmt16_en_ro_50k": 50_000, "wmt16_de_en_50k": 50_000, "cnn_dailymail_20k": 20_000,
+}  # fmt: skip
 CLASSES_PAPER = "isotropy_calibration"  # it trains STS-B as six classes itself (its errata.md)
 
 
@@ -23,11 +28,13 @@ def encoder_notes(cfg: Config) -> list[str]:
 
 
 def task_notes(cfg: Config) -> list[str]:
-    """The same of the data alone; ``task.reduced`` is a paper's own reduction."""
+    """The same of the data alone."""
     notes = []
-    of_nobody = cfg.task.generation is not None and not cfg.task.hub
+    of_nobody = cfg.task.generation is not None and cfg.task.name not in GENERATION
     if of_nobody or sources.source_name(cfg.task, cfg.data) == "embedded":
         notes.append(f"task {cfg.task.name} is not in the paper")
+    if cfg.task.reduced != GENERATION.get(cfg.task.name):
+        notes.append(f"training set reduced to {cfg.task.reduced or 'nothing'}")
     if cfg.task.train_samples is not None:
         notes.append(f"at most {counted(cfg.task.train_samples, 'training example')}")
     if cfg.task.held_out is not None:

@@ -13,21 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
+from isobench.data.loaders import uses_gpu
 from isobench.data.pair_loaders import PairLoaders
 from isobench.data.pairs import generation_of
 from isobench.encoder_decoders import EncoderDecoder
-from isobench.errors import RunFailure
+from isobench.errors import RunFailure, UserError
 from isobench.fine_tuned import FineTuned
 from isobench.metrics.generation import evaluate_texts
 from isobench.metrics.task import is_constant
 from isobench.schema import Config
 
 STATES = 20_000  # decoder states of the first dev split whose isotropy is measured at most
-# What decides a search, of transformers' settings: in every record.
-SEARCH = (
-    "num_beams", "early_stopping", "length_penalty", "no_repeat_ngram_size", "max_new_tokens", "min_new_tokens",
-    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id",
-)  # fmt: skip
+# Of transformers' settings of a search those that decide nothing.
+IDLE = {"transformers_version", "_from_model_config", "use_cache", "output_attentions", "output_hidden_states"}
 STRAIGHT = nn.Identity()  # an encoder-decoder has no pooler
 
 
@@ -105,6 +103,7 @@ class Seq2Seq(FineTuned):
         self.tokenizer, self.references = loaders.tokenizer, loaders.references
         self.search = search_settings(cfg, loaded, loaders)
         self.stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // STATES
+        self.half = searches_in_half(cfg)
         self.smoothing = cfg.optimization.label_smoothing or 0.0
 
     def states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -155,19 +154,13 @@ class Seq2Seq(FineTuned):
     @torch.no_grad()
     def generate(self, chunk: dict[str, Tensor]) -> list[str]:
         """Hypotheses of sources [b, S], by beam search with cached keys and values."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._half()):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             ids = self.model.generate(
                 input_ids=chunk["input_ids"],
                 attention_mask=chunk["attention_mask"],
                 generation_config=self.search,
             )  # (b, T)
         return self.tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-    def _half(self) -> bool:
-        """Whether hypotheses are searched in bf16."""
-        precision = generation_of(self.cfg.task).precision
-        gpu = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return precision == "bf16" or (precision == "auto" and gpu)
 
     def on_validation_epoch_end(self) -> None:
         """Score the epoch's hypotheses."""
@@ -187,12 +180,26 @@ class Seq2Seq(FineTuned):
         self.conclude(scores, outputs)
 
 
+def searches_in_half(cfg: Config) -> bool:
+    """Whether hypotheses are searched in bf16: as configured, else on a GPU that has it."""
+    precision = generation_of(cfg.task).precision
+    return precision == "bf16" or (precision == "auto" and uses_gpu(cfg) and torch.cuda.is_bf16_supported())
+
+
 def search_settings(cfg: Config, loaded: EncoderDecoder, loaders: PairLoaders) -> Any:
     """The model's own special tokens, and the task's settings of the search; transformers' ``GenerationConfig``.
+
+    Raises:
+        UserError: hypotheses must be longer than the model can write.
 
     The decoder starts with what the model's own shift of the targets puts first, which for mBART is the language.
     """
     g, model = generation_of(cfg.task), loaded.model
+    longest = min(g.max_length, loaded.positions - 1)
+    if g.min_length > longest:
+        raise UserError(
+            f"task.generation.min_length={g.min_length}: encoder={cfg.encoder.name} writes up to {longest}"
+        )
     search = copy.deepcopy(model.generation_config)
     labels = torch.from_numpy(loaders.dev_tokens[0].targets.ids[: loaders.dev_tokens[0].targets.offsets[1]])
     first = model.prepare_decoder_input_ids_from_labels(labels=labels[None].long())[0, 0]
@@ -201,7 +208,7 @@ def search_settings(cfg: Config, loaded: EncoderDecoder, loaders: PairLoaders) -
         num_beams=g.beams,
         early_stopping=g.beams > 1,
         max_length=None,
-        max_new_tokens=min(g.max_length, loaded.positions - 1),
+        max_new_tokens=longest,
         min_length=0,
         min_new_tokens=g.min_length or None,
         length_penalty=g.length_penalty,

@@ -1,5 +1,6 @@
 """Checks of a config's values that need nothing heavy; everything is checked before anything is started."""
 
+import math
 import re
 from typing import Any
 
@@ -27,6 +28,8 @@ def validate(cfg: Config) -> None:
     _at_least("optimization.accumulate", o.accumulate, 1)
     _one_of("optimization.schedule", o.schedule, ("linear", "polynomial", "constant"))
     _above("optimization.power", o.power, 0)
+    if o.schedule != "polynomial" and (o.power is not None or o.end_lr is not None):
+        raise UserError("optimization.power and end_lr are for optimization.schedule=polynomial: unset them")
     _at_least("optimization.end_lr", o.end_lr, 0)
     _at_most("optimization.end_lr", o.end_lr, o.lr)
     _one_of("optimization.report", o.report, ("best", "last"))
@@ -96,6 +99,8 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
     _at_most(f"{name}.min_length", generation.min_length, generation.max_length)
     _at_least(f"{name}.beams", generation.beams, 1)
     _at_least(f"{name}.no_repeat_ngram", generation.no_repeat_ngram, 0)
+    if not math.isfinite(generation.length_penalty):
+        raise UserError(f"{name}.length_penalty={generation.length_penalty} must be a number")
     _one_of(f"{name}.diacritics", generation.diacritics, romanian.CHOICES)
     _one_of(f"{name}.precision", generation.precision, ("auto", "32", "bf16"))
     _at_least("optimization.batch_tokens", cfg.optimization.batch_tokens, 1)

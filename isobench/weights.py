@@ -12,7 +12,7 @@ from isobench.files import cache_dir, sha256_file
 from isobench.schema import Encoder
 
 # Files that decide what an encoder computes; each is part of a folder's fingerprint.
-DECISIVE = ("*.safetensors", "*.json", "*.txt", "*.model", "*.py")
+DECISIVE = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
 
 
 @dataclass(frozen=True)

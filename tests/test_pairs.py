@@ -113,6 +113,29 @@ def test_a_file_that_is_not_what_it_should_be_is_one_line(tmp_path, rows, overri
     assert message in str(caught.value)
 
 
+def test_lists_and_maps_beside_the_struct_are_no_trouble(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    (tmp_path / "multi30k").mkdir()
+    more = {"tags": [["x"]], "map": pa.array([[("k", "v")]], pa.map_(pa.string(), pa.string()))}
+    table = pa.table({"translation": [{"en": "a", "de": "b"}], **more})
+    pyarrow.parquet.write_table(table, tmp_path / "multi30k/train.parquet")
+    assert read(str(tmp_path)) == pairs.Pairs(["a"], ["b"])
+    with pytest.raises(UserError, match="it has: translation.en, translation.de, tags, map"):
+        read(str(tmp_path), "task.text=[text]")
+
+
+def test_only_the_papers_own_reductions_and_tasks_go_unsaid():
+    def notes(*overrides):
+        return task_notes(make_config("data.root=null", *overrides))
+
+    assert notes("task=wmt16_en_ro_50k") == []
+    assert notes("task=wmt16_en_ro_50k", "task.reduced=10") == ["training set reduced to 10"]
+    assert notes("task=cnn_dailymail", "task.reduced=20000") == ["training set reduced to 20000"]
+    assert notes("task=multi30k", "task.hub=mine", "task.revision=0") == ["task multi30k is not in the paper"]
+
+
 def test_no_rows_and_no_parquet_are_one_line(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet

@@ -24,8 +24,11 @@ from isobench.schema import Experiment
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
 SUMMARIES = Experiment("summarization_calibration", "isotropy_calibration", ["table3", "table5"])
-SEARCH = {"beams": 5, "length_penalty": 1.0, "max_length": 128}
+SEARCH = {"num_beams": 5, "length_penalty": 1.0, "max_new_tokens": 128, "precision": "32"}
 SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a", "chrf": "nrefs:1|nc:6"}
+
+
+LIMITS = {"sources": 256, "targets": 64}  # the model may take less than the task allows
 
 
 def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False, truncated=None) -> Row:
@@ -42,7 +45,7 @@ def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False,
         "failure": {"name": failed, "message": "it fell over"} if failed else None,
         "cost": {"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
         "scale": {"name": cfg.scale, "differs": scale_notes(cfg)}, "warnings": [], "attempts": 1,
-        "data": {"examples": {"train": 2000, split: 500}, "truncated": truncated or {}},
+        "data": {"examples": {"train": 2000, split: 500}, "truncated": truncated or {}, "limits": LIMITS},
         "generation": {"search": SEARCH, "signatures": SIGNATURES}, "config": {},
     }  # fmt: skip
     key = "-".join((*overrides, str(score))).encode().hex().ljust(64, "0")
@@ -194,13 +197,13 @@ CUT = {"validation": {"sources": 12, "targets": 0}, "train": {"sources": 1500, "
 def test_search_metrics_and_truncation_are_said_once_in_every_view():
     rows = runs("none", PLAIN, "cnn_dailymail", "bart-base", truncated=CUT)
     search = (
-        "Search: beams 5, length_penalty 1.0, max_length 128. "
+        "Search: num_beams 5, length_penalty 1.0, max_new_tokens 128, precision 32. "
         "Metrics: bleu nrefs:1|case:mixed|tok:13a, chrf nrefs:1|nc:6."
     )
     cut = (
-        "Cut: 12 of 500 sources of validation are longer than 1,024 tokens; "
-        "1,500 of 2,000 sources of train are longer than 1,024 tokens; "
-        "3 of 2,000 targets of train are longer than 142 tokens."
+        "Cut: 12 of 500 sources of validation are longer than 256 tokens; "
+        "1,500 of 2,000 sources of train are longer than 256 tokens; "
+        "3 of 2,000 targets of train are longer than 64 tokens."
     )
     assert generation_notes(rows) == [search, cut]
     assert [note for note in footnotes(rows) if note in (search, cut)] == [search, cut]
@@ -216,7 +219,7 @@ def test_notes_that_differ_between_tasks_say_whose_they_are():
     first, second = generation_notes(rows)
     assert first.startswith("Search: ")  # the same for all
     assert second == (
-        "wmt16_en_ro, mbart-large-cc25: Cut: 1 of 500 sources of validation are longer than 128 tokens."
+        "wmt16_en_ro, mbart-large-cc25: Cut: 1 of 500 sources of validation are longer than 256 tokens."
     )
 
 
@@ -230,7 +233,7 @@ def test_records_without_these_parts_or_with_damaged_ones_say_nothing(damaged):
     for run in rows:
         del run.record["generation"]
         run.record["data"] = {"truncated": {"validation": {"sources": 3, "targets": None}}, "examples": damaged}
-    assert generation_notes(rows) == ["Cut: 3 sources of validation are longer than 128 tokens."]
+    assert generation_notes(rows) == ["Cut: 3 sources of validation are longer than the model takes."]
     del rows[0].record["data"]
     rows[1].record = rows[2].record = None
     assert generation_notes(rows) == []

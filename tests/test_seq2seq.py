@@ -225,9 +225,11 @@ def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translati
 
 def test_the_search_in_half_precision_is_asked_for_on_a_cpu(tiny_translation):
     """auto is bf16 on a GPU that has it, and full precision here."""
-    assert built(tiny_translation).module._half() is False
+    module, *_, notes = built(tiny_translation)
+    assert module.half is False
+    assert notes["generation"]["search"]["precision"] == "32"
     module, loaders, *_ = built(tiny_translation, "task.generation.precision=bf16")
-    assert module._half() is True
+    assert module.half is True
     seen = []
     module.projection.linear.register_forward_hook(lambda m, given, out: seen.append(out.dtype))
     texts = module.eval().generate(all_examples(loaders)["chunks"][0])

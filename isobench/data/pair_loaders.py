@@ -81,24 +81,16 @@ class PairLoaders:
 
     def record(self) -> dict[str, Any]:
         """What a run's record says of its data."""
-        return {"examples": self.sizes, "truncated": self.truncated}
-
-    def warnings(self) -> list[str]:
-        """What was cut, in words."""
         limits = {"sources": self.max_length, "targets": self.max_target}
-        return [
-            f"{count:,} of {self.sizes[split]:,} {side} of {split} are longer than {limits[side]:,} tokens: cut"
-            for split, cut in self.truncated.items()
-            for side, count in cut.items()
-            if count
-        ]
+        return {"examples": self.sizes, "truncated": self.truncated, "limits": limits}
 
     def _tokens(self, split: str, limit: int | None) -> PairTokens:
         """Tokens from the cache, or made now and cached."""
         task, generation = self.cfg.task, generation_of(self.cfg.task)
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
         decisive = [
-            VERSION, self.identity.data, split, limit, task.sample_seed, list(task.text), generation.target,
+            VERSION, self.identity.data, self.identity.encoder, split, limit, task.sample_seed, list(task.text),
+            generation.target,
             generation.languages, generation.diacritics, instruction, self.max_length, self.max_target,
             tokenizer_fingerprint(self.tokenizer),
         ]  # fmt: skip

@@ -104,7 +104,14 @@ def tokenise_pairs(
 
 
 def side(texts: list[str], tokenizer: Any, argument: str, max_length: int, progress_bar: bool) -> Side:
-    """One side's tokens. Only texts that are too long are tokenised twice: a cut one keeps its closing tokens."""
+    """One side's tokens. Only texts that are too long are tokenised twice: a cut one keeps its closing tokens.
+
+    Where a tokenizer puts no closing token (its last but one for mBART, which ends with a language) it is added: a
+    model that never sees one never stops.
+    """
+    closing = tokenizer.eos_token_id
+    closes = closing in tokenizer(**{argument: ["a"]})["input_ids"][0][-2:]
+    room = max_length - (not closes)
     rows: list[np.ndarray] = []
     cut = 0
     starts = track(
@@ -117,15 +124,14 @@ def side(texts: list[str], tokenizer: Any, argument: str, max_length: int, progr
     for start in starts:
         part = texts[start : start + SLICE]
         found = tokenizer(**{argument: part}, padding=False)["input_ids"]
-        long = [i for i, row in enumerate(found) if len(row) > max_length]
+        long = [i for i, row in enumerate(found) if len(row) > room]
         if long:
-            limits = {"truncation": True, "max_length": max_length, "padding": False}
+            limits = {"truncation": True, "max_length": room, "padding": False}
             again = tokenizer(**{argument: [part[i] for i in long]}, **limits)["input_ids"]
             for i, row in zip(long, again, strict=True):
                 found[i] = row
         cut += len(long)
-        # A tokenizer without closing tokens gives nothing for an empty text, and a row must have one.
-        rows += [np.asarray(row or [tokenizer.eos_token_id], np.int32) for row in found]
+        rows += [np.asarray(row if closes else [*row, closing], np.int32) for row in found]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return Side(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]), cut)
 

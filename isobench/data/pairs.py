@@ -96,8 +96,10 @@ def top(name: str) -> str:
 
 def check_column(schema: Any, name: str, path: Path) -> None:
     """Raise UserError, with what is there, for a column that a file lacks."""
+    from pyarrow.types import is_struct
+
     there = [
-        [field.name] if field.type.num_fields == 0 else [f"{field.name}.{part.name}" for part in field.type.fields]
+        [f"{field.name}.{part.name}" for part in field.type.fields] if is_struct(field.type) else [field.name]
         for field in schema
     ]
     names = list(itertools.chain.from_iterable(there))

@@ -36,10 +36,9 @@ def searched(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def truncated(row: Row) -> Iterator[str]:
-    """One sentence on the sources and targets that are longer than the task's lengths, if there are any."""
+    """One sentence on the sources and targets that are longer than the task or the model takes, if there are any."""
     data = mapping(row.record and row.record.get("data"))
-    task = row.cfg.task
-    lengths = {"sources": task.max_length, "targets": task.generation.max_length if task.generation else None}
+    limits = mapping(data.get("limits"))
     found = []
     for split, counts in mapping(data.get("truncated")).items():
         total = mapping(data.get("examples")).get(split)
@@ -47,7 +46,9 @@ def truncated(row: Row) -> Iterator[str]:
             number = mapping(counts).get(side)
             if isinstance(number, int) and number > 0:
                 share = f"{number:,} of {total:,}" if isinstance(total, int) else f"{number:,}"
-                found.append(f"{share} {side} of {split} are longer than {lengths[side]:,} tokens")
+                limit = limits.get(side)
+                tokens = f"{limit:,} tokens" if isinstance(limit, int) else "the model takes"
+                found.append(f"{share} {side} of {split} are longer than {tokens}")
     if found:
         yield f"Cut: {'; '.join(found)}."
 

@@ -161,10 +161,12 @@ def footnotes(rows: list[Row]) -> list[str]:
 
 def trained(rows: list[Row]) -> str:
     """What the runs were trained with: the values of the settings that papers state."""
-    named = {"lr": "lr", "batch": "batch_size", "epochs": "epochs"}
-    shown = {
-        name: dict.fromkeys(f"{getattr(row.cfg.optimization, key):g}" for row in rows) for name, key in named.items()
-    }
+    settings = [row.cfg.optimization for row in rows]
+    shown = {"lr": dict.fromkeys(f"{o.lr:g}" for o in settings)}
+    shown["batch"] = dict.fromkeys(
+        f"{o.batch_tokens} tokens" if o.batch_tokens else f"{o.batch_size}" for o in settings
+    )
+    shown["epochs"] = dict.fromkeys(f"{o.epochs}" for o in settings)
     shown["length"] = dict.fromkeys(str(row.cfg.task.max_length) for row in rows)
     return "Trained with " + ", ".join(f"{name} {' or '.join(values)}" for name, values in shown.items()) + "."
 

@@ -28,7 +28,7 @@ def markdown(report: Report) -> str:
             parts += [pipe(f"{MEANS}; (Holm): still so after Holm's correction.")]
         parts += ["\n".join(f"- {pipe(n)}" for n in table.notes)]
     parts += [f"Selection: {report.selection}"]
-    for title, lines in (("Failures", report.failures), ("Warnings", report.notes)):
+    for title, lines in (("Failures", report.failures), ("Notes", report.notes)):
         if lines:
             parts += [f"## {title}", "\n".join(f"- {pipe(line)}" for line in lines)]
     parts += ["## Provenance", "\n".join(f"- {name}: {pipe(value)}" for name, value in report.provenance.items())]
