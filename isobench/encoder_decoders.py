@@ -77,12 +77,14 @@ def check_kind(cfg: EncoderConfig, config: Any) -> None:
 
 
 def check_settings(scratch: dict[str, Any]) -> None:
-    """Raise UserError for a setting that the transformers config of this ``model_type`` doesn't have."""
+    """Raise UserError for a ``model_type`` without a decoder, or a setting that its config doesn't have."""
     from transformers import AutoConfig
 
     if "model_type" not in scratch:
         raise UserError("encoder.scratch.model_type must be set: bart, t5, marian, ...")
     known = AutoConfig.for_model(scratch["model_type"])
+    if not known.is_encoder_decoder:
+        raise UserError(f"encoder.scratch.model_type={known.model_type} is no encoder-decoder: bart, t5, marian, ...")
     for name in scratch:
         if not hasattr(known, name):
             raise UserError(f"encoder.scratch.{name} is not known: {nearest(name, known.to_dict())}")

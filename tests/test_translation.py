@@ -141,7 +141,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["optimization.schedule=cosine"], "optimization.schedule=cosine is not known"),
         (["optimization.end_lr=1"], "optimization.end_lr=1.0 must be at most 0.001"),
         (["encoder.vocabulary_size=10"], "encoder.vocabulary_size=10 must be at least"),
-        (["encoder.scratch.model_type=bert"], "bert"),
+        (["encoder.scratch.model_type=bert"], "encoder.scratch.model_type=bert is no encoder-decoder"),
         (["encoder.scratch.model_type=bard"], "bard"),
         (["encoder.scratch.d_model=33"], "can't be loaded"),
         (["encoder.path=nowhere"], "encoder.path: the folder nowhere does not exist"),
