@@ -107,3 +107,21 @@ def test_signatures_say_how_and_by_which_version():
         assert "score:f1|stemmer:porter" in found[name]
         assert "mean over examples" in found[name]
         assert ("not Lsum" in found[name]) == (name == "rougeL")
+
+
+def test_rouge_leaves_the_streams_of_others_open():
+    """absl keeps the standard error of its first import and closes it with logging's handlers, if it is another."""
+    import subprocess
+    import sys
+
+    code = (
+        "import io, logging, logging.config, sys\n"
+        "from isobench.metrics.generation import evaluate_texts\n"
+        "other = sys.stderr = io.StringIO()\n"
+        "evaluate_texts(['rouge1'], ['a'], ['a'])\n"
+        "sys.stderr = sys.__stderr__\n"
+        "logging.config.dictConfig({'version': 1})\n"
+        "print(other.closed)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -72,8 +72,8 @@ def parquet_path(task: Task, data: Data, split: str) -> Path:
     name = task.folder or f"glue/{task.subset or task.name}"
     folder = root / name
     if not folder.is_dir():
-        found = [entry.relative_to(root).as_posix() for entry in folder.parent.glob("*/")]
-        hint = nearest(name, found) if found else f"it has no {name.rpartition('/')[0] or name}/ folders"
+        found = [entry.name for entry in folder.parent.glob("*/")]
+        hint = nearest(folder.name, found) if found else f"it has no {name.rpartition('/')[0] or name}/ folders"
         raise UserError(f"data.root has no folder {name}: {hint}")
     path = folder / f"{split}.parquet"
     parts = list(folder.glob(f"{split}_*.parquet")) if task.generation else []

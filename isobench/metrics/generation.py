@@ -5,6 +5,8 @@ averaged; L is of the whole text as one sequence. ROUGE's tokenizer knows ASCII 
 English. Both packages are imported where they are used: rouge-score takes seconds.
 """
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
@@ -48,8 +50,9 @@ def _rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str
     """All asked ROUGE types in one pass over the examples."""
     if not names:
         return {}
-    from rouge_score.rouge_scorer import RougeScorer
-    from rouge_score.tokenizers import DefaultTokenizer
+    with contextlib.redirect_stderr(sys.__stderr__):  # absl, which it logs by, would one day close another
+        from rouge_score.rouge_scorer import RougeScorer
+        from rouge_score.tokenizers import DefaultTokenizer
 
     scorer = RougeScorer(names, tokenizer=DefaultTokenizer(use_stemmer=True))  # given, it isn't logged
     scores = [scorer.score(*pair) for pair in zip(references, hypotheses, strict=True)]
