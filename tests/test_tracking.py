@@ -228,7 +228,7 @@ def test_throughput_after_an_interruption_is_of_what_was_trained_since():
     watch.load_state_dict({"training": 100.0, "evaluation": 5.0, "examples": 1000, "seconds": 106.0})
     watch.on_train_start()
     watch._mark -= 2.0  # two seconds pass
-    watch.on_train_batch_end(None, None, None, {"labels": [0] * 60}, 0)
+    watch.on_train_batch_end(None, None, None, {"index": [0] * 60}, 0)
     data = SimpleNamespace(lengths=np.array([4, 6]))
     watch.on_validation_start(SimpleNamespace(train_dataloader=SimpleNamespace(dataset=data)), None)
     assert logged["train/examples_per_second"] == pytest.approx(30, rel=0.01)
