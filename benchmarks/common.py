@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 
@@ -33,6 +34,17 @@ def seconds_of(call: Callable[[], object]) -> float:
     """Seconds that one call takes."""
     start = time.perf_counter()
     call()
+    return time.perf_counter() - start
+
+
+def seconds_of_a_step(module: Any, batch: dict, *optimizers: Any) -> float:
+    """Seconds of a training step: forward, backward and the updates of those optimisers that there are."""
+    start = time.perf_counter()
+    module.training_step(batch, 0).backward()
+    for optimizer in optimizers:
+        if optimizer is not None:
+            optimizer.step()
+            optimizer.zero_grad()
     return time.perf_counter() - start
 
 

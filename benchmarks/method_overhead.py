@@ -16,7 +16,7 @@ from collections.abc import Callable
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import config, save, seconds_of
+from common import config, save, seconds_of, seconds_of_a_step
 
 from isobench.build import build
 from isobench.calibration.make import make
@@ -66,13 +66,7 @@ class Stepper:
     def step(self, chain, own, number: int) -> float:
         """Seconds of a training step."""
         self.module.chain = chain
-        start = time.perf_counter()
-        self.module.training_step(self.batches[number % len(self.batches)], 0).backward()
-        for optimizer in (self.optimizer, own):
-            if optimizer is not None:
-                optimizer.step()
-                optimizer.zero_grad()
-        return time.perf_counter() - start
+        return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
 
     def alone(self, chain, own) -> float:
         """Seconds of the method's own work, in the same surroundings."""

@@ -9,12 +9,11 @@ ratios stand beside them (isotropy-calibration paper, Tables 2, 3 and 5).
 
 import argparse
 import os
-import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import alternate, config, ratio, save
+from common import alternate, config, ratio, save, seconds_of_a_step
 
 from isobench.build import build
 from isobench.calibration.make import make
@@ -67,13 +66,7 @@ class Stepper:
 
         def step(number: int) -> float:
             self.module.chain = self.module.projection.chain = chain
-            start = time.perf_counter()
-            self.module.training_step(self.batches[number % len(self.batches)], 0).backward()
-            for optimizer in (self.optimizer, own):
-                if optimizer is not None:
-                    optimizer.step()
-                    optimizer.zero_grad()
-            return time.perf_counter() - start
+            return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
 
         return step
 

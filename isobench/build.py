@@ -23,7 +23,7 @@ from isobench.metrics.generation import signatures
 from isobench.run import Identity
 from isobench.schema import Config, method_name
 from isobench.seeding import resolve_seeds, seed_everything
-from isobench.seq2seq import IDLE, STRAIGHT, Seq2Seq
+from isobench.seq2seq import STRAIGHT, Seq2Seq
 
 
 class Built(NamedTuple):
@@ -69,9 +69,7 @@ def build_seq2seq(cfg: Config, identity: Identity) -> Built:
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
         prepare(chain, DecoderStates(module, loaders), STRAIGHT)
     module.train()
-    search = {name: value for name, value in module.search.to_diff_dict().items() if name not in IDLE}
-    search["precision"] = "bf16" if module.half else "32"
-    notes = {"search": search, "signatures": signatures(list(cfg.task.metrics))}
+    notes = {"search": module.search_record(), "signatures": signatures(list(cfg.task.metrics))}
     return Built(module, loaders, loaded.warnings, {"generation": notes})
 
 

@@ -10,7 +10,7 @@ import torch
 from isobench import encoders, weights
 from isobench.data import pairs
 from isobench.errors import UserError, nearest
-from isobench.files import cache_dir, sha256_json, write_atomic
+from isobench.files import cache_dir, sha256_json, write_cached
 from isobench.run import Identity
 from isobench.schema import Config
 from isobench.schema import Encoder as EncoderConfig
@@ -51,16 +51,12 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int, tokenizer: Any) -> En
                 folder, dtype=torch.float32, output_loading_info=True, **options
             )
             missing = set(report["missing_keys"])
-    if 2 * len(missing) > len(list(model.parameters())):
-        raise UserError(
-            f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
-        )
+    notes = encoders.notes_on_missing(cfg, missing, model)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         words = model.get_input_embeddings().num_embeddings
         raise UserError(f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, the model {words:,}")
-    notes = [f"randomly initialised, not in the checkpoint: {', '.join(sorted(missing)[:3])}"] if missing else []
     if cfg.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        encoders.checkpoint_gradients(model)
     projection = model.get_output_embeddings()
     if not isinstance(projection, torch.nn.Linear):
         raise UserError(f"encoder={cfg.name}: a {model.config.model_type} has no output projection to calibrate")
@@ -142,12 +138,8 @@ def learned(cfg: Config, identity: Identity) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     task, encoder = cfg.task, cfg.encoder
-    generation = pairs.generation_of(task)
     limit = pairs.train_limit(task)
-    decisive = [
-        VERSION, identity.data, task.train_split, limit, task.sample_seed, task.text, generation.target,
-        generation.languages, generation.diacritics, encoder.vocabulary_size,
-    ]  # fmt: skip
+    decisive = [VERSION, identity.data, *pairs.decisive(task, task.train_split, limit), encoder.vocabulary_size]
     file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{sha256_json(decisive)[:16]}.json"
     if not is_tokenizer(file):
         texts = pairs.read(task, cfg.data, task.train_split, limit)
@@ -184,7 +176,4 @@ def learn(texts: Iterator[str], size: int, file: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    try:
-        write_atomic(file, lambda temporary: tokenizer.save(str(temporary)))
-    except OSError as error:
-        raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
+    write_cached(file, lambda temporary: tokenizer.save(str(temporary)))

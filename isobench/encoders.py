@@ -4,7 +4,7 @@ import contextlib
 import io
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,12 +109,7 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     if cfg.layer is not None and not 0 <= cfg.layer <= layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
-    if 2 * len(missing) > len(list(model.parameters())):
-        raise UserError(
-            f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
-        )
-    names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-    notes = [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
+    notes = notes_on_missing(cfg, missing, model)
     if cfg.pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder(config.model_type):
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
@@ -130,15 +125,34 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     if cfg.first_token_only and cfg.pooling in ("pooler", "cls") and cfg.layer is None:
         first_token_only(model)
     if cfg.gradient_checkpointing:
-        with warnings.catch_warnings():  # renamed in transformers 5, under a name that 5.0 lacks
-            warnings.simplefilter("ignore", FutureWarning)
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        checkpoint_gradients(model)
     if cfg.compile:
         model.compile(dynamic=True)
     drawn = seed if missing else None
     return Loaded(
         Encoder(model, cfg.pooling, cfg.layer), pooler, dim, positions_of(config), _dropout(config), drawn, notes
     )
+
+
+def notes_on_missing(cfg: EncoderConfig, missing: Collection[str], model: nn.Module) -> list[str]:
+    """What to say of parameters that a checkpoint lacks, if it lacks any.
+
+    Raises:
+        UserError: it lacks most of them.
+    """
+    if 2 * len(missing) > len(list(model.parameters())):
+        raise UserError(
+            f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
+        )
+    names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    return [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
+
+
+def checkpoint_gradients(model: Any) -> None:
+    """Keep fewer activations, compute the others again in the backward pass."""
+    with warnings.catch_warnings():  # renamed in transformers 5, under a name that 5.0 lacks
+        warnings.simplefilter("ignore", FutureWarning)
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def load_tokenizer(cfg: EncoderConfig, cache: str | None, instead: str = "minilm") -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import platformdirs
 
-from isobench.errors import StorageError
+from isobench.errors import StorageError, UserError
 
 
 def cache_dir(configured: str | None) -> Path:
@@ -61,6 +61,18 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
             os.close(folder)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") -> None:
+    """``write_atomic`` of a file in the cache.
+
+    Raises:
+        UserError: it can't be written there.
+    """
+    try:
+        write_atomic(path, write)
+    except OSError as error:
+        raise UserError(f"the {what} {path.parent} can't be written: {error.strerror}; set data.cache") from error
 
 
 def replace_text(path: Path, text: str) -> None:

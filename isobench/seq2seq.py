@@ -106,6 +106,11 @@ class Seq2Seq(FineTuned):
         self.half = searches_in_half(cfg)
         self.smoothing = cfg.optimization.label_smoothing or 0.0
 
+    def search_record(self) -> dict[str, Any]:
+        """What decides the search: the settings that are not transformers' defaults, and the precision."""
+        settings = {name: value for name, value in self.search.to_diff_dict().items() if name not in IDLE}
+        return {**settings, "precision": "bf16" if self.half else "32"}
+
     def states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """The decoder's states of a batch's target tokens, [N, d], and these tokens, [N]; padding is left out."""
         found, labels = [], []

@@ -117,7 +117,11 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         raise UserError("task.text must name one column, and task.labels none, where task.generation has the target")
     if len(generation.languages or ["", ""]) != 2:
         raise UserError(f"{name}.languages must be those of source and target, such as [en,ro]")
-    for setting, value in (("task.held_out", task.held_out), ("encoder.layer", cfg.encoder.layer)):
+    for setting, value in (
+        ("task.held_out", task.held_out),
+        ("encoder.layer", cfg.encoder.layer),
+        ("encoder.compile", cfg.encoder.compile or None),
+    ):
         if value is not None:
             raise UserError(
                 f"{setting} is for sentence classification, not for translation and summarisation: unset it"
@@ -128,10 +132,6 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         )
     if cfg.optimization.drop_last and cfg.optimization.batch_tokens is not None:
         raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
-    if cfg.encoder.compile:
-        raise UserError(
-            "encoder.compile is for sentence classification, not for translation and summarisation: unset it"
-        )
     if cfg.analysis:
         raise UserError(
             f"analyses are of sentences, and task={task.name} is translation or summarisation: choose another"

@@ -12,16 +12,14 @@ from torch import Tensor
 
 from isobench import embeddings, encoders
 from isobench.analyses.analyse import Names, names_of
-from isobench.build import prepare, shows_progress
+from isobench.build import chain_of, prepare, shows_progress
 from isobench.calibration.base import overrides
-from isobench.calibration.chain import Chain
-from isobench.calibration.make import make
 from isobench.data.loaders import Loaders
 from isobench.encoders import NO_POOLER
 from isobench.report.row import Row
 from isobench.run import identify
 from isobench.scale import encoder_notes, task_notes
-from isobench.seeding import resolve_seeds, seed_everything
+from isobench.seeding import resolve_seeds
 from isobench.train import configure
 
 
@@ -89,8 +87,7 @@ class Subject:
         """
         vectors = self.encoded()
         self.warnings = list(self.loaded.warnings)
-        seed_everything(resolve_seeds(self.cfg)["init"])
-        chain: Chain = make(self.cfg.calibration, self.loaded.dim)
+        chain = chain_of(self.cfg, self.loaded.dim)
         prepare(chain, vectors.split(1024), self.loaded.pooler)
         if not any(overrides(calibration, "forward") for calibration in chain):
             return self.embeddings().double()

@@ -89,10 +89,8 @@ class PairLoaders:
         task, generation = self.cfg.task, generation_of(self.cfg.task)
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
         decisive = [
-            VERSION, self.identity.data, self.identity.encoder, split, limit, task.sample_seed, list(task.text),
-            generation.target,
-            generation.languages, generation.diacritics, instruction, self.max_length, self.max_target,
-            tokenizer_fingerprint(self.tokenizer),
+            VERSION, self.identity.data, self.identity.encoder, *pairs.decisive(task, split, limit), instruction,
+            self.max_length, self.max_target, tokenizer_fingerprint(self.tokenizer),
         ]  # fmt: skip
         name = f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name

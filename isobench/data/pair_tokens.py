@@ -15,8 +15,7 @@ from torch.utils.data import Dataset
 
 from isobench.data.pairs import Pairs
 from isobench.data.text import padded, split_lengths
-from isobench.errors import UserError
-from isobench.files import write_atomic
+from isobench.files import write_cached
 
 VERSION = 1  # of the cached files' content; part of their name
 SLICE = 10_000  # texts a call of the tokenizer
@@ -156,12 +155,7 @@ def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
     arrays: dict[str, np.ndarray] = {}
     for name, part in (("source", tokens.sources), ("target", tokens.targets)):
         arrays |= {f"{name}_ids": part.ids, f"{name}_offsets": part.offsets, f"{name}_cut": np.array([part.cut])}
-    try:
-        write_atomic(file, lambda temporary: save_file(arrays, temporary))
-    except OSError as error:
-        raise UserError(
-            f"the token cache {file.parent} can't be written: {error.strerror}; set data.cache"
-        ) from error
+    write_cached(file, lambda temporary: save_file(arrays, temporary), "token cache")
 
 
 class PairCollator:

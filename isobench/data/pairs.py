@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isobench import hub
 from isobench.data import generated
 from isobench.data.romanian import diacritics
-from isobench.data.sources import lowest, parquet_path, source_name
+from isobench.data.sources import hub_rows, lowest, parquet_path, source_name
 from isobench.errors import UserError, first_line
 from isobench.schema import Data, Generation, Task
 
@@ -28,6 +27,12 @@ class Pairs:
 def train_limit(task: Task) -> int | None:
     """How many training examples are taken at most: a smaller choice is part of a larger one."""
     return min((n for n in (task.reduced, task.train_samples) if n is not None), default=None)
+
+
+def decisive(task: Task, split: str, limit: int | None) -> list[Any]:
+    """What decides the texts that ``read`` gives, but for the data themselves: part of what is cached of them."""
+    g = generation_of(task)
+    return [split, limit, task.sample_seed, list(task.text), g.target, g.languages, g.diacritics]
 
 
 def read(task: Task, data: Data, split: str, limit: int | None = None) -> Pairs:
@@ -117,22 +122,10 @@ def field_of(column: Any, name: str) -> list[Any]:
 
 def from_hub(task: Task, split: str, columns: Sequence[str], limit: int | None) -> list[list[Any]]:
     """The same from the hub."""
-    there = hub.reachable()
-    import datasets
-
-    datasets.disable_progress_bars()
-    try:
-        rows = datasets.load_dataset(task.hub, task.subset, revision=task.revision, split=split)
-        if limit is not None and limit < len(rows):
-            rows = rows.select(lowest(len(rows), limit, task.sample_seed))
-        table = rows.with_format("arrow")[:]
-    except Exception as error:  # the client raises many kinds; all mean the same to the user
-        if there:
-            raise UserError(f"the hub did not give {task.hub}/{task.subset} {split}: {first_line(error)}") from error
-        raise UserError(
-            f"task={task.name}: the hub can't be reached and {task.hub}/{task.subset} is not in its cache; set "
-            "data.root=FOLDER to Parquet files, or use scale=embedded"
-        ) from error
+    rows = hub_rows(task, split, "scale=embedded")
+    if limit is not None and limit < len(rows):
+        rows = rows.select(lowest(len(rows), limit, task.sample_seed))
+    table = rows.with_format("arrow")[:]
     for name in columns:
         check_column(table.schema, name, Path(f"{task.hub}/{task.subset}"))
     return [field_of(table[top(name)], name) for name in columns]

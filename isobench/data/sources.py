@@ -134,20 +134,29 @@ def _read_parquet(path: Path, task: Task) -> dict[str, Any]:
 
 
 def _read_hub(task: Task, split: str) -> dict[str, Any]:
+    rows = hub_rows(task, split, "scale=embedded task=rotten_tomatoes")
+    return {name: rows[name][:] for name in (*task.text, "label")}
+
+
+def hub_rows(task: Task, split: str, instead: str) -> Any:
+    """One split of the hub's data set; ``instead`` is what an error names to use where there is no hub.
+
+    Raises:
+        UserError: the hub can't be reached, or does not give it.
+    """
     there = hub.reachable()
     import datasets
 
     datasets.disable_progress_bars()
     try:
-        rows = datasets.load_dataset(task.hub, task.subset, revision=task.revision, split=split)
+        return datasets.load_dataset(task.hub, task.subset, revision=task.revision, split=split)
     except Exception as error:  # the client raises many kinds; all mean the same to the user
         if there:
             raise UserError(f"the hub did not give {task.hub}/{task.subset} {split}: {first_line(error)}") from error
         raise UserError(
             f"task={task.name}: the hub can't be reached and {task.hub}/{task.subset} is not in its cache; set "
-            "data.root=FOLDER to Parquet files, or use scale=embedded task=rotten_tomatoes"
+            f"data.root=FOLDER to Parquet files, or use {instead}"
         ) from error
-    return {name: rows[name][:] for name in (*task.text, "label")}
 
 
 def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:

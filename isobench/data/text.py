@@ -12,8 +12,7 @@ from safetensors.numpy import load_file, save_file
 from torch.utils.data import Dataset, Sampler
 
 from isobench.data.sources import Examples
-from isobench.errors import UserError
-from isobench.files import write_atomic
+from isobench.files import write_cached
 
 VERSION = 1  # of the cached files' content; part of their name
 
@@ -88,12 +87,7 @@ def save_tokens(tokens: Tokens, file: Path) -> None:
         "labels": tokens.labels,
         "at_limit": np.array([tokens.at_limit]),
     }
-    try:
-        write_atomic(file, lambda temporary: save_file(arrays, temporary))
-    except OSError as error:
-        raise UserError(
-            f"the token cache {file.parent} can't be written: {error.strerror}; set data.cache"
-        ) from error
+    write_cached(file, lambda temporary: save_file(arrays, temporary), "token cache")
 
 
 class EpochSampler(Sampler[int]):
