@@ -16,7 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from common import config, save
 
-from isobench.execute import execute
+from isobench.training.execute import execute
 
 STEPS = 6
 

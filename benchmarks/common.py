@@ -10,9 +10,9 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from isobench.provenance import provenance
-from isobench.resources import conf_dir
-from isobench.schema import Config, register, to_config
+from isobench.common.provenance import provenance
+from isobench.common.resources import conf_dir
+from isobench.config.schema import Config, register, to_config
 
 RESULTS = Path(__file__).parent / "results"
 

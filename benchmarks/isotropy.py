@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from common import alternate, ratio, save, seconds_of
 
+from isobench.common.provenance import peak_memory_mib, reset_peak_memory
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy
-from isobench.provenance import peak_memory_mib, reset_peak_memory
 
 V, D = 30522, 768
 

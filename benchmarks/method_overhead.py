@@ -18,10 +18,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from common import config, save, seconds_of, seconds_of_a_step
 
-from isobench.build import build
-from isobench.calibration.make import make
-from isobench.run import identify
-from isobench.train import configure
+from isobench.runs.identity import identify
+from isobench.training.build import build
+from isobench.training.calibrations import make
+from isobench.training.train import configure
 
 # name: (overrides, target for the ratio of steps; None where none was set)
 METHODS: dict[str, tuple[list[str], float | None]] = {

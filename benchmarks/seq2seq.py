@@ -15,10 +15,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from common import alternate, config, ratio, save, seconds_of_a_step
 
-from isobench.build import build
-from isobench.calibration.make import make
-from isobench.run import identify
-from isobench.train import configure
+from isobench.runs.identity import identify
+from isobench.training.build import build
+from isobench.training.calibrations import make
+from isobench.training.train import configure
 
 METHODS = {  # name: (overrides, the paper's overhead)
     "cosine": (["calibration=cosine"], "1.0x"),

@@ -17,9 +17,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from common import config, save
 
-from isobench import encoders
-from isobench.data.loaders import Loaders
-from isobench.run import identify
+from isobench.models import encoders
+from isobench.runs.identity import identify
+from isobench.training.build import make_loaders
 
 
 def seconds(*arguments: str) -> float:
@@ -41,7 +41,7 @@ def main() -> None:
             loaded = encoders.load(cfg.encoder, None, seed=1)
             for times in (fresh, again):
                 start = time.perf_counter()
-                Loaders(cfg, identity, tokenizer, loaded)
+                make_loaders(cfg, identity, tokenizer, loaded)
                 times.append(time.perf_counter() - start)
     wait |= {"tokenise": statistics.median(fresh[1:]), "tokens from cache": statistics.median(again[1:])}
     for name, value in wait.items():

@@ -22,12 +22,13 @@ from common import alternate, config, need_data, ratio, save
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
-from isobench import encoders, weights
-from isobench.build import build
+from isobench.data import weights
 from isobench.data.text import EpochSampler
-from isobench.run import identify
-from isobench.train import configure
-from isobench.validate import validate
+from isobench.models import encoders
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate
+from isobench.training.build import build
+from isobench.training.train import configure
 
 MAX_LENGTH = 128  # run_glue's default
 

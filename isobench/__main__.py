@@ -1,31 +1,40 @@
 """python -m isobench: Hydra's entry. Light: torch and friends are imported once a config is valid."""
 
+import importlib
 import itertools
 import os
 import sys
-import time
-from collections.abc import Callable
-from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from isobench.errors import UserError
-from isobench.execute import STARTED_VARIABLE, execute
-from isobench.explain import DEBUG_VARIABLE, complain, debugging
-from isobench.interruption import Interrupted
+from isobench.cli.guard import run_guarded
+from isobench.common.errors import UserError
+from isobench.common.interruption import Interrupted
+from isobench.common.resources import conf_dir
+from isobench.config.explain import complain, debugging
+from isobench.config.schema import Config, register, to_config
 from isobench.report.table import print_table
-from isobench.resources import conf_dir
-from isobench.schema import Config, register, to_config
 from isobench.sweep import pool
 from isobench.sweep.grid import unchained
 from isobench.sweep.sweeper import RUNS_VARIABLE, show_plan
+from isobench.training.execute import execute
+
+
+COMMANDS = ("status", "report", "dashboard", "prune")  # modules of isobench/cli, which the command takes as words
 
 
 def main() -> None:
-    """Run isobench. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend, 3 run elsewhere."""
+    """Run isobench, or the command that the first word names (``isobench status +experiment=NAME``).
+
+    Exit codes: 0 done, 1 a run failed, 2 something for the user to mend, 3 run elsewhere.
+    """
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        command = importlib.import_module(f"isobench.cli.{sys.argv.pop(1)}")
+        command.main()
+        return
     register()
     run_guarded(from_the_command_line)
 
@@ -34,27 +43,6 @@ def from_the_command_line() -> None:
     """Hand the arguments to Hydra, in an order and a form that it takes."""
     sys.argv[1:] = flags_first(unchained(sys.argv[1:]))
     hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job)()
-
-
-def run_guarded(function: Callable[[], Any]) -> None:
-    """Call a command's main function; errors become one line and an exit code."""
-    wanted = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ[DEBUG_VARIABLE] = "1" if wanted == "1" else "0"
-    os.environ[STARTED_VARIABLE] = str(time.time())
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us, not to Hydra's own printing
-    try:
-        function()
-    except (KeyboardInterrupt, Interrupted) as stop:
-        print("isobench: interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
-        raise SystemExit(128 + getattr(stop, "signum", 2)) from None
-    except Exception as error:
-        if debugging():
-            raise
-        complain(error)
-        raise SystemExit(2) from None
-    finally:
-        if wanted is None:
-            del os.environ["HYDRA_FULL_ERROR"]
 
 
 def flags_first(arguments: list[str]) -> list[str]:

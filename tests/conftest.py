@@ -16,8 +16,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench import __main__ as entry
-from isobench.resources import conf_dir
-from isobench.schema import Config, register, to_config
+from isobench.common.resources import conf_dir
+from isobench.config.schema import Config, register, to_config
 
 WORDS = "the a film plot cast was is and of it very quite so good great bad awful fine dull sharp".split()
 

@@ -13,9 +13,9 @@ from rich.table import Table
 from isobench.analyses.analyse import function_of
 from isobench.analyses.findings import Findings, beside_published
 from isobench.analyses.subject import Subject
-from isobench.errors import UserError
-from isobench.report.row import Row
-from isobench.run import identify
+from isobench.common.errors import UserError
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_dry_run_and_status_compute_nothing(cli, ev, outputs, capfd, monkeypatch
     assert "not done yet" in out
     assert not outputs.exists()
     cli(*ev)
-    from isobench.status import status
+    from isobench.cli.status import status
 
     capfd.readouterr()
     status(ev)

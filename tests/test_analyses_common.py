@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 
 from isobench.analyses import common_frequency as frequency
 from isobench.analyses import common_isotropy as isotropy
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
 from isobench.data.corpus import open_corpus
-from isobench.errors import UserError
-from isobench.report import published
-from isobench.schema import Data
+from isobench.papers import published
 
 
 def shifted(rows=300, dim=12, seed=0):

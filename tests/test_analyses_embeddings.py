@@ -12,7 +12,7 @@ from conftest import write_parquet
 from sklearn.feature_selection import f_classif
 
 from isobench.analyses import adaptation_embeddings, isobn_embeddings
-from isobench.errors import UserError
+from isobench.common.errors import UserError
 from isobench.metrics import block_diagonal, clusters_of, correlation_of, fisher_score
 
 

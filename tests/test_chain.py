@@ -8,15 +8,15 @@ import torch
 from conftest import make_config
 from torch import nn
 
-from isobench.build import build
 from isobench.calibration import BatchNorm, Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
-from isobench.calibration.make import make
-from isobench.errors import UserError
-from isobench.run import identify
-from isobench.schema import method_name, parts
+from isobench.common.errors import UserError
+from isobench.config.schema import method_name, parts
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate
 from isobench.sweep.grid import expand, unchained
-from isobench.validate import validate
+from isobench.training.build import build
+from isobench.training.calibrations import make
 
 
 class Shifted(Calibration):
@@ -208,7 +208,7 @@ def test_a_package_of_the_users_own_adds_a_method_and_runs_in_the_same_grid(
 
 def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path):
     """By kinds of normalisation and seeds, through the cache; a damaged file is made again; other data are others."""
-    from isobench import embeddings
+    from isobench.training import embeddings
 
     overrides = [*(o for o in small if not o.startswith("data.cache")), f"data.cache={tmp_path}/cache"]
     passes, original = [], embeddings._compute

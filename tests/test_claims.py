@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from isobench.errors import UserError
+from isobench.cli.claims import judged
+from isobench.common.errors import UserError
 from isobench.report import claims
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, MISSING, OPEN, SYMBOLS, UNKNOWN
 from isobench.report.effects import detectable_difference
 from isobench.report.html import render_claims
 from isobench.report.model import Cell, Line, Report, ReportTable
-from isobench.report.overview import judged
 from isobench.report.statistics import compare, correct
 
 
@@ -188,7 +188,7 @@ def test_words_and_rare_tokens():
 def test_every_claim_names_an_experiment_that_is_there():
     from pathlib import Path
 
-    from isobench.resources import conf_dir
+    from isobench.common.resources import conf_dir
 
     assert {claim.experiment for claim in CLAIMS} <= {
         file.stem for file in Path(conf_dir(), "experiment").glob("*.yaml")
@@ -198,7 +198,7 @@ def test_every_claim_names_an_experiment_that_is_there():
 
 @pytest.fixture
 def reporting(command):
-    from isobench.report import __main__ as entry
+    from isobench.cli import report as entry
 
     return partial(command, entry.main)
 

@@ -8,12 +8,12 @@ import torch
 from conftest import make_config
 from torch import nn
 
-from isobench.build import build
 from isobench.calibration import Calibration
-from isobench.calibration.make import make
-from isobench.errors import RunFailure, UserError
-from isobench.run import identify
-from isobench.validate import validate
+from isobench.common.errors import RunFailure, UserError
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate
+from isobench.training.build import build
+from isobench.training.calibrations import make
 
 
 def built(small, *overrides):

@@ -11,9 +11,9 @@ from test_wordsim import write_sets
 from transformers import AutoModel, AutoTokenizer
 
 from isobench.analyses import common_wordsim
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
 from isobench.data import wordsim
-from isobench.errors import UserError
-from isobench.schema import Data
 
 
 def by_numpy(w, method, count):

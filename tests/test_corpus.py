@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from conftest import write_parquet
 
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
 from isobench.data.corpus import BATCH, SOURCES, open_corpus
-from isobench.errors import UserError
 from isobench.metrics.zipf import zipf_exponents
-from isobench.schema import Data
 
 
 @pytest.mark.parametrize("s", [0.7, 1.0, 1.6])

@@ -9,7 +9,7 @@ import wandb
 import wandb_stub
 from conftest import files_with
 
-from isobench import dashboard
+from isobench.cli import dashboard
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 MATRICES = ("embedding", "head", "vocabulary")

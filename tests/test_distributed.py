@@ -20,7 +20,7 @@ from isobench.calibration import (
     SpectrumControl,
     Whitening,
 )
-from isobench.monitor import gathered
+from isobench.training.monitor import gathered
 
 DIM, ROWS, STEPS = 8, 12, 3
 METHODS = {

@@ -8,11 +8,11 @@ import pytest
 import torch
 from conftest import save_tiny
 
-from isobench import convert, weights
-from isobench.encoders import load, load_tokenizer
-from isobench.errors import UserError
-from isobench.last_layer import first_token_only
-from isobench.schema import Encoder
+from isobench.common.errors import UserError
+from isobench.config.schema import Encoder
+from isobench.data import convert, weights
+from isobench.models.encoders import load, load_tokenizer
+from isobench.models.last_layer import first_token_only
 
 
 def batch(tokenizer, *texts):
@@ -206,7 +206,7 @@ def test_a_changed_package_is_refused(monkeypatch):
 
 
 def test_the_hubs_absence_is_found_at_once(monkeypatch):
-    from isobench import hub
+    from isobench.data import hub
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

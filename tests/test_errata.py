@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.report import published
+from isobench.papers import published
 
 # Dev sets: examples, and how many have the most frequent class.
 SIZES = {"sst2": 872, "mrpc": 408, "rte": 277, "wnli": 71, "qnli": 5463, "mnli": 9815, "mnli-mm": 9832}

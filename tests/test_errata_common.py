@@ -10,12 +10,12 @@ import torch
 from conftest import make_config
 from scipy import stats
 
-from isobench import encoders
 from isobench.calibration.centring import all_but_the_top
+from isobench.config.schema import Data
 from isobench.data import wordsim
 from isobench.metrics import cosine_regularization, partition_isotropy
-from isobench.report import published
-from isobench.schema import Data
+from isobench.models import encoders
+from isobench.papers import published
 
 HALF = 0.00501  # of the last printed digit of a number with two decimals
 SIMILARITY = ("Inner", "CosSim")  # Table 2's names for the two numbers of a cell of Table 3

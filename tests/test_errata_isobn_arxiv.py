@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.report import published
+from isobench.papers import published
 
 SMALL, LARGE = ("MRPC", "RTE", "CoLA", "STS-B"), ("MNLI", "QNLI", "SST-2")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.report import published
+from isobench.papers import published
 
 
 def rounding(value):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.report import published
+from isobench.papers import published
 
 SIZES = {"wmt16_en_ro": 610_320, "wmt16_de_en": 4_548_885, "cnn_dailymail": 287_113}  # training examples
 BART = {  # width, feed-forward width, layers of either side, vocabulary: of the released configurations

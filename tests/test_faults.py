@@ -16,26 +16,26 @@ from conftest import tiny_overrides
 
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
 POINTS = [
-    ("isobench.run.RunFolder.begin", 1, "before"),
-    ("isobench.train.build", 1, "before"),
+    ("isobench.runs.folder.RunFolder.begin", 1, "before"),
+    ("isobench.training.train.build", 1, "before"),
     ("isobench.data.loaders.Loaders.__init__", 1, "after"),
-    ("isobench.checkpoint.Checkpointer.on_train_start", 1, "before"),
-    ("isobench.classifier.Classifier.training_step", 30, "before"),
-    ("isobench.classifier.Classifier.configure_optimizers", 1, "after"),
+    ("isobench.training.checkpoint.Checkpointer.on_train_start", 1, "before"),
+    ("isobench.training.classifier.Classifier.training_step", 30, "before"),
+    ("isobench.training.classifier.Classifier.configure_optimizers", 1, "after"),
     ("torch.optim.AdamW.step", 30, "after"),
-    ("isobench.classifier.Classifier.validation_step", 3, "after"),
-    ("isobench.classifier.Classifier.on_validation_epoch_end", 3, "before"),
-    ("isobench.classifier.Classifier.on_validation_epoch_end", 3, "after"),
-    ("isobench.checkpoint.CheckpointFiles.save_checkpoint", 8, "before"),
+    ("isobench.training.classifier.Classifier.validation_step", 3, "after"),
+    ("isobench.training.classifier.Classifier.on_validation_epoch_end", 3, "before"),
+    ("isobench.training.classifier.Classifier.on_validation_epoch_end", 3, "after"),
+    ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "before"),
     ("torch.save", 8, "half"),
-    ("isobench.checkpoint.CheckpointFiles.save_checkpoint", 8, "after"),
-    ("isobench.train.write_predictions", 1, "before"),
-    ("isobench.train.write_predictions", 1, "after"),
+    ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "after"),
+    ("isobench.training.train.write_predictions", 1, "before"),
+    ("isobench.training.train.write_predictions", 1, "after"),
     ("pyarrow.parquet.write_table", 1, "half"),
-    ("isobench.run.RunFolder.write_result", 1, "before"),
+    ("isobench.runs.folder.RunFolder.write_result", 1, "before"),
     ("pathlib.Path.write_text", 3, "half"),
-    ("isobench.run.RunFolder.write_result", 1, "after"),
-    ("isobench.checkpoint.CheckpointFiles.discard", 1, "before"),
+    ("isobench.runs.folder.RunFolder.write_result", 1, "after"),
+    ("isobench.training.checkpoint.CheckpointFiles.discard", 1, "before"),
 ]
 
 
@@ -43,7 +43,7 @@ POINTS = [
 def processes():
     """Processes that start with everything imported, so that 40 of them take a minute."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["isobench.train", "isobench.__main__"])
+    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
     return context
 
 
@@ -138,7 +138,7 @@ def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, u
 
 def test_killed_again_and_again_it_gets_there(processes, long, outputs, undisturbed):
     for call in (5, 5, 4, 7):
-        assert start(processes, long, "isobench.classifier.Classifier.training_step", call, "before") == -9
+        assert start(processes, long, "isobench.training.classifier.Classifier.training_step", call, "before") == -9
     assert start(processes, long) == 0
     (record,) = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert record["attempts"] == 5
@@ -148,7 +148,10 @@ def test_killed_again_and_again_it_gets_there(processes, long, outputs, undistur
 def test_what_monitors_remember_survives_an_interruption(processes, tiny, reviews, cache, tmp_path):
     """The classifier's initialisation and the curves of past epochs: history and last checkpoint are the same."""
     found = []
-    for name, moment in (("whole", ()), ("resumed", ("isobench.classifier.Classifier.training_step", 15, "before"))):
+    for name, moment in (
+        ("whole", ()),
+        ("resumed", ("isobench.training.classifier.Classifier.training_step", 15, "before")),
+    ):
         outputs = tmp_path / name
         arguments = ["+experiment=isobn_drift", *long_run(tiny_overrides(tiny, reviews, cache, outputs))]
         arguments += ["encoder.pooling=cls", "checkpoint.keep=true"]
@@ -168,7 +171,7 @@ def test_what_monitors_remember_survives_an_interruption(processes, tiny, review
 
 def interrupted(processes, long, outputs) -> list[Path]:
     """A run killed at step 20: its checkpoints, oldest first."""
-    assert start(processes, long, "isobench.classifier.Classifier.training_step", 20, "before") == -9
+    assert start(processes, long, "isobench.training.classifier.Classifier.training_step", 20, "before") == -9
     return sorted(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
 
 
@@ -202,7 +205,7 @@ def test_all_checkpoints_damaged_start_anew(cli, processes, long, outputs, undis
 def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(processes, long, outputs, monkeypatch, trouble):
     import torch
 
-    from isobench.checkpoint import CheckpointFiles
+    from isobench.training.checkpoint import CheckpointFiles
 
     (folder,) = {file.parents[1] for file in interrupted(processes, long, outputs)}
 
@@ -321,7 +324,7 @@ def test_ctrl_c_in_training_saves_and_a_second_sweep_goes_on(processes, long, ou
 @pytest.mark.parametrize(("told", "saved"), [(9, 9), (10, 11), (20, 21), (30, None)])
 def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, undisturbed, monkeypatch, told, saved):
     """Lightning would take a checkpoint made there for a finished epoch; after the last epoch the run just ends."""
-    from isobench.checkpoint import Checkpointer
+    from isobench.training.checkpoint import Checkpointer
 
     original = Checkpointer.on_train_batch_end
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from isobench.common.errors import UserError
 from isobench.data import captions, generated
-from isobench.errors import UserError
 from isobench.metrics.generation import evaluate_texts
 
 SHA256 = {

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from isobench.metrics.generation import evaluate_texts, signatures
-from isobench.validate import TEXT_METRICS
+from isobench.runs.validate import TEXT_METRICS
 
 # 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.
 REFERENCE, HYPOTHESIS = "the cat sat on the mat today", "the cat the cat on the mat"

@@ -205,7 +205,7 @@ def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
 
 
 def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
-    from isobench.sweep.jobs import Submission, queue
+    from isobench.runs.jobs import Submission, queue
 
     outputs.mkdir()
     Submission("slurm", "12", {"12_0": ["ab" * 8]}, time.time()).save(outputs)

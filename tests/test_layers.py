@@ -5,13 +5,13 @@ import pytest
 import torch
 from conftest import make_config
 
-from isobench import embeddings
 from isobench.analyses.subject import Subject
-from isobench.encoders import load, load_tokenizer
-from isobench.errors import UserError
-from isobench.report.row import Row
-from isobench.run import identify
-from isobench.schema import Encoder
+from isobench.common.errors import UserError
+from isobench.config.schema import Encoder
+from isobench.models.encoders import load, load_tokenizer
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench.training import embeddings
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])

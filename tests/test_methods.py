@@ -10,15 +10,15 @@ import pytest
 import torch
 from conftest import make_config
 
-from isobench.calibration.make import make
-from isobench.resources import conf_dir
+from isobench.common.resources import conf_dir
+from isobench.training.calibrations import make
 
 METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_trains_and_resumes_to_the_same_bits(cli, small, outputs, monkeypatch, method):
-    from isobench.checkpoint import Checkpointer
+    from isobench.training.checkpoint import Checkpointer
 
     arguments = [*small, f"calibration={method}", "optimization.epochs=1"]
     code, _, err = cli(*arguments)
@@ -66,7 +66,7 @@ def test_accumulated_gradients_are_the_big_batchs_and_resume_to_the_same_bits(
     cli, small, tiny, outputs, tmp_path, monkeypatch
 ):
     """2 x 8 examples a step is 1 x 16, for a method that sees no batch; steps and checkpoints count steps."""
-    from isobench.checkpoint import Checkpointer
+    from isobench.training.checkpoint import Checkpointer
 
     still = tmp_path / "still"  # the same encoder without dropout
     shutil.copytree(tiny, still)
@@ -110,7 +110,7 @@ def test_accumulated_gradients_are_the_big_batchs_and_resume_to_the_same_bits(
 
 
 def test_a_step_of_more_batches_than_there_are_can_be_interrupted_and_is_their_mean(cli, small, outputs, monkeypatch):
-    from isobench.checkpoint import Checkpointer
+    from isobench.training.checkpoint import Checkpointer
 
     arguments = [*small, "optimization.accumulate=100", "optimization.epochs=1"]
     original = Checkpointer.on_train_batch_end

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 
-from isobench.linalg import gram, row_mean
+from isobench.common.linalg import gram, row_mean
 from isobench.metrics import (
     IsotropyAccumulator,
     average_cosine,

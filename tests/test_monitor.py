@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from isobench import metrics
 from isobench.metrics import isotropy_summary, partition_isotropy
-from isobench.monitor import IsotropyMonitor
+from isobench.training.monitor import IsotropyMonitor
 
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio")
 

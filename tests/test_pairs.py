@@ -10,16 +10,10 @@ from conftest import WORDS, make_config, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isobench.common.errors import UserError
 from isobench.data import pairs, sources
-from isobench.data.pair_tokens import (
-    PairCollator,
-    cut_by_tokens,
-    load_pair_tokens,
-    save_pair_tokens,
-    tokenise_pairs,
-)
-from isobench.errors import UserError
-from isobench.scale import task_notes
+from isobench.data.pair_tokens import PairCollator, cut_by_tokens, load_pair_tokens, save_pair_tokens, tokenise_pairs
+from isobench.papers.scale import task_notes
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:
@@ -155,7 +149,7 @@ def test_no_rows_and_no_parquet_are_one_line(tmp_path):
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
 
-    from isobench.encoder_decoders import SPECIAL, learn
+    from isobench.models.encoder_decoders import SPECIAL, learn
 
     file = tmp_path_factory.mktemp("tokenizer") / "t.json"
     learn(iter([" ".join(WORDS), "Straße über"]), 290, file)
@@ -187,7 +181,7 @@ def test_the_learned_tokenizer_gives_back_every_text(tokenizer):
 
 
 def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
-    from isobench.encoder_decoders import learn
+    from isobench.models.encoder_decoders import learn
 
     texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
     for name in ("one", "two"):

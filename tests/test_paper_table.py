@@ -8,12 +8,12 @@ from conftest import make_config
 from rich.console import Console
 from scipy import stats
 
-from isobench.report import published
+from isobench.papers import published
 from isobench.report.columns import SCORE, columns_for, columns_of
 from isobench.report.paper_table import PaperTable, draw, print_paper_tables
-from isobench.report.row import Row
 from isobench.report.statistics import holm, summary, t_test
-from isobench.run import RunFolder
+from isobench.runs.folder import RunFolder
+from isobench.runs.row import Row
 
 
 def row(score, *overrides, constant=False, seconds=10.0, failed=None, metric="accuracy", i1=0.9) -> Row:

@@ -10,18 +10,20 @@ from dataclasses import asdict, replace
 import pytest
 from conftest import make_config
 
-from isobench import heartbeat, prune, status
-from isobench.explain import ABSENT
-from isobench.report.row import Row
-from isobench.run import RunFolder, identify
-from isobench.schema import from_plain, to_config
+from isobench.cli import prune, status
+from isobench.config.explain import ABSENT
+from isobench.config.schema import from_plain, to_config
+from isobench.runs import heartbeat
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.jobs import Waiting
+from isobench.runs.row import Row
+from isobench.runs.state import state_of
 from isobench.sweep.commands import recall
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, hours
-from isobench.sweep.jobs import Waiting
 from isobench.sweep.overview import spans
 from isobench.sweep.plan import composed, overrides, plan
-from isobench.sweep.state import state_of
 
 AXES = {
     "scale": ["scale=embedded", "scale=paper"],

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isobench.report import published
-from isobench.resources import conf_dir
+from isobench.common.resources import conf_dir
+from isobench.papers import published
 
 PAPERS = {
     "isobn": ["table1", "table2"],

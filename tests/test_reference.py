@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from isobench.calibration import FixedNorm, GradientNorm, IsoBN, Whitening
-from isobench.calibration.make import calibration_of
-from isobench.resources import conf_dir
+from isobench.common.resources import conf_dir
+from isobench.training.calibrations import calibration_of
 
 DIM, STEPS, LR = 8, 5, 0.05
 TRAINING = [True] * STEPS + [False]

@@ -7,14 +7,15 @@ import statistics
 import pytest
 from conftest import make_config
 
-from isobench.errors import UserError
+from isobench.common.errors import UserError
+from isobench.config.schema import Experiment, Selection
+from isobench.papers.scale import scale_notes
 from isobench.report.build import build
-from isobench.report.row import Row
 from isobench.report.select import select
 from isobench.report.text import latex, markdown
-from isobench.run import RunFolder, identify
-from isobench.scale import scale_notes
-from isobench.schema import Experiment, Selection
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 
@@ -214,8 +215,8 @@ def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
     ("ours", "printed", "agrees"), [(81.22549, "81.22", True), (0.0, "0", True), (81.29, "81.22", False)]
 )
 def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
+    from isobench.papers.published import Printed
     from isobench.report.build import same_digits
-    from isobench.report.published import Printed
 
     target = Printed(printed)
     target.text = printed

@@ -7,7 +7,9 @@ import pytest
 from conftest import make_config
 from rich.console import Console
 
-from isobench.report import published
+from isobench.config.schema import Experiment
+from isobench.papers import published
+from isobench.papers.scale import scale_notes
 from isobench.report.build import build
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, MISSING, nothing_improves
 from isobench.report.collect import runs_of
@@ -15,12 +17,11 @@ from isobench.report.columns import columns_of
 from isobench.report.generation import generation_notes
 from isobench.report.html import render
 from isobench.report.paper_table import PaperTable, print_paper_tables
-from isobench.report.row import Row
-from isobench.report.table import footnotes, varying_settings
+from isobench.report.table import footnotes
 from isobench.report.text import latex, markdown
-from isobench.run import RunFolder
-from isobench.scale import scale_notes
-from isobench.schema import Experiment
+from isobench.runs.folder import RunFolder
+from isobench.runs.grouping import varying_settings
+from isobench.runs.row import Row
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
 SUMMARIES = Experiment("summarization_calibration", "isotropy_calibration", ["table3", "table5"])

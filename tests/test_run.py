@@ -5,11 +5,13 @@ import json
 import pytest
 from conftest import make_config
 
-from isobench.errors import UserError
-from isobench.files import write_atomic
-from isobench.run import RunFolder, finite, identify
-from isobench.scale import encoder_notes, scale_notes, task_notes
-from isobench.seeding import derive, resolve_seeds
+from isobench.common.errors import UserError
+from isobench.common.files import write_atomic
+from isobench.papers.scale import encoder_notes, scale_notes, task_notes
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.record import finite
+from isobench.runs.seeding import derive, resolve_seeds
 
 
 def key(*overrides):

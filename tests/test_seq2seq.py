@@ -7,12 +7,12 @@ import torch
 from conftest import make_config
 from torch import nn
 
-from isobench.build import build
 from isobench.calibration import Calibration, Flow, IsoBN
 from isobench.calibration.chain import Chain, Link
-from isobench.fine_tuned import Schedule
-from isobench.run import identify
-from isobench.seq2seq import Projection
+from isobench.runs.identity import identify
+from isobench.training.build import build
+from isobench.training.fine_tuned import Schedule
+from isobench.training.seq2seq import Projection
 
 
 def built(overrides, *more):

@@ -12,7 +12,7 @@ import pytest
 import slurm_cluster
 from slurm_cluster import squeue
 
-from isobench.heartbeat import is_process
+from isobench.runs.heartbeat import is_process
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 150  # seconds until a job must have got where it is going
@@ -229,7 +229,7 @@ def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs
 
 
 def test_more_runs_than_an_array_takes_and_other_options(cli, slurm, outputs, monkeypatch):
-    from isobench.sweep import jobs
+    from isobench.runs import jobs
 
     assert jobs.array_limit() == 1000  # SLURM's default
     monkeypatch.setattr(jobs, "array_limit", lambda: 2)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from conftest import make_config, write_parquet
 
+from isobench.common.errors import UserError
 from isobench.data import embedded, sources
-from isobench.errors import UserError
-from isobench.validate import validate
+from isobench.runs.validate import validate
 
 
 def parquet_task(root, columns, task="sst2"):

@@ -11,14 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isobench.report import published
-from isobench.report.effects import (
-    detectable_difference,
-    detectable_effect,
-    expected_maximum,
-    hedges_g,
-    pooled_sd,
-)
+from isobench.papers import published
+from isobench.report.effects import detectable_difference, detectable_effect, expected_maximum, hedges_g, pooled_sd
 from isobench.report.model import Cell, Line, ReportTable
 from isobench.report.resampling import (
     RELABELLINGS,

@@ -5,9 +5,9 @@ import json
 import pytest
 import yaml
 
-from isobench import heartbeat
-from isobench.report import published
-from isobench.resources import experiments_dir
+from isobench.common.resources import experiments_dir
+from isobench.papers import published
+from isobench.runs import heartbeat
 from isobench.sweep.grid import expand
 
 
@@ -115,7 +115,7 @@ class Crashing:
 def test_every_experiment_opens_with_its_command_and_names_a_table_that_is_there():
     from pathlib import Path
 
-    from isobench.resources import conf_dir
+    from isobench.common.resources import conf_dir
 
     for file in Path(conf_dir(), "experiment").glob("*.yaml"):
         text = file.read_text()
@@ -157,8 +157,9 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
 def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs):
     from conftest import make_config
 
-    from isobench.run import RunFolder, identify
-    from isobench.validate import validate
+    from isobench.runs.folder import RunFolder
+    from isobench.runs.identity import identify
+    from isobench.runs.validate import validate
 
     cfg = make_config(*small)
     validate(cfg)
@@ -173,7 +174,7 @@ def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs)
 def test_an_interrupted_run_says_so_and_the_same_command_goes_on(cli, small, outputs, monkeypatch):
     import signal
 
-    from isobench.classifier import Classifier
+    from isobench.training.classifier import Classifier
 
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isobench.metrics.task import METRICS, evaluate, is_constant, score
-from isobench.validate import CLASS_METRICS, SCORE_METRICS
+from isobench.runs.validate import CLASS_METRICS, SCORE_METRICS
 
 LABELS = np.array([1, 1, 1, 0, 0, 1, 0, 1])
 PREDICTIONS = np.array([1, 0, 1, 0, 1, 1, 0, 1])  # tp 4, fn 1, fp 1, tn 2

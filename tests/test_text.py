@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from isobench.config.schema import Encoder
 from isobench.data.sources import Examples
 from isobench.data.text import Collator, EpochSampler, load_tokens, save_tokens, split_lengths, tokenise
-from isobench.encoders import load_tokenizer, tokenizer_fingerprint
-from isobench.schema import Encoder
+from isobench.models.encoders import load_tokenizer, tokenizer_fingerprint
 
 
 @pytest.fixture(scope="module")

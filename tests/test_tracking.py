@@ -14,10 +14,11 @@ from conftest import files_with, make_config, tiny_overrides
 from pytorch_lightning.callbacks import Callback
 from wandb_log import read
 
-from isobench import tracking
-from isobench.run import RunFolder, identify
-from isobench.stopwatch import Stopwatch
-from isobench.train import train
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.training import tracking
+from isobench.training.stopwatch import Stopwatch
+from isobench.training.train import train
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}
@@ -190,7 +191,7 @@ def test_a_failed_run_says_so(small, outputs):
 
 
 def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
-    from isobench.classifier import Classifier
+    from isobench.training.classifier import Classifier
 
     def stop(self):
         raise KeyboardInterrupt

@@ -11,9 +11,10 @@ import torch
 from conftest import make_config
 
 from isobench.metrics.task import evaluate
-from isobench.run import RunFolder, identify
-from isobench.train import train
-from isobench.validate import validate
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate
+from isobench.training.train import train
 
 
 def run(*overrides):
@@ -147,7 +148,7 @@ def test_tracking_none_leaves_wandb_alone(small, tmp_path):
 
 
 def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch):
-    from isobench.tracking import has_login
+    from isobench.training.tracking import has_login
 
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
@@ -220,7 +221,7 @@ def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
 
 def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
     """Scores that fall: the best epoch is the first, the last is the last; its predictions go with it."""
-    from isobench import fine_tuned
+    from isobench.training import fine_tuned
 
     for report in ("best", "last"):
         scores = iter([0.9, 0.5, 0.4])
@@ -234,7 +235,7 @@ def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
 
 
 def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkeypatch):
-    from isobench import fine_tuned
+    from isobench.training import fine_tuned
 
     whole, _ = run(*small, "optimization.epochs=1")
     result, _ = run(*small, "optimization.epochs=1", "task.held_out=0.25")
@@ -256,8 +257,8 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
     from conftest import make_config
 
     from isobench.analyses.subject import Subject
-    from isobench.report.row import Row
-    from isobench.run import identify
+    from isobench.runs.identity import identify
+    from isobench.runs.row import Row
 
     def examples(*overrides):
         cfg = make_config(*small, *overrides)
@@ -275,7 +276,7 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
 
 def test_a_schedule_of_a_single_step_trains(small):
     """Warm-up never takes the whole schedule."""
-    from isobench.build import build
+    from isobench.training.build import build
 
     cfg = make_config(*small, "optimization.epochs=1", "optimization.batch_size=160")
     module, loaders, *_ = build(cfg, identify(cfg))
@@ -285,7 +286,7 @@ def test_a_schedule_of_a_single_step_trains(small):
 
 def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(small, monkeypatch):
     """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
-    from isobench.classifier import Classifier
+    from isobench.training.classifier import Classifier
 
     modes = {"training_step": set(), "validation_step": set()}
 

@@ -63,17 +63,17 @@ def test_it_learns(cli, translations, cache, outputs):
 @pytest.fixture(scope="module")
 def processes():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["isobench.train", "isobench.__main__"])
+    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
     return context
 
 
 MOMENTS = [
-    ("isobench.seq2seq.Seq2Seq.training_step", 8, "before"),
-    ("isobench.seq2seq.Seq2Seq.generate", 1, "after"),
-    ("isobench.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
+    ("isobench.training.seq2seq.Seq2Seq.training_step", 8, "before"),
+    ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
+    ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
     ("isobench.data.pair_loaders.save_pair_tokens", 2, "before"),
-    ("isobench.encoder_decoders.learn", 1, "after"),
-    ("isobench.train.write_texts", 1, "after"),
+    ("isobench.models.encoder_decoders.learn", 1, "after"),
+    ("isobench.training.train.write_texts", 1, "after"),
 ]
 
 
@@ -105,7 +105,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp
 def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_path):
     """What was trained is saved before a long evaluation, whatever checkpoint.minutes says."""
     arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
-    assert start(processes, arguments, "isobench.seq2seq.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
+    assert start(processes, arguments, "isobench.training.seq2seq.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
     saved = [file.stem for file in tmp_path.glob("o/runs/*/checkpoints/*.ckpt")]
     assert saved == ["step-000000005"]  # of six
     assert start(processes, arguments) == 0
@@ -254,8 +254,8 @@ def test_mbart_marks_its_languages():
     from tokenizers import Tokenizer, models
     from transformers import MBartTokenizer
 
-    from isobench.encoder_decoders import code_of
-    from isobench.errors import UserError
+    from isobench.common.errors import UserError
+    from isobench.models.encoder_decoders import code_of
 
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
@@ -276,7 +276,7 @@ def test_mbart_marks_its_languages():
 
 def test_keys_of_other_tasks_know_nothing_of_generation():
     """A setting that is not set is not in a run's key: these are of the version before there was any generation."""
-    from isobench.run import identify
+    from isobench.runs.identity import identify
 
     before = {"calibration=none": "9798267644c489b5", "calibration=isobn_paper seed=3": "119a6a49b1ed118d"}
     for overrides, key in before.items():
@@ -287,7 +287,7 @@ def test_keys_of_other_tasks_know_nothing_of_generation():
 
 
 def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
-    from isobench.weights import fingerprint
+    from isobench.data.weights import fingerprint
 
     save_model(tmp_path / "model", "marian")
     cfg = make_config("task=captions", "encoder=local", f"encoder.path={tmp_path / 'model'}")

@@ -9,10 +9,10 @@ from conftest import WORDS, write_parquet
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
 from isobench.data import wordsim
 from isobench.data.wordsim import Pairs
-from isobench.errors import UserError
-from isobench.schema import Data
 
 
 def write_sets(root, **changed):

@@ -10,12 +10,12 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from isobench.analyses.figures import COLOURS, grid
 from isobench.analyses.findings import Findings
 from isobench.analyses.settings import not_varying, number, whole, without_calibration
 from isobench.analyses.subject import Subject, each, notes
-from isobench.errors import UserError
-from isobench.linalg import gram_diagonal, row_mean
+from isobench.common.errors import UserError
+from isobench.common.linalg import gram_diagonal, row_mean
+from isobench.common.plots import COLOURS, grid
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.task import METRICS
 

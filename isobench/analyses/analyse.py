@@ -7,34 +7,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import hydra.utils
 from rich.table import Table
 
-from isobench.errors import UserError
-from isobench.execute import ask_hub
-from isobench.files import storage_error, writable, write_json
-from isobench.report.row import Row
-from isobench.report.table import chosen, console, varying_settings
-from isobench.report.table import names as names_in_tables
-from isobench.run import finite
-from isobench.schema import Experiment
+from isobench.analyses.names import Names, names_of
+from isobench.common.errors import UserError
+from isobench.common.files import storage_error, writable, write_json
+from isobench.common.terminal import console
+from isobench.config.schema import Experiment
+from isobench.runs.record import finite
+from isobench.runs.row import Row
+from isobench.training.execute import ask_hub
 
 ABOUT = "about.json"
-
-
-class Names(NamedTuple):
-    """What tables and figures call a subject's parts."""
-
-    encoder: str
-    task: str
-    method: str
-
-
-def trains(analysis: dict[str, Any]) -> bool:
-    """Whether an analysis is of trained runs."""
-    return bool(analysis.get("trains", False))
 
 
 def folder_of(output_dir: str, experiment: Experiment) -> Path:
@@ -74,8 +61,8 @@ def carried_out(
     experiment: Experiment, function: Any, settings: dict[str, Any], rows: Sequence[Row], called: list[Names]
 ) -> tuple[Any, float]:
     """The findings, with how they are not the paper's setting said in tables and figures; and the seconds it took."""
-    from isobench.analyses.figures import say_scale, style
     from isobench.analyses.subject import Subject, notes
+    from isobench.common.plots import say_scale, style
 
     start = time.time()
     subjects = [Subject(row, names) for row, names in zip(rows, called, strict=True)]
@@ -98,7 +85,7 @@ def about(
     experiment: Experiment, rows: Sequence[Row], findings: Any, files: list[Path], seconds: float
 ) -> dict[str, Any]:
     """What an outcome is of: settings, the grid's keys and configs, provenance."""
-    from isobench.provenance import provenance
+    from isobench.common.provenance import provenance
 
     return {
         "experiment": asdict(experiment),
@@ -114,26 +101,6 @@ def about(
 def wanted(rows: Sequence[Row]) -> dict[str, Any]:
     """What decides an outcome: the analysis with its settings, and what it is of."""
     return {"analysis": rows[0].cfg.analysis, "keys": [row.folder.key for row in rows]}
-
-
-def names_of(rows: Sequence[Row]) -> list[Names]:
-    """What tables and figures call each run's encoder, task and method: with the settings that tell them apart.
-
-    Raises:
-        UserError: two that nothing but a seed, or nothing that an analysis reads, tells apart.
-    """
-    varying = varying_settings(list(rows))
-    found = []
-    for row in rows:
-        names = dict(zip(("task", "encoder", "calibration"), names_in_tables(row.cfg), strict=True))
-        for setting, value in zip(varying, chosen(row.cfg, varying), strict=True):
-            section, _, key = setting.partition(".")
-            part = section if section in names else "task"
-            names[part] += f" {key}={value}" if value != "-" else ""
-        found.append(Names(names["encoder"], names["task"], names["calibration"]))
-    if len(set(found)) < len(found) and not trains(rows[0].cfg.analysis):
-        raise UserError("an analysis without training has one seed: leave out seed=..., or give one")
-    return found
 
 
 def files_in(folder: Path) -> set[str]:

@@ -16,13 +16,13 @@ from isobench.analyses.common_frequency_figures import figure3, figure4
 from isobench.analyses.findings import Findings
 from isobench.analyses.settings import entries, listed, number, whole, without_calibration
 from isobench.analyses.subject import Subject, notes
-from isobench.build import shows_progress
 from isobench.calibration import center
+from isobench.common.errors import UserError
+from isobench.common.linalg import float64
 from isobench.data.corpus import BATCH, Corpus, open_corpus
-from isobench.errors import UserError
-from isobench.linalg import float64
 from isobench.metrics.isotropy import directions
 from isobench.metrics.zipf import zipf_exponents
+from isobench.training.build import shows_progress
 
 UNUSED = re.compile(r"\[unused\d+\]")  # as BERT's vocabularies have them
 WORD = re.compile(r"\w+|[^\w\s]")

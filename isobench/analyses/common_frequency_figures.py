@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from isobench.analyses.figures import COLOURS, grid
+from isobench.common.plots import COLOURS, grid
 
 
 def figure3(rows: list[dict[str, Any]], printed: Sequence[Mapping[str, Any]]) -> Figure:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from isobench.analyses import common_isotropy_figures as draw
 from isobench.analyses.findings import Findings, Line, beside_published
 from isobench.analyses.settings import ROUNDINGS, entries, numbers, whole, without_calibration
 from isobench.analyses.subject import Subject, each, notes
+from isobench.analyses.vocabulary import Vocabulary
 from isobench.calibration import all_but_the_top, center
-from isobench.errors import UserError, nearest
-from isobench.linalg import PIECE, float64, gram, row_lengths, row_mean
+from isobench.common.errors import UserError, nearest
+from isobench.common.linalg import PIECE, float64, gram, row_lengths, row_mean
 from isobench.metrics import IsotropyAccumulator, partition_isotropy
 from isobench.metrics.partition import oriented
-from isobench.report import published
+from isobench.papers import published
 
 PAPER, TABLE = "too_much_in_common", "table1"
 # Of Table 1: printed name -> measure and its decimals; then what the paper does not print.
@@ -27,21 +27,6 @@ COLUMNS = {"I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_remo
 COLUMNS |= {"avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2)}
 COLUMNS |= {"EV1": ("ev1", 3), "avg cos": ("average_cosine", 2), "IsoScore": ("isoscore", 3)}
 DENSITY_POINTS = 300
-
-
-@dataclass
-class Vocabulary:
-    """What is known of one encoder's input embedding matrix [V, d].
-
-    ``measures``: name -> number. By ``raw`` and ``centred``: ``singular`` values, descending, [min(V, d)]; rows
-    ``projected`` onto the first two right singular vectors, [V, 2]; ``norms`` of the rows, [V].
-    """
-
-    encoder: str
-    measures: dict[str, float]
-    singular: dict[str, np.ndarray]
-    projected: dict[str, np.ndarray]
-    norms: dict[str, np.ndarray]
 
 
 def analyse(subjects: list[Subject], removed: str, toy: Mapping[str, Any]) -> Findings:

@@ -9,10 +9,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from isobench.analyses.figures import COLOURS, LINES, PAGE, grid, panels
+from isobench.common.plots import COLOURS, LINES, PAGE, grid, panels
 
 if TYPE_CHECKING:
-    from isobench.analyses.common_isotropy import Vocabulary
+    from isobench.analyses.vocabulary import Vocabulary
 
 MARKERS = "osD^vP*X"
 

@@ -13,9 +13,9 @@ from isobench.analyses.findings import Findings, Line, beside_published, column
 from isobench.analyses.settings import ROUNDINGS, without_calibration
 from isobench.analyses.subject import Subject, each, notes
 from isobench.calibration import all_but_the_top, center, center_scaled
+from isobench.common.errors import UserError
+from isobench.common.linalg import float64
 from isobench.data import wordsim
-from isobench.errors import UserError
-from isobench.linalg import float64
 from isobench.metrics.task import METRICS
 
 PAPER = "too_much_in_common"

@@ -11,8 +11,8 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from isobench.errors import UserError
-from isobench.linalg import eigh, float64, gram, row_mean
+from isobench.common.errors import UserError
+from isobench.common.linalg import eigh, float64, gram, row_mean
 
 
 class ClassifierDrift(Callback):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from isobench.files import write_atomic
-from isobench.report import published
-from isobench.report.tidy import write_rows
+from isobench.common.files import write_atomic
+from isobench.common.tidy import write_rows
+from isobench.papers import published
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ class Findings:
 
     def write(self, folder: Path) -> list[Path]:
         """Write every file, whole or not at all; returns them."""
-        from isobench.analyses.figures import style  # slow to import: not for those who only plan
+        from isobench.common.plots import style
 
         files: list[Path] = []
 

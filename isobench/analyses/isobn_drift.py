@@ -6,9 +6,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.figures import COLOURS, panels
 from isobench.analyses.findings import Findings
 from isobench.analyses.subject import Subject, notes
+from isobench.common.plots import COLOURS, panels
 
 KINDS = {"fine_tuned": "fine-tuned", "optimal": "logistic regression"}
 

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from rich.table import Table
 
-from isobench.analyses.figures import grid, panels
 from isobench.analyses.findings import Findings
 from isobench.analyses.settings import not_varying, number, numbers, whole, without_calibration
 from isobench.analyses.subject import Subject, each, notes
-from isobench.linalg import gram, row_mean
+from isobench.common.linalg import gram, row_mean
+from isobench.common.plots import grid, panels
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
 RANGES = (

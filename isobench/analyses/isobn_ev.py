@@ -4,10 +4,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from isobench.analyses.figures import LINES, grid
 from isobench.analyses.findings import Findings, Line, beside_published, column
 from isobench.analyses.settings import not_varying, whole
 from isobench.analyses.subject import Subject, each, notes
+from isobench.common.plots import LINES, grid
 from isobench.metrics.isotropy import explained_variance_of, variances
 
 UNVARYING = "no variance"

@@ -5,8 +5,8 @@ from math import ceil, floor, inf, isfinite
 from typing import Any
 
 from isobench.analyses.subject import Subject
-from isobench.errors import UserError
-from isobench.run import counted
+from isobench.common.errors import UserError
+from isobench.common.terminal import counted
 
 ROUNDINGS = {"ceil": ceil, "floor": floor}  # of d / 100, the principal components that are taken away
 

@@ -10,17 +10,18 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
-from isobench import embeddings, encoders
-from isobench.analyses.analyse import Names, names_of
-from isobench.build import chain_of, prepare, shows_progress
+from isobench.analyses.names import Names, names_of
 from isobench.calibration.base import overrides
 from isobench.data.loaders import Loaders
-from isobench.encoders import NO_POOLER
-from isobench.report.row import Row
-from isobench.run import identify
-from isobench.scale import encoder_notes, task_notes
-from isobench.seeding import resolve_seeds
-from isobench.train import configure
+from isobench.models import encoders
+from isobench.models.encoders import NO_POOLER
+from isobench.papers.scale import encoder_notes, task_notes
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench.runs.seeding import resolve_seeds
+from isobench.training import embeddings
+from isobench.training.build import chain_of, make_loaders, prepare, shows_progress
+from isobench.training.train import configure
 
 
 class Subject:
@@ -56,7 +57,7 @@ class Subject:
     @cached_property
     def loaders(self) -> Loaders:
         """The task's tokens."""
-        return Loaders(self.cfg, identify(self.cfg), self.tokenizer, self.loaded)
+        return make_loaders(self.cfg, identify(self.cfg), self.tokenizer, self.loaded)
 
     def release(self) -> None:
         """Forget what is large; it is loaded again if it is asked for again."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
 from isobench.calibration.moments import centre, covariance_of
-from isobench.linalg import eigh, gram
+from isobench.common.linalg import eigh, gram
 
 
 def center(matrix: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
-from isobench.linalg import row_lengths
+from isobench.common.linalg import row_lengths
 
 
 class CosineRegularization(Calibration):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
-from isobench.linalg import eigh, gram
+from isobench.common.linalg import eigh, gram
 
 
 class SpectrumControl(Calibration):

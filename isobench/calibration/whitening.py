@@ -7,7 +7,7 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, wide
 from isobench.calibration.moments import centre, covariance_of
-from isobench.linalg import eigh
+from isobench.common.linalg import eigh
 
 
 class Whitening(Calibration):

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isobench import hub
-from isobench.data import embedded
-from isobench.errors import UserError, first_line, nearest
-from isobench.schema import Data
+from isobench.common.errors import UserError, first_line, nearest
+from isobench.config.schema import Data
+from isobench.data import embedded, hub
 
 BATCH = 256  # texts
 LINE_BREAK = "<br />"  # markup that stands in the film reviews

@@ -10,8 +10,8 @@ import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
-from isobench.errors import UserError
-from isobench.files import sha256_file
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_file
 
 SHA256 = "d4acac55fe7f38d09d551abf248647e257ec1ee13f5bb9ce524c2fb0b613675d"
 BOUNDS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}

@@ -8,9 +8,9 @@ data/embedded.py, so no split has another's. This module stays light: runs are k
 from collections.abc import Callable
 from random import Random
 
+from isobench.common.errors import UserError, nearest
 from isobench.data import bulletins, captions
 from isobench.data.embedded import BOUNDS, position
-from isobench.errors import UserError, nearest
 
 VERSION = 1  # raised when any example changes
 SIZES = {"train": 4000, "validation": 300, "test": 300}

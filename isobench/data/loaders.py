@@ -1,19 +1,27 @@
 """The training and dev batches of one run, tokenised once."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from isobench import encoders
+from isobench.common.errors import UserError
+from isobench.common.files import cache_dir, sha256_json
+from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
 from isobench.data.text import VERSION, Collator, EpochSampler, Tokens, load_tokens, save_tokens, taken, tokenise
-from isobench.errors import UserError
-from isobench.files import cache_dir, sha256_json
-from isobench.run import Identity
-from isobench.schema import HELD_OUT, Config
-from isobench.seeding import resolve_seeds
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """What batches must fit: a model's tokenizer and its fingerprint, its longest input in tokens, its width d."""
+
+    tokenizer: Any
+    fingerprint: str
+    positions: int
+    dim: int
 
 
 def chunk_overhead(cfg: Config, dim: int) -> int:
@@ -28,25 +36,32 @@ def chunk_overhead(cfg: Config, dim: int) -> int:
 
 
 class Loaders:
-    """Training and dev batches of a run; ``batch_size``: examples that the sampler counts for a batch."""
+    """Training and dev batches of a run; ``batch_size``: examples that the sampler counts for a batch.
 
-    def __init__(self, cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.Loaded) -> None:
+    Args:
+        cfg: the run's config.
+        inputs: the model that the batches are for.
+        data: the fingerprint of the task's data.
+        order_seed: seed of the order of the training examples.
+    """
+
+    def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:
         self.sizes: dict[str, int] = {}
         self.at_limit: dict[str, int] = {}
-        self.max_length = min(cfg.task.max_length, loaded.positions, tokenizer.model_max_length)
-        self.tokenizer_fingerprint = encoders.tokenizer_fingerprint(tokenizer)
+        tokenizer = inputs.tokenizer
+        self.max_length = min(cfg.task.max_length, inputs.positions, tokenizer.model_max_length)
         task = cfg.task
-        train, self.train_fingerprint = self._tokens(cfg, identity, tokenizer, task.train_split, task.train_samples)
-        dev = [self._tokens(cfg, identity, tokenizer, split, task.dev_samples)[0] for split in task.dev_splits]
+        train, self.train_fingerprint = self._tokens(cfg, inputs, data, task.train_split, task.train_samples)
+        dev = [self._tokens(cfg, inputs, data, split, task.dev_samples)[0] for split in task.dev_splits]
         if task.held_out is not None:
             train, held_out = self._divided(train, task.train_split, task.held_out)
             dev.append(held_out)
-        self._overhead = chunk_overhead(cfg, loaded.dim)
+        self._overhead = chunk_overhead(cfg, inputs.dim)
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
         self.batch_size = batch = cfg.optimization.batch_size
         if cfg.optimization.drop_last and len(train) < batch:
             raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
-        self.sampler = EpochSampler(len(train), resolve_seeds(cfg)["order"])
+        self.sampler = EpochSampler(len(train), order_seed)
         self.train = DataLoader(
             train,
             batch,
@@ -89,20 +104,20 @@ class Loaders:
         return Collator(tokens, self._pad, chunk_overhead, self._types)
 
     def _tokens(
-        self, cfg: Config, identity: Identity, tokenizer: Any, split: str, limit: int | None
+        self, cfg: Config, inputs: ModelInputs, data: dict[str, str], split: str, limit: int | None
     ) -> tuple[Tokens, str]:
         """Tokens from the cache, or made now and cached; with a fingerprint of all that decides them."""
         task = cfg.task
         decisive = [
-            VERSION, identity.data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
-            self.max_length, self.tokenizer_fingerprint,
+            VERSION, data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
+            self.max_length, inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(decisive)
         file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{fingerprint[:16]}.safetensors"
         tokens = load_tokens(file)
         if tokens is None:
             examples = sources.read(task, cfg.data, split, limit)
-            tokens = tokenise(examples, tokenizer, self.max_length)
+            tokens = tokenise(examples, inputs.tokenizer, self.max_length)
             save_tokens(tokens, file)
         self.sizes[split], self.at_limit[split] = len(tokens), tokens.at_limit
         return tokens, fingerprint

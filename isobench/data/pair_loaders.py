@@ -1,13 +1,17 @@
 """The training and dev batches of a translation or summarisation run, tokenised once."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from isobench.common.errors import UserError
+from isobench.common.files import cache_dir, sha256_json
+from isobench.config.schema import Config
 from isobench.data import pairs
-from isobench.data.loaders import chunk_overhead, uses_gpu
+from isobench.data.loaders import ModelInputs, chunk_overhead, uses_gpu
 from isobench.data.pair_tokens import (
     VERSION,
     PairCollator,
@@ -19,12 +23,6 @@ from isobench.data.pair_tokens import (
 )
 from isobench.data.pairs import generation_of
 from isobench.data.text import EpochSampler
-from isobench.encoder_decoders import EncoderDecoder, tokenizer_fingerprint
-from isobench.errors import UserError
-from isobench.files import cache_dir, sha256_json
-from isobench.run import Identity
-from isobench.schema import Config
-from isobench.seeding import resolve_seeds
 
 
 class PairLoaders:
@@ -32,31 +30,43 @@ class PairLoaders:
 
     ``references``: of every dev split, the target texts, in the data's order. ``batch_size``: items that the sampler
     counts for a batch, which are batches themselves where their size is in tokens.
+
+    Args:
+        cfg: the run's config.
+        inputs: the model that the batches are for.
+        fingerprints: those of the task's data and of the model's weights.
+        order_seed: seed of the order of the training examples.
+        progress_bar: show a bar while texts are tokenised.
     """
 
     def __init__(
-        self, cfg: Config, identity: Identity, tokenizer: Any, model: EncoderDecoder, progress_bar: bool
+        self,
+        cfg: Config,
+        inputs: ModelInputs,
+        fingerprints: Sequence[dict[str, str]],
+        order_seed: int,
+        progress_bar: bool,
     ) -> None:
-        self.cfg, self.identity, self.tokenizer, self.progress_bar = cfg, identity, tokenizer, progress_bar
+        self.cfg, self.inputs, self.fingerprints, self.progress_bar = cfg, inputs, fingerprints, progress_bar
+        tokenizer = self.tokenizer = inputs.tokenizer
         self.sizes: dict[str, int] = {}
         self.truncated: dict[str, dict[str, int]] = {}
         task, o = cfg.task, cfg.optimization
-        self.max_length = min(task.max_length, model.positions, tokenizer.model_max_length)
-        self.max_target = min(generation_of(task).max_length, model.positions, tokenizer.model_max_length)
+        self.max_length = min(task.max_length, inputs.positions, tokenizer.model_max_length)
+        self.max_target = min(generation_of(task).max_length, inputs.positions, tokenizer.model_max_length)
         train = self._tokens(task.train_split, pairs.train_limit(task))
         self.train_tokens = train
         self.dev_tokens = [self._tokens(split, task.dev_samples) for split in task.dev_splits]
         self.references = [pairs.read(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits]
-        self._overhead, self._pin = chunk_overhead(cfg, model.dim), uses_gpu(cfg)
+        self._overhead, self._pin = chunk_overhead(cfg, inputs.dim), uses_gpu(cfg)
         if o.drop_last and len(train) < o.batch_size:
             raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
-        order = resolve_seeds(cfg)["order"]
         collator = PairCollator(train, tokenizer.pad_token_id, self._overhead)
         data: Dataset = train
         self.batch_size = o.batch_size
         if o.batch_tokens is not None:
-            data, self.batch_size = TokenBatches(train, o.batch_tokens, order), 1
-        self.sampler = EpochSampler(len(data), order)  # type: ignore[arg-type]
+            data, self.batch_size = TokenBatches(train, o.batch_tokens, order_seed), 1
+        self.sampler = EpochSampler(len(data), order_seed)  # type: ignore[arg-type]
         self.train = DataLoader(
             data,
             None if o.batch_tokens is not None else o.batch_size,
@@ -89,8 +99,8 @@ class PairLoaders:
         task, generation = self.cfg.task, generation_of(self.cfg.task)
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
         decisive = [
-            VERSION, self.identity.data, self.identity.encoder, *pairs.decisive(task, split, limit), instruction,
-            self.max_length, self.max_target, tokenizer_fingerprint(self.tokenizer),
+            VERSION, *self.fingerprints, *pairs.decisive(task, split, limit), instruction,
+            self.max_length, self.max_target, self.inputs.fingerprint,
         ]  # fmt: skip
         name = f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name

@@ -13,9 +13,9 @@ from rich.progress import track
 from safetensors.numpy import load_file, save_file
 from torch.utils.data import Dataset
 
+from isobench.common.files import write_cached
 from isobench.data.pairs import Pairs
 from isobench.data.text import padded, split_lengths
-from isobench.files import write_cached
 
 VERSION = 1  # of the cached files' content; part of their name
 SLICE = 10_000  # texts a call of the tokenizer

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isobench.common.errors import UserError, first_line
+from isobench.config.schema import Data, Generation, Task
 from isobench.data import generated
 from isobench.data.romanian import diacritics
 from isobench.data.sources import hub_rows, lowest, parquet_path, source_name
-from isobench.errors import UserError, first_line
-from isobench.schema import Data, Generation, Task
 
 
 @dataclass

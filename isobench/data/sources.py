@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from isobench import hub
-from isobench.data import embedded, generated
-from isobench.errors import UserError, first_line, nearest
-from isobench.files import sha256_file
-from isobench.schema import Data, Task
+from isobench.common.errors import UserError, first_line, nearest
+from isobench.common.files import sha256_file
+from isobench.config.schema import Data, Task
+from isobench.data import embedded, generated, hub
 
 
 @dataclass

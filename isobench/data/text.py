@@ -11,8 +11,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch.utils.data import Dataset, Sampler
 
+from isobench.common.files import write_cached
 from isobench.data.sources import Examples
-from isobench.files import write_cached
 
 VERSION = 1  # of the cached files' content; part of their name
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from isobench.errors import UserError, first_line, nearest
-from isobench.files import sha256_file
-from isobench.schema import Data
+from isobench.common.errors import UserError, first_line, nearest
+from isobench.common.files import sha256_file
+from isobench.config.schema import Data
 
 SETS = ("men", "rw", "simlex999", "ws353_sim", "ws353_rel")  # in the order of the paper's Table 3
 REQUIREMENT = "gensim==4.4.0"

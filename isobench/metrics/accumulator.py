@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from isobench.linalg import gram, row_lengths, row_mean
+from isobench.common.linalg import gram, row_lengths, row_mean
 from isobench.metrics.isotropy import (
     average_cosine_of,
     directions,

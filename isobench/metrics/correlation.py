@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.linalg import float64
+from isobench.common.linalg import float64
 
 
 def correlation_of(covariance: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isobench.linalg import gram_diagonal, row_mean
+from isobench.common.linalg import gram_diagonal, row_mean
 
 
 def fisher_score(h: Tensor, labels: Tensor) -> Tensor:

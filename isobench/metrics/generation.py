@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from isobench.provenance import version
+from isobench.common.provenance import version
 
 
 def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from isobench.linalg import PIECE, float64, gram, row_lengths, row_mean
+from isobench.common.linalg import PIECE, float64, gram, row_lengths, row_mean
 
 
 @overload

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isobench.linalg import float64
+from isobench.common.linalg import float64
 from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.partition import partition_isotropy
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.linalg import PIECE, PRODUCT, float64, gram, row_mean
+from isobench.common.linalg import PIECE, PRODUCT, float64, gram, row_mean
 
 Directions = Literal["eigenvectors", "symmetric", "as_printed"]
 KINDS: tuple[Directions, ...] = ("eigenvectors", "symmetric", "as_printed")

@@ -4,20 +4,20 @@ import math
 from collections import Counter
 from typing import Any
 
-from isobench.report import published
+from isobench.config.schema import Experiment, method_name
+from isobench.papers import published
 from isobench.report.collect import epochs_of, runs_of
 from isobench.report.columns import SCORE, Column, columns_for
 from isobench.report.evidence import evidence
 from isobench.report.generation import generation_notes
 from isobench.report.model import Cell, Line, Report, ReportTable
 from isobench.report.paper_table import BASE, PaperTable, papers_tables
-from isobench.report.row import Row, failure, troubles
 from isobench.report.select import select
 from isobench.report.statistics import compare, correct
-from isobench.report.table import chosen as chosen_values
-from isobench.report.table import differences, varying_settings
-from isobench.schema import Experiment, method_name
-from isobench.sweep.state import states_of
+from isobench.runs.grouping import chosen as chosen_values
+from isobench.runs.grouping import differences, varying_settings
+from isobench.runs.row import Row, failure, troubles
+from isobench.runs.state import states_of
 
 PLAIN = ["mean", "sd"]  # a cell's statistics where the paper has no table
 

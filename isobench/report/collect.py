@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from isobench.files import sha256_json
-from isobench.report.row import Row, failure
-from isobench.report.table import chosen, differences, varying_settings
-from isobench.schema import method_name
+from isobench.common.files import sha256_json
+from isobench.config.schema import method_name
+from isobench.runs.grouping import chosen, differences, varying_settings
+from isobench.runs.row import Row, failure
 
 Rows = list[dict[str, Any]]
 NO_FRACTIONS = ("loss",)  # metrics of a split that are no percentages

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from isobench.report.row import Row
-from isobench.schema import Task
+from isobench.config.schema import Task
+from isobench.runs.row import Row
 
 Kind = tuple[str | None, str | None]  # of a column: its isotropy and its time
 SCORE: Kind = (None, None)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from isobench.common.terminal import counted
 from isobench.report.against import CONSTANT, Against, Name, Runs
 from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
 from isobench.report.model import ReportTable
@@ -15,7 +16,6 @@ from isobench.report.resampling import (
     stratified_permutation,
 )
 from isobench.report.statistics import family, holm, smallest_p
-from isobench.run import counted
 
 NAN = "undefined score (NaN)"
 UNFINISHED = ("running", "queued", "interrupted", "missing", "damaged")  # states, not what became of a run

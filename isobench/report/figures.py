@@ -19,7 +19,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from isobench.analyses.figures import LINES, STYLE
+from isobench.common.plots import LINES, STYLE
 from isobench.report.derived import Point, Runs, number
 from isobench.report.paper_table import BASE
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from isobench.report.row import Row
+from isobench.runs.row import Row
 
 SIDES = ("sources", "targets")
 

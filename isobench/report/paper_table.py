@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from isobench.report import published
+from isobench.config.schema import method_name
+from isobench.papers import published
 from isobench.report.columns import Column, Kind, columns_for, columns_of, epoch_seconds
-from isobench.report.row import Row, all_constant, troubles
 from isobench.report.statistics import holm, summary, welch
-from isobench.schema import method_name
+from isobench.runs.row import Row, all_constant, troubles
 
 ALPHA = 0.05  # the papers' level
 BASE = "none"

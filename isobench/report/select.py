@@ -4,12 +4,12 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 
-from isobench.errors import UserError
-from isobench.files import sha256_json
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_json
+from isobench.config.schema import Selection, method_name
 from isobench.report.effects import expected_maximum
-from isobench.report.row import Row
-from isobench.report.table import chosen, varying_settings
-from isobench.schema import Selection, method_name
+from isobench.runs.grouping import chosen, varying_settings
+from isobench.runs.row import Row
 
 Group = tuple[str, str, str]  # encoder, method, task
 Choice = tuple[str, ...]  # values of the settings that vary

@@ -3,25 +3,15 @@
 import statistics
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from isobench.common.terminal import console
+from isobench.config.schema import method_name
+from isobench.papers.published import cell
 from isobench.report.generation import generation_notes
 from isobench.report.paper_table import print_paper_tables
-from isobench.report.published import cell
-from isobench.report.row import Row, all_constant, failure, troubles
-from isobench.run import NOT_IN_KEY, plain
-from isobench.scale import scale_notes
-from isobench.schema import Config, method_name, parts
-
-PARTS = ("task.generation", "encoder.scratch")  # settings that have settings, null where there are none
-SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # of a config, that may vary
-
-
-def console() -> Console:
-    """Standard output; a file or a pipe has no width of its own and gets one."""
-    terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=140)
+from isobench.runs.grouping import chosen, differences, groups, varying_settings
+from isobench.runs.row import Row, all_constant, shown, troubles
 
 
 def print_table(experiment: Any, rows: list[Row]) -> None:
@@ -46,46 +36,6 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
         print_paper_tables(out, experiment, rows)
     for note in footnotes(rows):
         out.print(note, highlight=False, markup=False)
-
-
-def names(cfg: Config) -> tuple[str, str, str]:
-    """Task, encoder and method: what a line of the table is called."""
-    return cfg.task.name, cfg.encoder.name, method_name(cfg.calibration)
-
-
-def varying_settings(rows: list[Row]) -> list[str]:
-    """Settings, dotted, in which runs of the same task, encoder and method differ: each gets a column."""
-    same: dict[tuple[str, ...], dict[str, set[str]]] = {}
-    for row in rows:
-        values = same.setdefault(names(row.cfg), {})
-        for key, value in settings(row.cfg).items():
-            values.setdefault(key, set()).add(str(value))
-    found: dict[str, None] = {}
-    for values in same.values():
-        found.update({key: None for key, seen in values.items() if len(seen) > 1})
-    return list(found)
-
-
-def settings(cfg: Config) -> dict[str, Any]:
-    """Every setting that may vary, by its dotted name."""
-    found = {f"{name}.{key}": value for name in SECTIONS for key, value in plain(getattr(cfg, name)).items()}
-    for key in NOT_IN_KEY["trainer"]:  # how fast, not what
-        del found[f"trainer.{key}"]
-    for part in PARTS:
-        found |= {f"{part}.{key}": value for key, value in (plain(found.pop(part)) or {}).items()}
-    for depth, method in enumerate(parts(cfg.calibration)):
-        found |= {f"calibration.{'then.' * depth}{key}": value for key, value in method.items()}
-    found.pop("calibration.then", None)  # its settings are there one by one
-    return found
-
-
-def groups(rows: list[Row], varying: list[str]) -> list[list[Row]]:
-    """Runs that differ in their seeds only, in order of appearance."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        key = (*names(row.cfg), *chosen(row.cfg, varying))
-        found.setdefault(key, []).append(row)
-    return list(found.values())
 
 
 def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
@@ -118,17 +68,6 @@ def middle(group: list[Row], scores: list[float]) -> str:
     if all_constant(group):
         return "constant"
     return f"{statistics.median(scores):.2f}" if scores else "-"
-
-
-def shown(row: Row) -> str:
-    """A run's score, or what became of it."""
-    if row.record is None:
-        return row.state
-    score = ""
-    if best := row.record["best"]:
-        undefined = best[row.cfg.task.dev_splits[0]].get(row.cfg.task.primary) is None
-        score = "NaN" if undefined else f"{100 * best['score']:.2f}"
-    return f"{score} {failure(row) or ''}".strip()
 
 
 def failures(group: list[Row]) -> str:
@@ -169,14 +108,3 @@ def trained(rows: list[Row]) -> str:
     shown["epochs"] = dict.fromkeys(f"{o.epochs}" for o in settings)
     shown["length"] = dict.fromkeys(str(row.cfg.task.max_length) for row in rows)
     return "Trained with " + ", ".join(f"{name} {' or '.join(values)}" for name, values in shown.items()) + "."
-
-
-def differences(row: Row) -> list[str]:
-    """Why a run is not at the paper's scale."""
-    return row.record["scale"]["differs"] if row.record else scale_notes(row.cfg)
-
-
-def chosen(cfg: Config, varying: list[str]) -> list[str]:
-    """A run's values of the varying settings, a dash where a method has no such setting."""
-    values = settings(cfg)
-    return [str(values.get(name, "-")) for name in varying]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isobench.errors import UserError
+from isobench.common.errors import UserError
 
 
 def positive(name: str, value: Any, whole: bool = True) -> None:

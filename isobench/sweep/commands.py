@@ -5,8 +5,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from isobench.errors import UserError
-from isobench.files import sha256_json, write_json
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_json, write_json
 
 FLAGS = ("-m", "--multirun")
 

@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from isobench.schema import Config, to_config
+from isobench.config.schema import Config, to_config
 
 TYPED = {section.name for section in fields(Config)} - {"calibration", "experiment", "monitors", "analysis"}
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from isobench.report.row import Row
-from isobench.schema import Config, from_plain
+from isobench.config.schema import Config, from_plain
+from isobench.runs.row import Row
 
 Shape = tuple[Any, ...]
 

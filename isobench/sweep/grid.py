@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isobench.errors import UserError
+from isobench.common.errors import UserError
 
 
 def expand(grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[str, Sequence[str]]) -> list[list[str]]:

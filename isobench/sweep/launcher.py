@@ -16,16 +16,17 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isobench.errors import UserError, first_line
-from isobench.execute import DONE, FAILED, execute
-from isobench.files import is_storage_error, storage_error
-from isobench.interruption import Interrupted, handled, interrupt
-from isobench.run import RunFolder, identify
-from isobench.schema import Config
-from isobench.sweep import jobs
+from isobench.common.errors import UserError, first_line
+from isobench.common.files import is_storage_error, storage_error
+from isobench.common.interruption import Interrupted, handled, interrupt
+from isobench.config.schema import Config
+from isobench.runs import jobs
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
 from isobench.sweep.checks import boolean, lines, positive
 from isobench.sweep.commands import lasting
 from isobench.sweep.compose import Composer
+from isobench.training.execute import DONE, FAILED, execute
 
 PATIENCE = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from rich.table import Table
 
-from isobench.execute import label
-from isobench.report.row import Row
-from isobench.report.table import chosen, console, groups, names, varying_settings
+from isobench.common.terminal import console
+from isobench.runs.grouping import chosen, groups, names, varying_settings
+from isobench.runs.row import Row
+from isobench.runs.state import OPEN, STATES, State, summary
 from isobench.sweep.forecast import Forecast, device_seconds, hours
-from isobench.sweep.state import OPEN, STATES, State, summary
+from isobench.training.execute import label
 
 SHOWN = 20  # runs listed one by one in each state
 

@@ -16,16 +16,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from isobench.errors import UserError
-from isobench.explain import explain
-from isobench.report.row import Row
-from isobench.resources import conf_dir
-from isobench.run import identify
-from isobench.schema import register
+from isobench.common.errors import UserError
+from isobench.common.resources import conf_dir
+from isobench.config.explain import explain
+from isobench.config.schema import register
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench.runs.validate import validate
 from isobench.sweep.commands import FLAGS, Command
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand, unchained
-from isobench.validate import validate
 
 
 @dataclass

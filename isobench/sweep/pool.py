@@ -9,9 +9,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from isobench import heartbeat
-from isobench.heartbeat import SHARE_VARIABLE
-from isobench.interruption import Interrupted, handled
+from isobench.common.interruption import Interrupted, handled
+from isobench.runs import heartbeat
+from isobench.runs.heartbeat import SHARE_VARIABLE
 
 VARIABLE = "ISOBENCH_POOL"  # while joblib works: the process that has it work
 stopped = 0  # in one of them: the signal that ended its turn

@@ -13,22 +13,23 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isobench import heartbeat
 from isobench.analyses import analyse as analysis
-from isobench.errors import UserError
-from isobench.execute import BUSY, DONE, FAILED, MEND, exit_code, started
-from isobench.files import sha256_json, storage_error
-from isobench.report.row import Row
+from isobench.analyses.names import trains
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_json, storage_error
+from isobench.config.schema import Config
 from isobench.report.table import print_table
-from isobench.run import identify
-from isobench.schema import Config
+from isobench.runs import heartbeat
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench.runs.state import OPEN, State, states_of
+from isobench.runs.validate import validate
 from isobench.sweep import commands, pool
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launcher import Sequential
 from isobench.sweep.overview import print_overview, time_of
 from isobench.sweep.plan import Planned, plan
-from isobench.sweep.state import OPEN, State, states_of
-from isobench.validate import validate
+from isobench.training.execute import BUSY, DONE, FAILED, MEND, exit_code, started
 
 RUNS_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
 
@@ -47,7 +48,7 @@ class GridSweeper(Sweeper):
         """Run the sweep; ends the program with ``exit_code`` if that is not 0."""
         planned = list(plan(self.composer, self.base, arguments).values())
         rows = [run.row for run in planned]
-        if rows[0].cfg.analysis and not analysis.trains(rows[0].cfg.analysis):
+        if rows[0].cfg.analysis and not trains(rows[0].cfg.analysis):
             self._analyse(rows)
             return
         states = states_of(rows)

@@ -11,15 +11,15 @@ from typing import Any
 from submitit import JobEnvironment
 from submitit.helpers import DelayedSubmission
 
-from isobench.errors import StorageError, UserError
-from isobench.execute import BUSY, MEND, execute, label
-from isobench.explain import complain
-from isobench.heartbeat import JOB_VARIABLE, LOG_VARIABLE, SHARE_VARIABLE, beats_on, live
-from isobench.interruption import Interrupted, interrupt
-from isobench.report.row import Row
-from isobench.run import RunFolder
-from isobench.schema import Config
-from isobench.sweep.state import state_of
+from isobench.common.errors import StorageError, UserError
+from isobench.common.interruption import Interrupted, interrupt
+from isobench.config.explain import complain
+from isobench.config.schema import Config
+from isobench.runs.folder import RunFolder
+from isobench.runs.heartbeat import JOB_VARIABLE, LOG_VARIABLE, SHARE_VARIABLE, beats_on, live
+from isobench.runs.row import Row
+from isobench.runs.state import state_of
+from isobench.training.execute import BUSY, MEND, execute, label
 
 LOCK_PATIENCE = 300.0  # seconds a file server may keep a dead machine's lock
 

@@ -1,0 +1,20 @@
+"""Isotropy of one vocabulary: what the tables and figures of common_isotropy show."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass
+class Vocabulary:
+    """What is known of one encoder's input embedding matrix [V, d].
+
+    ``measures``: name -> number. By ``raw`` and ``centred``: ``singular`` values, descending, [min(V, d)]; rows
+    ``projected`` onto the first two right singular vectors, [V, 2]; ``norms`` of the rows, [V].
+    """
+
+    encoder: str
+    measures: dict[str, float]
+    singular: dict[str, np.ndarray]
+    projected: dict[str, np.ndarray]
+    norms: dict[str, np.ndarray]

@@ -1,0 +1,200 @@
+"""python -m isobench.dashboard +experiment=NAME: a W&B workspace, and a report, for an experiment's runs."""
+
+import argparse
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+from isobench.analyses.names import trains
+from isobench.cli.guard import run_guarded
+from isobench.common.errors import UserError, first_line
+from isobench.config.schema import Config
+from isobench.sweep.rows import rows_of
+from isobench.training import tracking
+
+MATRICES = {"embedding": "Embeddings after calibration", "head": "Head", "vocabulary": "Vocabulary"}
+MEASURES = {"ev1": "EV_1", "ev3": "EV_3", "ev10": "EV_10", "i1": "I1", "i2": "I2", "isoscore": "IsoScore"}
+TRAINING = {
+    "loss": "Loss",
+    "lr": "Learning rate",
+    "gradient_norm": "Gradient norm",
+    "examples_per_second": "Examples a second",
+    "tokens_per_second": "Tokens a second",
+}
+COLUMNS = ["summary:best/score", "summary:best/epoch", "summary:status", "summary:failure"]
+MOST = 100  # lines a panel shows; W&B's default is 10
+
+
+def main() -> None:
+    """The command line; exit codes as for ``python -m isobench``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m isobench.dashboard",
+        description="Makes a W&B workspace for the runs of an experiment: scores, isotropy, training, by task, "
+        "encoder and method. Give it +experiment=NAME and what else the sweep was given. Prints its address; every "
+        "call makes a new one.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--report", action="store_true", help="a report too, task by task")
+    options, arguments = parser.parse_known_args()
+    run_guarded(lambda: dashboard(arguments, options.report))
+
+
+def dashboard(arguments: Sequence[str], report: bool = False) -> None:
+    """Save the workspace, and the report if wanted, and print their addresses.
+
+    Raises:
+        UserError: a package, a login or the runs are missing, or W&B doesn't answer.
+    """
+    if importlib.util.find_spec("wandb_workspaces") is None:
+        raise UserError("the dashboard needs wandb-workspaces: pip install 'wandb-workspaces>=0.4.13'")
+    configs = tracked_configs(arguments)
+    if not tracking.has_login():
+        raise UserError("there is no W&B login: wandb login (or WANDB_API_KEY), then the same command")
+    place = configs[0].tracking
+    group = str(tracking.group(configs[0]))
+    try:
+        entity = entity_with_runs(place.entity, place.project, group, configs[0].output_dir)
+        print("Workspace:", workspace(entity, place.project, group, configs).save().url)
+        if report:
+            saved = written_report(entity, place.project, group, configs)
+            saved.save()
+            print("Report:", saved.url)
+    except UserError:
+        raise
+    except Exception as error:  # no network, a wrong key, a server that says no
+        raise UserError(f"W&B doesn't make the dashboard: {first_line(error)}") from error
+
+
+def tracked_configs(arguments: Sequence[str]) -> list[Config]:
+    """The configs of the experiment's runs that W&B may know of, all in one group.
+
+    Raises:
+        UserError: there are none, and why.
+    """
+    name, rows = rows_of(arguments)
+    configs = [row.cfg for row in rows]
+    if configs[0].analysis and not trains(configs[0].analysis):
+        raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in outputs/reports/{name}")
+    tracked = [cfg for cfg in configs if cfg.tracking.backend != "none"]
+    if not tracked:
+        raise UserError(f"{name} was run with tracking=none, so W&B has no runs of it; run it with tracking=wandb")
+    groups = list(dict.fromkeys(map(tracking.group, tracked)))
+    if len(groups) > 1 or groups[0] is None:
+        known = ", ".join(filter(None, groups)) or "none"
+        raise UserError(f"name one W&B group, by +experiment=NAME or tracking.group=NAME; those here: {known}")
+    return tracked
+
+
+def entity_with_runs(entity: str | None, project: str, group: str, output_dir: str) -> str:
+    """The W&B user or team whose project has runs of the group.
+
+    Raises:
+        UserError: there are none.
+    """
+    import wandb
+
+    api = wandb.Api()
+    owner = entity or str(api.default_entity)
+    try:
+        found = len(api.runs(f"{owner}/{project}", {"group": group}, per_page=1))
+    except ValueError:  # no such project
+        found = 0
+    if not found:
+        raise UserError(
+            f"W&B has no runs of {group} in {owner}/{project}: run it while logged in, or upload what was logged "
+            f"offline with wandb sync {output_dir}/wandb/offline-run-*"
+        )
+    return owner
+
+
+def workspace(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
+    """The workspace: its sections, its runs grouped by task, encoder and method."""
+    from wandb_workspaces import expr
+    from wandb_workspaces import workspaces as ws
+
+    sections = {"Scores": score_panels(configs)}
+    sections |= {f"Isotropy: {title}": isotropy_panels(matrix) for matrix, title in MATRICES.items()}
+    sections["Training"] = training_panels()
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name=f"isobench {group}",
+        sections=[ws.Section(name=name, panels=panels, is_open=True) for name, panels in sections.items()],
+        settings=ws.WorkspaceSettings(max_runs=MOST),
+        runset_settings=ws.RunsetSettings(
+            filters=[expr.Metric("Group") == group],
+            groupby=[expr.Config("task.name"), expr.Config("encoder.name"), expr.Config("method")],
+            order=[expr.Ordering(expr.Summary("best/score"), ascending=False)],
+            pinned_columns=COLUMNS.copy(),
+        ),
+    )
+
+
+def written_report(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
+    """The report: a part for each task, its runs grouped by encoder and method."""
+    import wandb_workspaces.reports.v2 as wr
+    from wandb_workspaces import expr
+
+    blocks: list[Any] = [wr.P(f"Runs of {group}. best/ is the reported epoch, as in each run's result.json.")]
+    for task in dict.fromkeys(cfg.task.name for cfg in configs):
+        runs = wr.Runset(
+            entity=entity,
+            project=project,
+            name=task,
+            filters=[expr.Metric("Group") == group, expr.Metric("JobType") == task],
+            groupby=["config.encoder.name", "config.method"],
+        )
+        panels = [*score_panels([cfg for cfg in configs if cfg.task.name == task]), *isotropy_panels("embedding")]
+        blocks += [wr.H2(task), wr.PanelGrid(runsets=[runs], panels=panels)]
+    return wr.Report(entity=entity, project=project, title=f"isobench {group}", blocks=blocks, width="fluid")
+
+
+def score_panels(configs: Sequence[Config]) -> list[Any]:
+    """The reported epoch's scores, every metric by epoch, and score against isotropy."""
+    import wandb_workspaces.reports.v2 as wr
+
+    tasks = {cfg.task.name: cfg.task for cfg in configs}.values()
+    metrics = dict.fromkeys(f"{split}/{name}" for task in tasks for split in task.dev_splits for name in task.metrics)
+    bars = {"best/score": "Reported epoch: score", **{f"best/{name}": f"Reported epoch: {name}" for name in metrics}}
+    return [
+        *(wr.BarPlot(title=title, metrics=[name], max_bars_to_show=MOST) for name, title in bars.items()),
+        wr.ScatterPlot(
+            title="Score and EV_1 of the embeddings",
+            x=wr.SummaryMetric("best/isotropy/embedding/ev1"),
+            y=wr.SummaryMetric("best/score"),
+        ),
+        *(line(f"dev/{name}", name, "epoch") for name in metrics),
+    ]
+
+
+def isotropy_panels(matrix: str) -> list[Any]:
+    """Each measure by epoch, and the EV_k curve of every epoch over k."""
+    import wandb_workspaces.reports.v2 as wr
+
+    name = f"isotropy/{matrix}"
+    curve = wr.CustomChart(  # the chart that wandb.plot.line_series makes
+        query={"summaryTable": {"tableKey": f"{name}/ev_curve_table"}},
+        chart_name="wandb/lineseries/v0",
+        chart_fields={"step": "step", "lineKey": "lineKey", "lineVal": "lineVal"},
+        chart_strings={"title": f"{matrix}: EV_k by epoch", "xname": "k"},
+    )
+    return [*(line(f"{name}/{key}", f"{matrix}: {title}", "epoch") for key, title in MEASURES.items()), curve]
+
+
+def training_panels() -> list[Any]:
+    """Loss, learning rate and gradient norm by step, throughput by epoch."""
+    return [
+        line(f"train/{name}", title, "epoch" if name.endswith("per_second") else tracking.STEP)
+        for name, title in TRAINING.items()
+    ]
+
+
+def line(name: str, title: str, x: str) -> Any:
+    """One metric as curves, one a run, or one a group of runs with their range."""
+    import wandb_workspaces.reports.v2 as wr
+
+    return wr.LinePlot(title=title, x=x, y=[name], title_x="optimizer step" if x == tracking.STEP else x)
+
+
+if __name__ == "__main__":
+    main()

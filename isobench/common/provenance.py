@@ -1,0 +1,100 @@
+"""What a result was made with: code, versions, machine, cost."""
+
+import contextlib
+import os
+import platform
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "isobench", "torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "hydra-core", "omegaconf",
+    "numpy", "scipy", "scikit-learn", "safetensors", "wandb",
+    "sacrebleu", "rouge-score",
+)  # fmt: skip
+
+
+def provenance() -> dict[str, Any]:
+    """Git commit and whether the code differs from it, package versions, hardware, threads."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "git": git(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": gpus,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+def git() -> dict[str, Any] | None:
+    """Commit and dirtiness of the checkout this code runs from; None for an installed wheel."""
+    folder = Path(__file__).resolve().parents[2]
+    if not (folder / ".git").exists():
+        return None
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return {
+            "commit": commit,
+            "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+
+def version(package: str) -> str | None:
+    """Installed version of a package, None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def cpu_name() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        match = None
+    return match[1] if match else platform.processor() or platform.machine()
+
+
+def reset_peak_memory() -> None:
+    """Start a new high-water mark, so that each run of a sweep in one process has its own."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):  # not Linux: the mark is then the process's
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory_mib() -> dict[str, float]:
+    """Peak resident memory, and on a GPU its peak allocation, since ``reset_peak_memory``; in MiB."""
+    import torch
+
+    try:
+        status = Path("/proc/self/status").read_text()
+        resident = int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024  # type: ignore[index]
+    except (OSError, TypeError):  # not Linux
+        import resource
+
+        unit = 1024**2 if sys.platform == "darwin" else 1024
+        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    peak = {"resident": round(resident, 1)}
+    if torch.cuda.is_available():
+        peak["gpu"] = round(torch.cuda.max_memory_allocated() / 1024**2, 1)
+    return peak

@@ -1,0 +1,113 @@
+"""Rebuild the DistilBERT encoder stored in an int8 ONNX graph as a transformers folder, once.
+
+Weights are stored as (q - zero_point) * scale with one scale a tensor; this is the exact float32 value the
+ONNX graph itself computes with.
+"""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from isobench.common.files import sha256_file
+
+VERSION = 1
+CONFIG = {
+    "model_type": "distilbert",
+    "architectures": ["DistilBertModel"],
+    "vocab_size": 28996,
+    "dim": 768,
+    "hidden_dim": 3072,
+    "n_layers": 6,
+    "n_heads": 12,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+}
+TOKENIZER = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "mask_token": "[MASK]",
+    "model_max_length": 512,
+    "model_input_names": ["input_ids", "attention_mask"],
+}
+
+
+def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
+    """Folder of the converted encoder under ``cache``; made on the first call, appearing whole or not at all."""
+    target = cache / f"distilbert-quire-v{VERSION}"
+    if is_whole(target):
+        return target
+    cache.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=cache))
+    try:
+        _write(onnx_file, work)
+        try:
+            shutil.rmtree(target, ignore_errors=True)  # damaged
+            work.rename(target)
+        except OSError:
+            if not is_whole(target):  # not merely another process that was faster
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def is_whole(folder: Path) -> bool:
+    """True if a converted folder holds the very weights that were written to it."""
+    weights, note = folder / "model.safetensors", folder / "sha256"
+    return weights.is_file() and note.is_file() and sha256_file(weights) == note.read_text()
+
+
+def _write(onnx_file: Path, folder: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(read_weights(onnx_file), folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(CONFIG, indent=1))
+    (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER, indent=1))
+    (folder / "sha256").write_text(sha256_file(folder / "model.safetensors"))
+    tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["truncation"] = tokenizer["padding"] = None  # ours to decide, per task
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+def read_weights(onnx_file: Path) -> dict[str, np.ndarray]:
+    """Names of ``DistilBertModel`` and their float32 arrays, from the graph's initialisers."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(str(onnx_file)).graph
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+
+    def array(name: str) -> np.ndarray:
+        return numpy_helper.to_array(stored[name])
+
+    def dequantise(base: str) -> np.ndarray:
+        integers, zero = array(f"{base}_quantized").astype(np.float32), array(f"{base}_zero_point")
+        return (integers - zero.astype(np.float32)) * array(f"{base}_scale").astype(np.float32)
+
+    dequantised = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    weights = {name: array(name) for name in stored if name.endswith((".bias", ".weight"))}
+    for node in graph.node:
+        for name in node.input if node.op_type in ("MatMul", "Gather") else ():
+            source = dequantised.get(name, "")
+            if not source.endswith("_quantized"):
+                continue
+            base = source.removesuffix("_quantized")
+            if node.op_type == "Gather":
+                weights[base] = dequantise(base)
+            else:  # the node is named after the layer; ONNX multiplies by the transpose of a Linear's weight
+                layer = node.name.strip("/").replace("/MatMul", "").replace("_quant", "").replace("/", ".")
+                weights[f"{layer}.weight"] = dequantise(base).T
+    position = "distilbert.embeddings.position_embeddings.weight"
+    weights.setdefault(position, dequantise(position))
+    prefix = "distilbert."
+    return {
+        name.removeprefix(prefix): np.ascontiguousarray(value, dtype=np.float32)
+        for name, value in weights.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,43 @@
+"""The run folders of an output folder, read without knowing what made them."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Config, from_plain
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench.runs.validate import validate
+
+
+def run_folders(output_dir: str) -> list[Path]:
+    """All of them, by name."""
+    return sorted(path for path in (Path(output_dir) / "runs").glob("*") if path.is_dir())
+
+
+def config_of(folder: Path) -> Config | None:
+    """The config a run was started with; None if it can't be read, or is none today."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        cfg = from_plain(yaml.load((folder / "config.yaml").read_text(), loader))
+        validate(cfg)
+    except Exception:  # damaged in any of many ways, or of another version
+        return None
+    return cfg
+
+
+def rows_in(output_dir: str, but: set[str]) -> Iterator[Row]:
+    """Rows of the folders that are not in ``but`` and still have the key their config gives."""
+    for folder in run_folders(output_dir):
+        cfg = None if folder.name in but else config_of(folder)
+        try:
+            key = identify(cfg).key if cfg is not None else ""
+        except UserError as error:
+            print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
+            continue
+        if cfg is not None and key.startswith(folder.name):
+            yield Row.of(replace(cfg, output_dir=output_dir), key)

@@ -1,0 +1,67 @@
+"""One run of a sweep: its config, its folder, its record."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Self
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Config
+from isobench.runs.folder import RunFolder
+
+
+@dataclass
+class Row:
+    """One run: its config, its folder and its record (None while it has not ended; ``state`` says why)."""
+
+    cfg: Config
+    folder: RunFolder
+    record: dict[str, Any] | None
+    state: str = "missing"
+    trouble: str | None = None  # why its record can't be trusted
+
+    @classmethod
+    def of(cls, cfg: Config, key: str) -> Self:
+        """The row of the run with this key, its record read."""
+        row = cls(cfg, RunFolder(cfg.output_dir, key), None)
+        row.look()
+        return row
+
+    def look(self) -> None:
+        """Read the record, or note why it can't be read."""
+        try:
+            self.record, self.trouble = self.folder.result(), None
+        except UserError as error:
+            self.record, self.trouble = None, str(error)
+
+
+def failure(row: Row) -> str | None:
+    """The name of what went wrong in a run, None if nothing did."""
+    if row.record is None:
+        return None
+    if row.record["failure"]:
+        return str(row.record["failure"]["name"])
+    if row.record["best"] is None:
+        return "no_result"
+    split = row.cfg.task.dev_splits[0]
+    return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
+
+
+def troubles(rows: list[Row]) -> Counter[str]:
+    """What went wrong in which number of runs, by name; of those that have not ended, their state."""
+    return Counter(failure(row) or row.state for row in rows if failure(row) or row.record is None)
+
+
+def all_constant(rows: list[Row]) -> bool:
+    """True if there are runs, and every one predicts the same for every example."""
+    return bool(rows) and all(failure(row) == "constant_predictor" for row in rows)
+
+
+def shown(row: Row) -> str:
+    """A run's score, or what became of it."""
+    if row.record is None:
+        return row.state
+    score = ""
+    if best := row.record["best"]:
+        undefined = best[row.cfg.task.dev_splits[0]].get(row.cfg.task.primary) is None
+        score = "NaN" if undefined else f"{100 * best['score']:.2f}"
+    return f"{score} {failure(row) or ''}".strip()

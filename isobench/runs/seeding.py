@@ -1,0 +1,30 @@
+"""Separate random streams for initialisation, data order and dropout (Dodge et al. 2020)."""
+
+import hashlib
+import random
+
+from isobench.config.schema import Config
+
+STREAMS = ("init", "order", "dropout")
+
+
+def resolve_seeds(cfg: Config) -> dict[str, int]:
+    """The seed of every stream: the one set in ``seeds``, else one derived from ``seed``."""
+    chosen = {stream: getattr(cfg.seeds, stream) for stream in STREAMS}
+    return {stream: derive(cfg.seed, stream) if value is None else value for stream, value in chosen.items()}
+
+
+def derive(seed: int, stream: str) -> int:
+    """A seed in [0, 2^31) for one stream; streams of one seed are unrelated to each other."""
+    digest = hashlib.sha256(f"{stream}:{seed}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every global generator (Python, NumPy, torch on all devices)."""
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)

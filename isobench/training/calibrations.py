@@ -1,0 +1,39 @@
+"""From a calibration's config to the modules."""
+
+from typing import Any
+
+import hydra.utils
+
+from isobench.calibration.base import Calibration
+from isobench.calibration.chain import Chain, Link
+from isobench.common.errors import UserError
+from isobench.config.schema import CALIBRATION_KEYS, method_name, parts
+
+
+def make(config: dict[str, Any], dim: int) -> Chain:
+    """The chain a config describes, for embeddings of width ``dim``; a method without ``then`` is a chain of one."""
+    placed: list[Link] = []
+    width = dim
+    for place in ("before_pooler", "after_pooler"):
+        for part in parts(config):
+            if part["placement"] == place:
+                placed.append(Link(calibration_of(part, width), part["placement"], part["target"]))
+                width = placed[-1].calibration.out_dim
+        if place == "before_pooler" and width != dim:
+            raise UserError(f"calibration={method_name(config)}: {width} columns don't fit the pooler's {dim}")
+    return Chain(placed)
+
+
+def calibration_of(config: dict[str, Any], dim: int) -> Calibration:
+    """The class that ``_target_`` names, with its settings and the width of what it is given."""
+    settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
+    try:
+        calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
+    except hydra.errors.InstantiationException as error:
+        cause = error.__cause__ or error
+        raise UserError(f"calibration={config['name']}: {cause}") from error
+    if not isinstance(calibration, Calibration):
+        raise UserError(
+            f"calibration={config['name']}: {config['_target_']} is not an isobench.calibration.Calibration"
+        )
+    return calibration

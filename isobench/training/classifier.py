@@ -1,0 +1,97 @@
+"""encoder -> calibration -> dropout -> head, as a LightningModule."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from isobench.calibration.chain import Chain
+from isobench.common.errors import RunFailure
+from isobench.config.schema import Config
+from isobench.metrics.task import evaluate, is_constant
+from isobench.models.encoders import Loaded
+from isobench.training.fine_tuned import FineTuned
+
+
+class Classifier(FineTuned):
+    """Sentence classifier or regressor with a calibration before its head.
+
+    Args:
+        cfg: the run's config.
+        loaded: encoder and pooler.
+        chain: the methods.
+        total_steps: optimiser steps of the whole schedule.
+    """
+
+    def __init__(self, cfg: Config, loaded: Loaded, chain: Chain, total_steps: int) -> None:
+        super().__init__(cfg, chain, total_steps)
+        self.encoder, self.pooler = loaded.encoder, loaded.pooler
+        dropout = cfg.head.dropout if cfg.head.dropout is not None else loaded.dropout
+        self.dropout = nn.Dropout(dropout)
+        classes = cfg.task.as_classes or (len(cfg.task.labels) if cfg.task.labels else 1)
+        self.regression = classes == 1
+        self.head = nn.Linear(chain.out_dim, classes)
+        if cfg.head.init == "normal":
+            nn.init.normal_(self.head.weight, std=0.02)
+            nn.init.zeros_(self.head.bias)
+
+    def encode(self, batch: dict[str, Any]) -> Tensor:
+        """The encoder's sentence vectors of a batch, [B, d], chunk by chunk, joined in the batch's order."""
+        return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
+
+    def embed(self, batch: dict[str, Any]) -> Tensor:
+        """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
+        return self.chain(self.encode(batch), self.pooler)[0]
+
+    def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
+        """Task loss, plus the methods' penalties and own objectives."""
+        h, given = self.chain(self.encode(batch), self.pooler)
+        loss = self.task_loss(self.head(self.dropout(h)), batch["labels"])
+        return self.total_loss(loss, given, index)
+
+    def matrices(self) -> dict[str, Callable[[], Tensor]]:
+        """What a penalty can act on, and what isotropy is measured of: the head [c, d], the vocabulary [V, d]."""
+        return {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy over classes, or squared error for a regression."""
+        logits = logits.float()
+        if self.regression:
+            return nn.functional.mse_loss(logits.squeeze(1), labels)
+        return nn.functional.cross_entropy(logits, labels)
+
+    def on_validation_epoch_start(self) -> None:
+        """Empty the collections of the epoch's predictions."""
+        self.collected: dict[int, list[tuple[Tensor, ...]]] = {}
+
+    def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
+        """Collect example index and logits; returns the calibrated embeddings of the first dev split."""
+        h = self.embed(batch)
+        row = (batch["index"], self.head(self.dropout(h)).float())
+        self.collected.setdefault(dataloader_idx, []).append(row)
+        return {"embedding": h.float()} if dataloader_idx == 0 else None
+
+    def on_validation_epoch_end(self) -> None:
+        """Score the epoch's predictions."""
+        self._raise_if_bad()
+        splits = self.cfg.task.evaluated
+        labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
+        scores, outputs = {}, {}
+        for position, split in enumerate(splits):
+            columns = [torch.cat(column) for column in zip(*self.collected[position], strict=True)]
+            order = columns[0].argsort()
+            logits = columns[1][order].cpu().numpy()
+            if not np.isfinite(logits).all():
+                raise RunFailure(
+                    "non_finite_output",
+                    f"logits are not finite after step {self.global_step}",
+                    self.global_step,
+                )
+            predictions = logits[:, 0] if self.regression else logits.argmax(1)
+            outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
+            metrics = evaluate(list(self.cfg.task.metrics), labels[position], predictions)
+            scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}
+        self.collected = {}
+        self.conclude(scores, outputs)

@@ -1,0 +1,87 @@
+"""The pretrained encoder's sentence vectors of a whole split: computed once, kept on disk, read memory-mapped."""
+
+from pathlib import Path
+
+import filelock
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from isobench.common.errors import UserError
+from isobench.common.files import cache_dir, remove_temporaries, sha256_json, write_atomic
+from isobench.config.schema import Config
+from isobench.data.loaders import Loaders, uses_gpu
+from isobench.models.encoders import Loaded
+from isobench.runs.identity import Identity
+
+VERSION = 1  # of the files' content; part of their name
+ROWS = 64  # sentences a call of the encoder
+
+
+def pretrained(cfg: Config, identity: Identity, loaders: Loaders, loaded: Loaded, progress_bar: bool) -> Tensor:
+    """The training split's vectors before any pooler, [N, d] float32, in the data's order.
+
+    From ``data.cache`` if they are there under the same fingerprint of data, weights, tokenizer and settings.
+
+    Raises:
+        UserError: the cache can't be written.
+    """
+    where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # may differ in last bits
+    e = cfg.encoder
+    settings = [e.version, e.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
+    key = sha256_json(
+        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.seed, where]
+    )
+    file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
+    shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
+    found = _read(file, shape)
+    if found is not None:
+        return found
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{file}.lock"):  # runs that start together wait for one of them
+            if (found := _read(file, shape)) is None:
+                remove_temporaries(file.parent, file.name)
+                write_atomic(file, lambda temporary: _compute(temporary, shape, cfg, loaders, loaded, progress_bar))
+                found = _read(file, shape)
+    except OSError as error:
+        raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
+    assert found is not None
+    return found
+
+
+def _read(file: Path, shape: tuple[int, int]) -> Tensor | None:
+    """What is in the cache; None if absent or not what it should be."""
+    try:
+        array = np.load(file, mmap_mode="c")
+    except (OSError, ValueError, EOFError):
+        return None
+    return torch.from_numpy(array) if array.shape == shape and array.dtype == np.float32 else None
+
+
+@torch.no_grad()
+def _compute(
+    file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: Loaded, progress_bar: bool
+) -> None:
+    """Batches of like length, so that nothing is padded; every row goes where its sentence stands."""
+    device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
+    encoder = loaded.encoder.eval().to(device)
+    batches = track(
+        loaders.by_length(loaders.train.dataset, ROWS),  # type: ignore[arg-type]
+        "pretrained embeddings, once",
+        console=Console(stderr=True),
+        transient=True,
+        disable=not progress_bar,
+    )
+    with file.open("wb") as stream:
+        np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        start = stream.tell()
+        for batch in batches:
+            (chunk,) = batch["chunks"]
+            vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
+            rows = vectors[batch["restore"].to(device)].float().cpu().numpy()
+            for index, row in zip(batch["index"].tolist(), rows, strict=True):
+                stream.seek(start + row.nbytes * index)
+                stream.write(row.astype("<f4").tobytes())

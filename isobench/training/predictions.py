@@ -1,0 +1,42 @@
+"""A run's predictions, example by example."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+
+from isobench.common.files import sha256_file, write_atomic
+
+
+def write_texts(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[str, str]:
+    """The reported epoch's hypotheses beside their references, one row an example; returns file name and sha256."""
+    columns: dict[str, list[Any]] = {"split": [], "index": [], "reference": [], "hypothesis": []}
+    for split, output in outputs.items():
+        n = len(output["references"])
+        columns["split"] += [split] * n
+        columns["index"] += list(range(n))
+        columns["reference"] += output["references"]
+        columns["hypothesis"] += output["hypotheses"]
+    return write_columns(file, columns)
+
+
+def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:
+    """The best epoch's dev predictions, one row an example, as Parquet; returns file name and sha256."""
+    columns: dict[str, list[Any]] = {"split": [], "index": [], "label": [], "prediction": [], "logits": []}
+    for split, output in outputs.items():
+        n = len(output["labels"])
+        columns["split"] += [split] * n
+        columns["index"] += list(range(n))
+        columns["label"] += output["labels"].astype(float).tolist()
+        columns["prediction"] += output["predictions"].astype(float).tolist()
+        columns["logits"] += output["logits"].tolist()
+    return write_columns(file, columns)
+
+
+def write_columns(file: Path, columns: dict[str, list[Any]]) -> dict[str, str]:
+    """Write a Parquet file, whole or not at all."""
+    table = pyarrow.table(columns)
+    write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+    return {"file": file.name, "sha256": sha256_file(file)}

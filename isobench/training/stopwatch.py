@@ -1,0 +1,83 @@
+"""What a run costs."""
+
+import time
+from typing import Any
+
+from pytorch_lightning.callbacks import Callback
+from torch.utils.data import DataLoader
+
+from isobench.common.provenance import peak_memory_mib
+
+
+class Stopwatch(Callback):
+    """Seconds spent in training steps, apart from evaluation.
+
+    Logs at every validation the throughput since the one before: ``train/examples_per_second`` and
+    ``train/tokens_per_second``.
+    """
+
+    def __init__(self) -> None:
+        self.training, self.evaluation, self.examples = 0.0, 0.0, 0
+        self.before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
+        self.started = self._mark = time.perf_counter()
+        self._logged = (0.0, 0)  # seconds of training and examples up to the last validation
+
+    @property
+    def seconds(self) -> float:
+        """The run's seconds so far, of all attempts."""
+        return self.before + time.perf_counter() - self.started
+
+    def on_train_start(self, *_: Any) -> None:
+        """Start the clock."""
+        self._mark = time.perf_counter()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Called by Lightning as it saves a checkpoint."""
+        training = self.training + time.perf_counter() - self._mark
+        return {
+            "training": training,
+            "evaluation": self.evaluation,
+            "examples": self.examples,
+            "seconds": self.seconds,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Called by Lightning as it resumes."""
+        self.training, self.evaluation = state["training"], state["evaluation"]
+        self.examples, self.before = state["examples"], state["seconds"]
+        self._logged = (self.training, self.examples)
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: dict[str, Any], index: int) -> None:
+        """Count what was trained on."""
+        self.examples += len(batch["index"])
+
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
+        """Training pauses for evaluation."""
+        now = time.perf_counter()
+        self.training, self._mark = self.training + now - self._mark, now
+        seconds, examples = self.training - self._logged[0], self.examples - self._logged[1]
+        self._logged = (self.training, self.examples)
+        if seconds > 0 and examples:
+            length = float(trainer.train_dataloader.dataset.lengths.mean())
+            self.log("train/examples_per_second", examples / seconds)
+            self.log("train/tokens_per_second", length * examples / seconds)
+
+    def on_validation_end(self, *_: Any) -> None:
+        """Evaluation is over."""
+        now = time.perf_counter()
+        self.evaluation, self._mark = self.evaluation + now - self._mark, now
+
+
+def cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float) -> dict[str, Any]:
+    """Seconds, throughput and memory of the run; an interrupted run's attempts are added up."""
+    lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
+    tokens = stopwatch.examples * float(lengths)
+    return {
+        "seconds": round(stopwatch.seconds, 3),
+        "training_seconds": round(stopwatch.training, 3),
+        "evaluation_seconds": round(stopwatch.evaluation, 3),
+        "checkpoint_seconds": round(checkpoint_seconds, 3),
+        "examples": stopwatch.examples,
+        "tokens_per_second": round(tokens / stopwatch.training, 1) if stopwatch.training else None,
+        "peak_memory_mib": peak_memory_mib(),
+    }

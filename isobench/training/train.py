@@ -1,0 +1,207 @@
+"""ONE run, top to bottom: config -> data, encoder, calibration, head -> fit -> result.json."""
+
+import contextlib
+import gc
+import logging
+import math
+import os
+import sys
+import traceback
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
+from pytorch_lightning.plugins.environments import LightningEnvironment
+
+from isobench.common.errors import RunFailure, UserError, first_line
+from isobench.common.files import is_storage_error
+from isobench.common.interruption import Watch
+from isobench.common.provenance import provenance, reset_peak_memory
+from isobench.config.schema import Config
+from isobench.papers.scale import scale_notes
+from isobench.runs.folder import RunFolder
+from isobench.runs.heartbeat import Heartbeat, where
+from isobench.runs.identity import Identity
+from isobench.runs.seeding import resolve_seeds, seed_everything
+from isobench.training import tracking
+from isobench.training.build import Built, build, shows_progress
+from isobench.training.checkpoint import Checkpointer, CheckpointFiles
+from isobench.training.monitor import monitors_of
+from isobench.training.predictions import write_predictions, write_texts
+from isobench.training.stopwatch import Stopwatch, cost
+
+
+def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> dict[str, Any] | None:
+    """Carry out one run, from its last checkpoint if there is one, and write its record.
+
+    A non-finite loss, a crash, lack of memory: the record then says ``failed``, with a name and a reason.
+    Returns None if another process is at it. ``since``: an older failure may be tried again.
+
+    Raises:
+        UserError: something the user can mend; nothing is written then.
+        Interrupted: a signal asked to stop; a checkpoint was saved first.
+    """
+    watch = Watch()
+    with folder.lock() as ours:
+        if not ours:
+            return None
+        if (record := folder.settled(cfg.retry_failed, since)) is not None:  # another process finished it meanwhile
+            return record
+        folder.begin(asdict(cfg))
+        with Heartbeat(folder.path) as heartbeat:
+            checkpoints = CheckpointFiles(folder.path, identity.key)
+            record = attempt(cfg, identity, folder, checkpoints, watch, heartbeat)
+            folder.write_result(record)
+        # A crash starts anew: its code may be mended. Lack of memory has nothing to do with the state.
+        kept = cfg.checkpoint.keep if record["failure"] is None else record["failure"]["name"] == "out_of_memory"
+        if not kept:
+            checkpoints.discard()
+    gc.collect()  # a module and its trainer hold each other: free them before the next run of a sweep
+    watch.obey()  # a signal that came too late to stop this run stops the sweep
+    return folder.result()
+
+
+def attempt(
+    cfg: Config,
+    identity: Identity,
+    folder: RunFolder,
+    checkpoints: CheckpointFiles,
+    watch: Watch,
+    heartbeat: Heartbeat,
+) -> dict[str, Any]:
+    """Build and fit; returns the record, whatever becomes of it."""
+    stopwatch = Stopwatch()
+    built: Built | None = None
+    failure: dict[str, Any] | None = None
+    saving = 0.0
+    try:
+        configure(cfg)
+        built = build(cfg, identity)
+        loaders = built.loaders
+        checkpointer = Checkpointer(
+            cfg.checkpoint,
+            checkpoints,
+            loaders.sampler,
+            loaders.batch_size,
+            watch,
+            heartbeat,
+            long_evaluation=cfg.task.generation is not None,
+        )
+        try:
+            watch.start()
+            fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer, *monitors_of(cfg)])
+        finally:
+            watch.stop()
+            saving = checkpointer.seconds
+    except Exception as error:  # one run's crash is its result; the sweep goes on
+        if isinstance(error, UserError) or is_storage_error(error):
+            raise
+        failure = failure_of(error, built.module.global_step if built else None)
+    module = built.module if built else None
+    record = {
+        "status": "failed" if failure else "finished",
+        "failure": failure,
+        "seeds": resolve_seeds(cfg),
+        "scale": {"name": cfg.scale, "differs": scale_notes(cfg)},
+        "best": module.best.get("epoch") if module else None,
+        "history": module.history if module else [],
+        "warnings": built.warnings if built else [],
+        "cost": cost(stopwatch, built.loaders.train if built else None, saving),
+        "attempts": heartbeat.state["attempt"],
+        "where": where(),
+        "data": {"fingerprint": identity.data},
+        "encoder": {"fingerprint": identity.encoder},
+        "provenance": provenance(),
+        "config": asdict(cfg),
+    }
+    if built:
+        record["data"] |= built.loaders.record()
+        record |= built.notes
+    if module and module.best:
+        write = write_texts if cfg.task.generation else write_predictions
+        record["predictions"] = write(folder.path / "predictions.parquet", module.best["outputs"])
+    return record
+
+
+def failure_of(error: Exception, step: int | None) -> dict[str, Any]:
+    """What to record of what broke a run: a failure with a name, or an error that should not have happened."""
+    if isinstance(error, RunFailure):
+        return {"name": error.name, "message": str(error), "step": error.step}
+    name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
+    return {
+        "name": name,
+        "message": f"{type(error).__name__}: {first_line(error)}",
+        "step": step,
+        "traceback": traceback.format_exc(),
+    }
+
+
+def configure(cfg: Config) -> None:
+    """Process-wide settings: quiet libraries, repeatable arithmetic, threads."""
+    warnings.filterwarnings(
+        "ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data"
+    )
+    for name in ("pytorch_lightning.utilities.rank_zero", "pytorch_lightning.accelerators.cuda", "datasets"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if cfg.trainer.accelerator in ("gpu", "mps") and not (
+        torch.cuda.is_available() or torch.backends.mps.is_available()
+    ):
+        raise UserError(f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device; use auto or cpu")
+    if cfg.trainer.threads is not None:
+        torch.set_num_threads(cfg.trainer.threads)
+    reset_peak_memory()
+
+
+def fit(
+    cfg: Config, identity: Identity, built: Built, checkpoints: CheckpointFiles, callbacks: list[Callback]
+) -> None:
+    """Train, from the newest checkpoint if there is one."""
+    if cfg.optimization.patience is not None:
+        stop = EarlyStopping(f"dev/{cfg.task.primary}", patience=cfg.optimization.patience, mode="max")
+        callbacks = [*callbacks, stop]
+    tracker = tracking.logger(cfg, identity.key, asdict(cfg))
+    if shows_progress(cfg):
+        callbacks = [*callbacks, TQDMProgressBar(leave=False)]
+    seed_everything(resolve_seeds(cfg)["dropout"])
+    status, failure = "interrupted", None
+    try:
+        trainer = pl.Trainer(
+            accelerator=cfg.trainer.accelerator,
+            devices=1,
+            precision=cfg.trainer.precision,
+            max_epochs=cfg.optimization.epochs,
+            gradient_clip_val=cfg.optimization.clip,
+            accumulate_grad_batches=cfg.optimization.accumulate,
+            deterministic=True,
+            logger=tracker,
+            callbacks=callbacks,
+            # A run is one process: Lightning must neither requeue a SLURM job nor take its tasks for ranks.
+            plugins=[checkpoints, LightningEnvironment()],
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=shows_progress(cfg),
+            num_sanity_val_steps=0,
+            log_every_n_steps=min(10, max(1, built.module.total_steps // 50)),  # a short run's curves have points too
+        )
+        with contextlib.redirect_stdout(sys.stderr):
+            trainer.fit(
+                built.module,
+                built.loaders.train,
+                built.loaders.dev,
+                ckpt_path=checkpoints.newest(),
+                weights_only=True,
+            )
+        status = "finished"
+    except SystemExit as stop:  # Lightning's answer to Ctrl-C
+        raise KeyboardInterrupt from stop
+    except Exception as error:
+        status, failure = "failed", failure_of(error, None)["name"]
+        raise
+    finally:
+        tracking.finish(tracker, status, failure, built.module.best.get("epoch"))
