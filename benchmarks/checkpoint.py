@@ -16,7 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from common import config, save
 
-from isobench.training.execute import execute
+from isobench.training.execute import execute_run
 
 STEPS = 6
 
@@ -30,7 +30,7 @@ def main() -> None:
                 "task.dev_samples=16", "optimization.epochs=1", "optimization.batch_size=16", "checkpoint.steps=1",
                 "checkpoint.keep=true",
             )  # fmt: skip
-            execute(cfg)
+            execute_run(cfg)
             (file,) = Path(folder).glob("runs/*/result.json")
             seconds = json.loads(file.read_text())["cost"]["checkpoint_seconds"] / STEPS
             size = max(file.stat().st_size for file in Path(folder).glob("runs/*/checkpoints/*")) / 2**20

@@ -10,34 +10,34 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from isobench.common.provenance import provenance
+from isobench.common.provenance import collect_provenance
 from isobench.common.resources import conf_dir
-from isobench.config.schema import Config, register, to_config
+from isobench.config.schema import Config, register_schema, to_config
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS_DIR = Path(__file__).parent / "results"
 
 
-def config(*overrides: str) -> Config:
+def compose_config(*overrides: str) -> Config:
     """A run's config, as the command line would give it, without tracking."""
-    register()
+    register_schema()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
         return to_config(compose("config", overrides=["tracking=none", *overrides]))
 
 
-def need_data() -> None:
+def require_data() -> None:
     """End with one line if the GLUE files are not there."""
     if not os.environ.get("ISOBENCH_DATA"):
         raise SystemExit("set ISOBENCH_DATA to a folder with glue/<task>/<split>.parquet")
 
 
-def seconds_of(call: Callable[[], object]) -> float:
+def time_call(call: Callable[[], object]) -> float:
     """Seconds that one call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
-def seconds_of_a_step(module: Any, batch: dict, *optimizers: Any) -> float:
+def time_training_step(module: Any, batch: dict, *optimizers: Any) -> float:
     """Seconds of a training step: forward, backward and the updates of those optimisers that there are."""
     start = time.perf_counter()
     module.training_step(batch, 0).backward()
@@ -48,7 +48,7 @@ def seconds_of_a_step(module: Any, batch: dict, *optimizers: Any) -> float:
     return time.perf_counter() - start
 
 
-def alternate(contestants: dict[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
+def time_alternately(contestants: dict[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
     """Seconds of every contestant in every round, taking turns; round 0 warms up and is dropped."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
@@ -59,14 +59,14 @@ def alternate(contestants: dict[str, Callable[[int], float]], rounds: int) -> di
     return seconds
 
 
-def ratio(slow: list[float], fast: list[float]) -> float:
+def median_ratio(slow: list[float], fast: list[float]) -> float:
     """Median over rounds of slow / fast."""
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
-def save(name: str, result: dict) -> None:
+def write_result(name: str, result: dict) -> None:
     """Write the record and say where."""
-    RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / f"{name}.json"
-    file.write_text(json.dumps({**result, "provenance": provenance()}, indent=1) + "\n")
+    RESULTS_DIR.mkdir(exist_ok=True)
+    file = RESULTS_DIR / f"{name}.json"
+    file.write_text(json.dumps({**result, "provenance": collect_provenance()}, indent=1) + "\n")
     print(f"-> {file}")

@@ -19,36 +19,36 @@ import numpy as np
 import torch
 from common import alternate, ratio, save, seconds_of
 
-from isobench.common.provenance import peak_memory_mib, reset_peak_memory
+from isobench.common.provenance import read_peak_memory_mib, reset_peak_memory
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy
 
 V, D = 30522, 768
 
 
-def by_the_loop(w: np.ndarray) -> float:
+def partition_isotropy_by_loop(w: np.ndarray) -> float:
     """I(W) as usually published: numpy's eig of W^T W, then exp(W v) one direction at a time."""
     _, vectors = np.linalg.eig(w.T @ w)
     z = [np.exp(w @ vectors[:, i].real).sum() for i in range(vectors.shape[1])]
     return min(z) / max(z)
 
 
-def by_svd(w: np.ndarray, vectors: bool) -> float:
+def explained_variance_by_svd(w: np.ndarray, vectors: bool) -> float:
     """EV_1..3 by numpy's SVD of the centred matrix, with its vectors, as it comes, or without."""
     found = np.linalg.svd(w - w.mean(0), full_matrices=False, compute_uv=vectors)
     variances = (found[1] if vectors else found) ** 2
     return variances[:3].sum() / variances.sum()
 
 
-def memory(call) -> float:
+def measure_extra_memory(call) -> float:
     """MiB at the highest beyond what was there before."""
     call()  # what stays: buffers of the libraries
     reset_peak_memory()
-    before = peak_memory_mib()["resident"]
+    before = read_peak_memory_mib()["resident"]
     call()
-    return peak_memory_mib()["resident"] - before
+    return read_peak_memory_mib()["resident"] - before
 
 
-def by_package(w: np.ndarray):
+def load_isoscore_package(w: np.ndarray):
     """PyPI's IsoScore and its version, or None; 1.0 wants the vectors as columns."""
     try:
         from IsoScore import IsoScore
@@ -59,7 +59,7 @@ def by_package(w: np.ndarray):
     return version, lambda: IsoScore.IsoScore(points)
 
 
-def stream(rows: int) -> dict[str, float]:
+def measure_stream(rows: int) -> dict[str, float]:
     """The accumulator over so many rows against the bare Gram product of the same chunks; memory beyond a chunk."""
     chunk = torch.randn(1 << 15, D)
     rounds = -(-rows // len(chunk))
@@ -79,7 +79,7 @@ def stream(rows: int) -> dict[str, float]:
     return {
         "rows": rounds * len(chunk),
         "speed against the bare product": sum(bare) / sum(ours),
-        "MiB": memory(lambda: accumulator.update(chunk)),
+        "MiB": measure_extra_memory(lambda: accumulator.update(chunk)),
     }
 
 
@@ -93,15 +93,19 @@ def main() -> None:
     w = 0.05 * torch.randn(V, D, generator=generator) + 0.02 * torch.randn(D, generator=generator)
     array = w.double().numpy()
     comparisons = {
-        "I(W)": (lambda: partition_isotropy(w), "the loop", lambda: by_the_loop(array)),
-        "EV": (lambda: explained_variance(w, (1, 2, 3)), "the SVD", lambda: by_svd(array, vectors=True)),
+        "I(W)": (lambda: partition_isotropy(w), "the loop", lambda: partition_isotropy_by_loop(array)),
+        "EV": (
+            lambda: explained_variance(w, (1, 2, 3)),
+            "the SVD",
+            lambda: explained_variance_by_svd(array, vectors=True),
+        ),
         "EV again": (
             lambda: explained_variance(w, (1, 2, 3)),
             "the SVD without its vectors",
-            lambda: by_svd(array, vectors=False),
+            lambda: explained_variance_by_svd(array, vectors=False),
         ),
     }
-    if package := by_package(array):
+    if package := load_isoscore_package(array):
         comparisons["IsoScore"] = (lambda: isoscore(w), f"the package, {package[0]}", package[1])
     result: dict = {}
     for name, (ours, other, theirs) in comparisons.items():
@@ -111,9 +115,9 @@ def main() -> None:
         )
         times = ratio(seconds["theirs"], seconds["ours"])
         taken = statistics.median(seconds["ours"])
-        result[name] = {"seconds": taken, f"times as fast as {other}": times, "MiB": memory(ours)}
+        result[name] = {"seconds": taken, f"times as fast as {other}": times, "MiB": measure_extra_memory(ours)}
         print(f"{name}: {taken:.2f} s, {times:.1f}x as fast as {other}, {result[name]['MiB']:.0f} MiB", flush=True)
-    result["stream"] = stream(arguments.rows)
+    result["stream"] = measure_stream(arguments.rows)
     print("stream:", {name: round(value, 3) for name, value in result["stream"].items()})
     save("isotropy", result)
 

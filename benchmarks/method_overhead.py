@@ -19,9 +19,9 @@ import torch
 from common import config, save, seconds_of, seconds_of_a_step
 
 from isobench.runs.identity import identify
-from isobench.training.build import build
-from isobench.training.calibrations import make
-from isobench.training.train import configure
+from isobench.training.build import build_run_parts
+from isobench.training.calibrations import instantiate_chain
+from isobench.training.train import configure_process
 
 # name: (overrides, target for the ratio of steps; None where none was set)
 METHODS: dict[str, tuple[list[str], float | None]] = {
@@ -43,14 +43,14 @@ METHODS: dict[str, tuple[list[str], float | None]] = {
 }
 
 
-class Stepper:
+class ClassifierStepper:
     """One model whose chain is exchanged: every method steps the same weights."""
 
     def __init__(self, encoder: str, task: str) -> None:
         self.base = [f"encoder={encoder}", f"task={task}", "task.train_samples=512"]
         cfg = config(*self.base)
-        configure(cfg)
-        self.module, loaders, *_ = build(cfg, identify(cfg))
+        configure_process(cfg)
+        self.module, loaders, *_ = build_run_parts(cfg, identify(cfg))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
         self.batches = list(loaders.train)
         self.optimizer = self.module.configure_optimizers()["optimizer"]
@@ -59,7 +59,7 @@ class Stepper:
 
     def chain(self, overrides: list[str]):
         """A method's chain with its optimiser, if it has parameters."""
-        chain = make(config(*self.base, *overrides).calibration, self.dim).train()
+        chain = instantiate_chain(config(*self.base, *overrides).calibration, self.dim).train()
         groups = chain.parameter_groups()
         return chain, torch.optim.AdamW(groups, fused=True) if groups else None
 
@@ -92,7 +92,7 @@ def median_time(function: Callable[[], object], repeats: int = 5) -> float:
 
 
 @torch.no_grad()
-def floors(weight: torch.Tensor) -> dict[str, float]:
+def measure_lower_bounds(weight: torch.Tensor) -> dict[str, float]:
     """Seconds of what can't be left out on a [V, d] vocabulary."""
     precise, mix = weight.double(), torch.randn(weight.shape[1], weight.shape[1])
     gram = precise.T @ precise
@@ -114,8 +114,8 @@ def main() -> None:
     parser.add_argument("--task", default="rotten_tomatoes")
     parser.add_argument("--pairs", type=int, default=7)
     arguments = parser.parse_args()
-    stepper = Stepper(arguments.encoder, arguments.task)
-    floor = floors(stepper.module.encoder.vocabulary().detach())
+    stepper = ClassifierStepper(arguments.encoder, arguments.task)
+    floor = measure_lower_bounds(stepper.module.encoder.vocabulary().detach())
     results = {}
     print(f"{'method':28} {'step ratio':>10} {'own share':>10} {'floor':>8} {'target':>7}")
     for name in arguments.names or METHODS:

@@ -16,9 +16,9 @@ import torch
 from common import alternate, config, ratio, save, seconds_of_a_step
 
 from isobench.runs.identity import identify
-from isobench.training.build import build
-from isobench.training.calibrations import make
-from isobench.training.train import configure
+from isobench.training.build import build_run_parts
+from isobench.training.calibrations import instantiate_chain
+from isobench.training.train import configure_process
 
 METHODS = {  # name: (overrides, the paper's overhead)
     "cosine": (["calibration=cosine"], "1.0x"),
@@ -32,7 +32,7 @@ SIZES = {"small": (256, 1, 512, 4), "base": (768, 6, 3072, 12)}  # width, layers
 VOCABULARY = 32_000  # of the base model: the captions' own tokenizer is far smaller
 
 
-def scratch(size: str) -> list[str]:
+def build_scratch_overrides(size: str) -> list[str]:
     """The overrides of a model of this size."""
     width, layers, inner, heads = SIZES[size]
     settings = {"d_model": width}
@@ -41,18 +41,23 @@ def scratch(size: str) -> list[str]:
     return [f"encoder.scratch.{name}={value}" for name, value in settings.items()]
 
 
-class Stepper:
+class Seq2SeqStepper:
     """One model whose chain is exchanged: every method steps the same weights."""
 
     def __init__(self, size: str, batch: int) -> None:
-        self.base = ["task=captions", "encoder=bart-scratch", *scratch(size), "task.train_samples=512"]
+        self.base = [
+            "task=captions",
+            "encoder=bart-scratch",
+            *build_scratch_overrides(size),
+            "task.train_samples=512",
+        ]
         self.base += ["task.dev_samples=8", "optimization=isotropy_calibration_seq2seq"]
         self.base += [f"optimization.batch_size={batch}"]
         if size == "base":
             self.base.append(f"+encoder.scratch.vocab_size={VOCABULARY}")
         cfg = config(*self.base)
-        configure(cfg)
-        self.module, self.loaders, *_ = build(cfg, identify(cfg))
+        configure_process(cfg)
+        self.module, self.loaders, *_ = build_run_parts(cfg, identify(cfg))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
         self.batches = list(self.loaders.train)
         self.optimizer = self.module.configure_optimizers()["optimizer"]
@@ -60,7 +65,7 @@ class Stepper:
 
     def contestant(self, overrides: list[str]):
         """A function of the round: seconds of a step under this method, with its own optimiser if it has one."""
-        chain = make(config(*self.base, *overrides).calibration, self.plain.out_dim).train()
+        chain = instantiate_chain(config(*self.base, *overrides).calibration, self.plain.out_dim).train()
         groups = chain.parameter_groups()
         own = torch.optim.AdamW(groups, fused=True) if groups else None
 
@@ -78,7 +83,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=48, help="sentence pairs; the paper's is 48")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    stepper = Stepper(arguments.size, arguments.batch)
+    stepper = Seq2SeqStepper(arguments.size, arguments.batch)
     names = arguments.names or list(METHODS)
     contestants = {"none": stepper.contestant(["calibration=none"])}
     contestants |= {name: stepper.contestant(METHODS[name][0]) for name in names}

@@ -22,7 +22,7 @@ from isobench.runs.identity import identify
 from isobench.training.build import make_loaders
 
 
-def seconds(*arguments: str) -> float:
+def time_command(*arguments: str) -> float:
     start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "isobench", *arguments], capture_output=True, check=False)
     return time.perf_counter() - start
@@ -30,15 +30,15 @@ def seconds(*arguments: str) -> float:
 
 def main() -> None:
     wait = {
-        "help": statistics.median(seconds("--help") for _ in range(5)),
-        "config error": statistics.median(seconds("task=rtee") for _ in range(5)),
+        "help": statistics.median(time_command("--help") for _ in range(5)),
+        "config error": statistics.median(time_command("task=rtee") for _ in range(5)),
     }
     fresh, again = [], []
     with tempfile.TemporaryDirectory() as cache:
         for number in range(6):
             cfg = config(f"data.cache={cache}/{number}")
             identity, tokenizer = identify(cfg), encoders.load_tokenizer(cfg.encoder, None)
-            loaded = encoders.load(cfg.encoder, None, seed=1)
+            loaded = encoders.load_encoder(cfg.encoder, None, seed=1)
             for times in (fresh, again):
                 start = time.perf_counter()
                 make_loaders(cfg, identity, tokenizer, loaded)

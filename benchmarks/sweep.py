@@ -24,7 +24,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from common import save
 
 from isobench import __main__ as entry
-from isobench.sweep.plan import composed, plan
+from isobench.sweep.plan import compose_sweep, plan_runs
 
 EPOCH = {
     "epoch": 1,
@@ -38,11 +38,11 @@ EPOCH = {
 GRID = ["calibration=none,isobn_paper", "optimization.lr=1e-5,2e-5,5e-5,1e-4,2e-4", "tracking=none"]
 
 
-def pretend(folder: str, seeds: int) -> list[str]:
+def write_fake_runs(folder: str, seeds: int) -> list[str]:
     """Records for a grid of 10 x seeds; returns its arguments."""
     arguments = [*GRID, f"seed=range(1,{seeds + 1})", f"output_dir={folder}"]
-    with composed(arguments) as parts:
-        for key, run in plan(*parts).items():
+    with compose_sweep(arguments) as parts:
+        for key, run in plan_runs(*parts).items():
             record = {
                 "format": 1, "key": key, "status": "finished", "failure": None, "best": EPOCH,
                 "history": [EPOCH] * 10, "warnings": [], "scale": {"name": "embedded", "differs": []},
@@ -54,7 +54,7 @@ def pretend(folder: str, seeds: int) -> list[str]:
     return arguments
 
 
-def seconds(*command: str) -> float:
+def time_command(*command: str) -> float:
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
     taken = time.perf_counter() - start
@@ -62,20 +62,22 @@ def seconds(*command: str) -> float:
     return taken
 
 
-def beyond_startup(module: str, arguments: list[str], *flags: str) -> float:
+def time_beyond_startup(module: str, arguments: list[str], *flags: str) -> float:
     """Median over five rounds of the whole command's seconds less the same command's with one run of its grid."""
     one = ["calibration=none", "optimization.lr=1e-5", "tracking=none", "seed=1", arguments[-1]]
-    return statistics.median(seconds(module, *arguments, *flags) - seconds(module, *one, *flags) for _ in range(5))
+    return statistics.median(
+        time_command(module, *arguments, *flags) - time_command(module, *one, *flags) for _ in range(5)
+    )
 
 
-def launching(folder: str, runs: int = 100) -> float:
+def time_launching(folder: str, runs: int = 100) -> float:
     """Seconds that Hydra's basic launcher adds a run: 100 runs that do nothing, less the planning of them."""
     arguments = ["-m", f"seed=range(1,{runs + 1})", "tracking=none", f"output_dir={folder}/launch"]
 
     def sweep(*more: str) -> float:
         sys.argv = ["isobench", *arguments, *more]
         start = time.perf_counter()
-        nothing = patch("isobench.sweep.launcher.execute", lambda cfg, position: (0, None))
+        nothing = patch("isobench.sweep.launcher.execute_run", lambda cfg, position: (0, None))
         with nothing, Path(os.devnull).open("w") as null, redirect_stdout(null), redirect_stderr(null):
             entry.main()
         return time.perf_counter() - start
@@ -86,9 +88,11 @@ def launching(folder: str, runs: int = 100) -> float:
 def main() -> None:
     result = {}
     with tempfile.TemporaryDirectory() as folder:
-        result["1,000 finished runs, the sweep again"] = beyond_startup("isobench", pretend(f"{folder}/a", 100), "-m")
-        result["status of 2,000 runs"] = beyond_startup("isobench.status", pretend(f"{folder}/b", 200))
-        result["launching, a run"] = launching(folder)
+        result["1,000 finished runs, the sweep again"] = time_beyond_startup(
+            "isobench", write_fake_runs(f"{folder}/a", 100), "-m"
+        )
+        result["status of 2,000 runs"] = time_beyond_startup("isobench.status", write_fake_runs(f"{folder}/b", 200))
+        result["launching, a run"] = time_launching(folder)
     for name, value in result.items():
         print(f"{name}: {value:.3f} s")
     save("sweep", result)

@@ -26,9 +26,9 @@ from isobench.data import weights
 from isobench.data.text import EpochSampler
 from isobench.models import encoders
 from isobench.runs.identity import identify
-from isobench.runs.validate import validate
-from isobench.training.build import build
-from isobench.training.train import configure
+from isobench.runs.validate import validate_config
+from isobench.training.build import build_run_parts
+from isobench.training.train import configure_process
 
 MAX_LENGTH = 128  # run_glue's default
 
@@ -46,15 +46,15 @@ class Clock:
         return self.marks[-1] - self.marks[0]
 
 
-class TheirClock(Clock, TrainerCallback):
+class TrainerClock(Clock, TrainerCallback):
     on_step_end = Clock.mark
 
 
-class OurClock(Clock, pl.Callback):
+class LightningClock(Clock, pl.Callback):
     on_train_batch_end = Clock.mark
 
 
-class SameOrder(Trainer):
+class FixedOrderTrainer(Trainer):
     """Trainer that visits the examples in isobench's order."""
 
     order: list[int]
@@ -63,14 +63,14 @@ class SameOrder(Trainer):
         return self.order
 
 
-def batches(n: int, number: int, size: int, steps: int) -> list[int]:
+def list_round_examples(n: int, number: int, size: int, steps: int) -> list[int]:
     """The examples of one round."""
     sampler = EpochSampler(n, seed=1)
     sampler.set_epoch(number)
     return list(sampler)[: size * steps]
 
 
-def padded(tokens, pad_id: int, length: int | None):
+def make_padding_collator(tokens, pad_id: int, length: int | None):
     """A collator for Trainer: padded to ``length``, or to the batch's longest."""
 
     def collate(rows):
@@ -86,16 +86,16 @@ def padded(tokens, pad_id: int, length: int | None):
     return collate
 
 
-def measure(task: str, rounds: int, steps: int) -> dict:
+def benchmark_task(task: str, rounds: int, steps: int) -> dict:
     cfg = config(f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal")
-    validate(cfg)
-    configure(cfg)
-    module, loaders, *_ = build(cfg, identify(cfg))
+    validate_config(cfg)
+    configure_process(cfg)
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     tokenizer = encoders.load_tokenizer(cfg.encoder, None)
     tokens = loaders.train.dataset
     size = cfg.optimization.batch_size
     theirs = AutoModelForSequenceClassification.from_pretrained(
-        weights.local_folder(cfg.encoder, None), num_labels=module.head.out_features, dtype=torch.float32
+        weights.resolve_name_or_path(cfg.encoder, None), num_labels=module.head.out_features, dtype=torch.float32
     )
     theirs.bert.pooler.dense.load_state_dict(module.pooler.dense.state_dict())
     theirs.classifier.load_state_dict(module.head.state_dict())
@@ -104,30 +104,32 @@ def measure(task: str, rounds: int, steps: int) -> dict:
         (tokens.ids[span].tolist(), tokens.types[span].tolist(), int(label))
         for span, label in zip(spans, tokens.labels, strict=True)
     ]
-    difference = loss_difference(module, theirs, loaders, rows, padded(tokens, tokenizer.pad_token_id, MAX_LENGTH))
+    difference = loss_difference(
+        module, theirs, loaders, rows, make_padding_collator(tokens, tokenizer.pad_token_id, MAX_LENGTH)
+    )
     assert difference < 1e-5, f"{task}: losses differ by {difference}"
 
     def hugging_face(length: int | None):
         def run(number: int) -> float:
-            clock = TheirClock()
+            clock = TrainerClock()
             arguments = TrainingArguments(
                 tempfile.mkdtemp(), per_device_train_batch_size=size, max_steps=steps, learning_rate=2e-5,
                 max_grad_norm=0, report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
                 use_cpu=not torch.cuda.is_available(), remove_unused_columns=False,
             )  # fmt: skip
-            trainer = SameOrder(
-                theirs, arguments, train_dataset=rows, data_collator=padded(tokens, tokenizer.pad_token_id, length),
+            trainer = FixedOrderTrainer(
+                theirs, arguments, train_dataset=rows, data_collator=make_padding_collator(tokens, tokenizer.pad_token_id, length),
                 callbacks=[clock],
             )  # fmt: skip
-            trainer.order = batches(len(rows), number, size, steps)
+            trainer.order = list_round_examples(len(rows), number, size, steps)
             trainer.train()
             return clock.seconds()
 
         return run
 
     def ours(number: int) -> float:
-        clock = OurClock()
-        order = batches(len(rows), number, size, steps)
+        clock = LightningClock()
+        order = list_round_examples(len(rows), number, size, steps)
         loader = DataLoader(tokens, size, sampler=order, collate_fn=loaders.train.collate_fn)
         trainer = pl.Trainer(
             max_steps=steps, devices=1, logger=False, callbacks=[clock], deterministic=True,
@@ -178,7 +180,7 @@ def main() -> None:
     arguments = parser.parse_args()
     need_data()
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    tasks = {task: measure(task, arguments.rounds, arguments.steps) for task in arguments.tasks}
+    tasks = {task: benchmark_task(task, arguments.rounds, arguments.steps) for task in arguments.tasks}
     save("training_step", {"batch size": 32, "rounds": arguments.rounds, "steps": arguments.steps, "tasks": tasks})
 
 

@@ -1,6 +1,6 @@
 """Hydra looks for plugins in this namespace package; ours live in isobench.sweep."""
 
-from isobench.sweep.launcher import Local, Sequential, Slurm
+from isobench.sweep.launcher import InProcessLauncher, LocalProcessesLauncher, SlurmArrayLauncher
 from isobench.sweep.sweeper import GridSweeper
 
 
@@ -8,13 +8,13 @@ class IsobenchSweeper(GridSweeper):
     """The sweeper that conf/config.yaml names."""
 
 
-class SequentialLauncher(Sequential):
+class SequentialLauncher(InProcessLauncher):
     """hydra/launcher=sequential, the default."""
 
 
-class SlurmLauncher(Slurm):
+class SlurmLauncher(SlurmArrayLauncher):
     """hydra/launcher=slurm."""
 
 
-class LocalLauncher(Local):
+class LocalLauncher(LocalProcessesLauncher):
     """hydra/launcher=local."""

@@ -14,14 +14,13 @@ from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.interruption import Interrupted
 from isobench.common.resources import conf_dir
-from isobench.config.explain import complain, debugging
-from isobench.config.schema import Config, register, to_config
+from isobench.config.explain import is_debugging, print_error
+from isobench.config.schema import Config, register_schema, to_config
 from isobench.report.table import print_table
 from isobench.sweep import pool
-from isobench.sweep.grid import unchained
-from isobench.sweep.sweeper import RUNS_VARIABLE, show_plan
-from isobench.training.execute import execute
-
+from isobench.sweep.grid import expand_chains
+from isobench.sweep.sweeper import RUN_COUNT_VARIABLE, print_run_plan
+from isobench.training.execute import execute_run
 
 COMMANDS = ("status", "report", "dashboard", "prune")  # modules of isobench/cli, which the command takes as words
 
@@ -35,17 +34,17 @@ def main() -> None:
         command = importlib.import_module(f"isobench.cli.{sys.argv.pop(1)}")
         command.main()
         return
-    register()
-    run_guarded(from_the_command_line)
+    register_schema()
+    run_guarded(run_command_line)
 
 
-def from_the_command_line() -> None:
+def run_command_line() -> None:
     """Hand the arguments to Hydra, in an order and a form that it takes."""
-    sys.argv[1:] = flags_first(unchained(sys.argv[1:]))
-    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(job)()
+    sys.argv[1:] = move_flags_first(expand_chains(sys.argv[1:]))
+    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)()
 
 
-def flags_first(arguments: list[str]) -> list[str]:
+def move_flags_first(arguments: list[str]) -> list[str]:
     """Hydra's flags, and their values, before the settings: argparse refuses settings on both sides of a flag."""
     with_value = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p")
     flags: list[str] = []
@@ -60,25 +59,25 @@ def flags_first(arguments: list[str]) -> list[str]:
     return flags + settings
 
 
-def job(config: DictConfig) -> int:
+def run_job(config: DictConfig) -> int:
     """One run, alone or in a sweep; returns its exit code, and in a run alone exits with it."""
     hydra_config = HydraConfig.get()
-    if pool.stopped:
-        return 128 + pool.stopped
+    if pool.stop_signal:
+        return 128 + pool.stop_signal
     try:
         if hydra_config.mode == RunMode.RUN:
             return run_alone(to_config(config))
-        position = f"[{hydra_config.job.num + 1}/{os.environ.get(RUNS_VARIABLE, '?')}] "
-        return execute(to_config(config), position)[0]
+        position = f"[{hydra_config.job.num + 1}/{os.environ.get(RUN_COUNT_VARIABLE, '?')}] "
+        return execute_run(to_config(config), position)[0]
     except Interrupted as stop:
-        if not pool.inside():
+        if not pool.is_pool_worker():
             raise
-        pool.stopped = stop.signum  # this process's turn is over; joblib may still have runs for it
+        pool.stop_signal = stop.signum  # this process's turn is over; joblib may still have runs for it
         return 128 + stop.signum
     except Exception as error:  # said here: Hydra would print more than the one line
-        if debugging():
+        if is_debugging():
             raise
-        complain(error)
+        print_error(error)
         raise SystemExit(2) from None
 
 
@@ -87,9 +86,9 @@ def run_alone(cfg: Config) -> int:
     if cfg.analysis:
         raise UserError("an analysis is of an experiment's grid: add hydra.mode=MULTIRUN to its YAML")
     if cfg.dry_run:
-        show_plan(cfg)
+        print_run_plan(cfg)
         return 0
-    code, row = execute(cfg)
+    code, row = execute_run(cfg)
     if row is not None:
         print_table(cfg.experiment, [row])
         print(f"This run: {row.folder.path}")

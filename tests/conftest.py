@@ -17,13 +17,13 @@ from hydra.core.global_hydra import GlobalHydra
 
 from isobench import __main__ as entry
 from isobench.common.resources import conf_dir
-from isobench.config.schema import Config, register, to_config
+from isobench.config.schema import Config, register_schema, to_config
 
 WORDS = "the a film plot cast was is and of it very quite so good great bad awful fine dull sharp".split()
 
 
 def make_config(*overrides: str) -> Config:
-    register()
+    register_schema()
     GlobalHydra.instance().clear()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
         return to_config(compose("config", overrides=["tracking=none", *overrides]))

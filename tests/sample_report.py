@@ -3,7 +3,7 @@
 import random
 import statistics
 
-from isobench.report.model import Cell, Comparison, Line, Report, ReportTable
+from isobench.report.model import Cell, Comparison, Report, ReportLine, ReportTable
 
 ENCODERS = ["bert-base-cased", "roberta-base"]
 METHODS = ["none", "cosine", "spectrum_polynomial", "spectrum_exponential", "flow"]
@@ -70,7 +70,7 @@ def table(runs, encoders, methods, tasks):
                 own = [r for r in runs if (r["encoder"], r["method"], r["task"]) == (encoder, method, task)]
                 verdict, why = verdicts[len(lines) % 4 if task != "sst2" else 0]
                 cells[task.upper()] = cell(own, rng, method, verdict, why)
-            lines.append(Line(encoder, method, cells, "-" if method == "none" else f"{1 + rng.random():.2f}x"))
+            lines.append(ReportLine(encoder, method, cells, "-" if method == "none" else f"{1 + rng.random():.2f}x"))
     notes = ["Of 72 comparisons 3.6 are expected by chance; 2 survive Holm."]
     return ReportTable("table1", "Table 1: GLUE dev sets", [task.upper() for task in tasks], lines, notes)
 

@@ -10,8 +10,8 @@ from conftest import make_config
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.analyse import function_of
-from isobench.analyses.findings import Findings, beside_published
+from isobench.analyses.analyse import load_analysis_function
+from isobench.analyses.findings import Findings, build_comparison_table
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.runs.identity import identify
@@ -196,10 +196,10 @@ def test_dry_run_and_status_compute_nothing(cli, ev, outputs, capfd, monkeypatch
     assert "not done yet" in out
     assert not outputs.exists()
     cli(*ev)
-    from isobench.cli.status import status
+    from isobench.cli.status import print_status
 
     capfd.readouterr()
-    status(ev)
+    print_status(ev)
     assert f"training; done: {outputs}/reports/isobn_ev/" in capfd.readouterr().out.replace("\n", "")
 
 
@@ -228,7 +228,7 @@ def test_numbers_may_have_columns_of_their_own_and_nothing_in_them(tmp_path):
 
 def test_published_rows_stand_below_ours_in_the_papers_columns():
     ours = {("mine", "none"): {"MRPC": "0.10/0.20/0.30", "my_task": "0.5"}}
-    table = beside_published("t", ("encoder", "method"), ours, "isobn", "table2")
+    table = build_comparison_table("t", ("encoder", "method"), ours, "isobn", "table2")
     assert [column.header for column in table.columns] == [
         "",
         "encoder",
@@ -250,4 +250,4 @@ def test_published_rows_stand_below_ours_in_the_papers_columns():
 
 def test_a_target_that_is_missing_is_said():
     with pytest.raises(UserError, match="must name a function"):
-        function_of({"curve": 3})
+        load_analysis_function({"curve": 3})

@@ -54,7 +54,7 @@ def vocabulary_of(folder):
 @pytest.mark.parametrize(("removed", "count"), [("ceil", 1), ("floor", 0)])
 def test_table_1_is_what_its_definitions_give(removed, count):
     w = shifted()
-    found = isotropy.look_at("own", torch.from_numpy(w), removed)
+    found = isotropy.measure_vocabulary("own", torch.from_numpy(w), removed)
     lengths = np.linalg.norm(w, axis=1)
     mean = np.linalg.norm(w.mean(0))
     expected = {
@@ -79,8 +79,8 @@ def test_table_1_is_what_its_definitions_give(removed, count):
 
 
 def test_the_kernel_density_is_scotts():
-    found = isotropy.look_at("own", torch.from_numpy(shifted()), "ceil")
-    rows = [row for row in isotropy.norm_densities([found]) if row["vectors"] == "raw"]
+    found = isotropy.measure_vocabulary("own", torch.from_numpy(shifted()), "ceil")
+    rows = [row for row in isotropy.estimate_norm_densities([found]) if row["vectors"] == "raw"]
     norms = found.norms["raw"]
     width = norms.std(ddof=1) * len(norms) ** (-1 / 5)
     for row in rows[::50]:
@@ -90,8 +90,8 @@ def test_the_kernel_density_is_scotts():
 
 def test_a_spheres_singular_values_part_as_it_moves_away():
     shifts, points = [0.0, 1.0, 3.0], 2000
-    spheres = isotropy.toy_spheres(points, shifts, seed=1)
-    rows = isotropy.toy_rows(spheres)
+    spheres = isotropy.sample_toy_spheres(points, shifts, seed=1)
+    rows = isotropy.build_toy_rows(spheres)
     values = {shift: [row["singular_value"] for row in rows if row["shift"] == shift] for shift in shifts}
     gaps = [values[shift][0] - values[shift][1] for shift in shifts]
     assert gaps[0] < gaps[1] < gaps[2]
@@ -103,15 +103,15 @@ def test_a_spheres_singular_values_part_as_it_moves_away():
 
 def test_norm_and_isotropy_are_correlated_beside_the_papers():
     def encoder(name, norm, i1):
-        return isotropy.Vocabulary(name, {"average_norm": norm, "i1_raw": i1}, {}, {}, {})
+        return isotropy.VocabularyMeasures(name, {"average_norm": norm, "i1_raw": i1}, {}, {}, {})
 
     three = [encoder("a", 1.0, 0.5), encoder("b", 2.0, 0.6), encoder("c", 4.0, 0.1)]
-    (note,) = isotropy.correlation(three)
-    cells = [row["embeddings"] for row in published.load("too_much_in_common")["table1"]["cells"].values()]
+    (note,) = isotropy.describe_norm_correlation(three)
+    cells = [row["embeddings"] for row in published.load_tables("too_much_in_common")["table1"]["cells"].values()]
     theirs = np.corrcoef([row["avg norm"][0] for row in cells], [row["I(W)"][0] for row in cells])[0, 1]
     assert f"{np.corrcoef([1, 2, 4], [0.5, 0.6, 0.1])[0, 1]:.2f} over these 3" in note
     assert f"{theirs:.2f} over the paper's 8" in note
-    assert isotropy.correlation(three[:2]) == []
+    assert isotropy.describe_norm_correlation(three[:2]) == []
 
 
 def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
@@ -137,7 +137,7 @@ def test_mean_cosines_are_those_of_all_pairs():
     w[7] = 0  # no direction: left out
     unit = w / np.where(np.linalg.norm(w, axis=1, keepdims=True) > 0, np.linalg.norm(w, axis=1, keepdims=True), 1)
     rows = [3, 4, 9]
-    found = frequency.cosines(torch.from_numpy(w), rows, [(0, 20), (40, 60), (60, 80)])
+    found = frequency.compute_range_cosines(torch.from_numpy(w), rows, [(0, 20), (40, 60), (60, 80)])
     assert [(row["first"], row["end"]) for row in found] == [(0, 20), (40, 50)]
     directed = [i for i in range(20) if i != 7]
     assert found[0]["cosine"] == pytest.approx(np.mean([unit[i] @ unit[j] for i in rows for j in directed]))
@@ -147,28 +147,28 @@ def test_mean_cosines_are_those_of_all_pairs():
 def test_unused_tokens_are_the_vocabularys_own_or_its_last():
     vocabulary = {"[PAD]": 0, "[unused1]": 2, "the": 1, "[unused0]": 3, "unused1": 4, "[unused]": 5}
     bert = types.SimpleNamespace(get_vocab=lambda: vocabulary)
-    assert frequency.reference(bert, 6, 2) == ([2, 3], "2 unused tokens")
+    assert frequency.select_reference_tokens(bert, 6, 2) == ([2, 3], "2 unused tokens")
     other = types.SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 1, "c": 2})
-    ids, what = frequency.reference(other, 3, 2)
+    ids, what = frequency.select_reference_tokens(other, 3, 2)
     assert ids == [1, 2]
     assert "the last 2 ids (rare)" in what
-    assert frequency.reference(other, 3, 10)[0] == [0, 1, 2]
+    assert frequency.select_reference_tokens(other, 3, 10)[0] == [0, 1, 2]
 
 
 def test_a_corpus_in_numbers():
     counts = np.array([50, 30, 10, 10])
     heads = [{"types": 2, "published": "?"}, {"types": 13, "published": "?"}]
-    found = frequency.summarise(counts, heads, {"share": 0.8, "published": "?"}, [1, 4])
+    found = frequency.summarise_counts(counts, heads, {"share": 0.8, "published": "?"}, [1, 4])
     assert (found["types"], found["occurrences"], found["types_covering"]) == (4, 100, 2)
     assert (found["share_of_2"], found["share_of_13"]) == (0.8, 1.0)
-    assert frequency.summarise(counts, heads, {"share": 0.81}, [1, 4])["types_covering"] == 3
+    assert frequency.summarise_counts(counts, heads, {"share": 0.81}, [1, 4])["types_covering"] == 3
     with pytest.raises(UserError, match="not a single word"):
-        frequency.summarise(np.array([], int), heads, {"share": 0.8}, [1, 4])
+        frequency.summarise_counts(np.array([], int), heads, {"share": 0.8}, [1, 4])
 
 
 def test_words_keep_their_case_and_every_other_character_counts():
     words = "It ' s a Film , a film . A".split()  # of which only "a" stands there twice
-    counts = frequency.word_counts([["It's a Film, a film."], ["A", " "]])
+    counts = frequency.count_words([["It's a Film, a film."], ["A", " "]])
     assert counts.tolist() == sorted(Counter(words).values(), reverse=True) == [2, *[1] * 8]
 
 
@@ -208,9 +208,9 @@ def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
     if not list((Path(glue) / "cnn_dailymail").glob("*.parquet")):
         pytest.skip("ISOBENCH_DATA has no cnn_dailymail/*.parquet")
     corpus = open_corpus("cnn_dailymail", Data(root=glue), 300)
-    counts = frequency.word_counts(corpus.batches())
+    counts = frequency.count_words(corpus.batches())
     heads = [{"types": 13}, {"types": 85}]
-    found = frequency.summarise(counts, heads, {"share": 0.98}, [10, 1000])
+    found = frequency.summarise_counts(counts, heads, {"share": 0.98}, [10, 1000])
     assert 0.27 < found["share_of_13"] < 0.34
     assert 0.45 < found["share_of_85"] < 0.55
     assert 0.8 < found["zipf_least_squares"] < 1.2

@@ -137,8 +137,8 @@ class TestDimensions:
     def test_of_planted_groups(self, rng):
         h, _ = planted(rng, (6, 3, 1), noise=0.1)
         h[:, 0] = 2.0
-        dims = isobn_embeddings.measured(stub(h * 10.0 ** np.linspace(-5, 0, 10)), 0.5)
-        row = isobn_embeddings.summary(dims, [0.5])
+        dims = isobn_embeddings.measure_dimensions(stub(h * 10.0 ** np.linspace(-5, 0, 10)), 0.5)
+        row = isobn_embeddings.summarise_dimensions(dims, [0.5])
         assert (row["constant"], row["dimensions"], row["examples"]) == (1, 10, 500)
         assert row["std_min"] == pytest.approx(dims.deviation[1:].min())
         assert row["clusters"] == 4  # the constant one alone
@@ -151,7 +151,7 @@ class TestDimensions:
     def test_a_figure_says_how_many_are_constant(self, rng):
         h = rng.normal(size=(50, 6)) * 10.0 ** -np.arange(6)
         h[:, 4:] = 0.3
-        figure = isobn_embeddings.figure4([isobn_embeddings.measured(stub(h), 0.5)], 20)
+        figure = isobn_embeddings.draw_figure4([isobn_embeddings.measure_dimensions(stub(h), 0.5)], 20)
         (axis,) = figure.axes
         assert axis.get_xscale() == "log"
         assert "2 of 6 constant" in axis.texts[0].get_text()
@@ -159,17 +159,17 @@ class TestDimensions:
 
     def test_vectors_that_do_not_vary_are_an_error(self):
         with pytest.raises(UserError, match="do not vary"):
-            isobn_embeddings.measured(stub(np.ones((9, 4))), 0.5)
+            isobn_embeddings.measure_dimensions(stub(np.ones((9, 4))), 0.5)
         with pytest.raises(UserError, match="do not vary"):
-            adaptation_embeddings.measured(stub(np.ones((9, 4)), np.zeros(9, np.int64)), 9, 3, 1)
+            adaptation_embeddings.measure_distribution(stub(np.ones((9, 4)), np.zeros(9, np.int64)), 9, 3, 1)
 
 
 class TestDistribution:
     def test_orders_by_fisher_score_and_counts_means(self, rng):
         labels = np.arange(200) % 2
         h = rng.normal(size=(200, 4)) * [1, 9, 3, 1] + labels[:, None] * [0, 0, 30, 4] + [3, 0.0, -15.0, -2.2]
-        part = adaptation_embeddings.measured(stub(h, labels), 50, 5, 1)
-        row = adaptation_embeddings.summary(part, 0.5)
+        part = adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1)
+        row = adaptation_embeddings.summarise_distribution(part, 0.5)
         assert part.order[:2].tolist() == [2, 3]
         assert row["means_within"] == int((np.abs(h.mean(0)) <= 0.5).sum())
         assert (row["largest_mean_dimension"], row["std_max_dimension"]) == (0, 2)
@@ -180,7 +180,9 @@ class TestDistribution:
         labels = np.arange(200) % 2
         h = rng.normal(size=(200, 6)) + labels[:, None] * np.array([5, 4, 3, 0, 0, 0])
         h[:, 3:] = 1.0
-        spearman = adaptation_embeddings.summary(adaptation_embeddings.measured(stub(h, labels), 50, 5, 1), 0.5)
+        spearman = adaptation_embeddings.summarise_distribution(
+            adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1), 0.5
+        )
         assert spearman["constant"] == 3
         assert spearman["spearman"] == pytest.approx(1)  # more apart, more varied: three dimensions, in one order
 

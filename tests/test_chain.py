@@ -11,12 +11,12 @@ from torch import nn
 from isobench.calibration import BatchNorm, Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError
-from isobench.config.schema import method_name, parts
+from isobench.config.schema import format_method_name, split_chain
 from isobench.runs.identity import identify
-from isobench.runs.validate import validate
-from isobench.sweep.grid import expand, unchained
-from isobench.training.build import build
-from isobench.training.calibrations import make
+from isobench.runs.validate import validate_config
+from isobench.sweep.grid import expand_chains, expand_grid
+from isobench.training.build import build_run_parts
+from isobench.training.calibrations import instantiate_chain
 
 
 class Shifted(Calibration):
@@ -105,42 +105,42 @@ def test_statistics_are_prepared_in_order_from_what_each_is_given():
 
 
 def test_a_list_stands_for_nested_choices():
-    assert unchained(["calibration=[a, b,c]", "seed=1"]) == [
+    assert expand_chains(["calibration=[a, b,c]", "seed=1"]) == [
         "calibration=a",
         "+calibration@calibration.then=b",
         "+calibration@calibration.then.then=c",
         "seed=1",
     ]
-    assert unchained(["+calibration= [a]"]) == ["calibration=a"]
+    assert expand_chains(["+calibration= [a]"]) == ["calibration=a"]
     for wrong in ("calibration=[a,[b,c]]", "calibration=[a,]", "calibration=[]", "calibration=[a b,c]"):
         with pytest.raises(UserError, match="a chain is a list of methods' names"):
-            unchained([wrong])
+            expand_chains([wrong])
     sweeps = ["calibration=[a,b],none", "calibration=[a],[b,c]", "calibration=none,[a,b]"]
-    assert unchained(sweeps) == sweeps
+    assert expand_chains(sweeps) == sweeps
     plain = ["calibration=none", "calibration.x=[1,2]", "task.dev_splits=[a,b]"]
-    assert unchained(plain) == plain
-    (run,) = expand([{"calibration": [["isobn_paper", "cosine"]]}], {})
+    assert expand_chains(plain) == plain
+    (run,) = expand_grid([{"calibration": [["isobn_paper", "cosine"]]}], {})
     assert run == ["calibration=[isobn_paper,cosine]"]
 
 
 def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     cfg = make_config(
-        *unchained(["calibration=[isobn_paper,fixed_norm_z,cosine]"]), "calibration.then.then.target=vocabulary"
+        *expand_chains(["calibration=[isobn_paper,fixed_norm_z,cosine]"]), "calibration.then.then.target=vocabulary"
     )
-    validate(cfg)
-    assert method_name(cfg.calibration) == "isobn_paper+fixed_norm_z+cosine"
-    assert [part["target"] for part in parts(cfg.calibration)] == ["head", "head", "vocabulary"]
-    chain = make(cfg.calibration, 8)
+    validate_config(cfg)
+    assert format_method_name(cfg.calibration) == "isobn_paper+fixed_norm_z+cosine"
+    assert [part["target"] for part in split_chain(cfg.calibration)] == ["head", "head", "vocabulary"]
+    chain = instantiate_chain(cfg.calibration, 8)
     assert [type(part) for part in chain] == [FixedNorm, IsoBN, CosineRegularization]
     assert chain.before == 1
     cfg.calibration["then"]["placement"] = "nowhere"
     with pytest.raises(UserError, match=r"calibration\.then\.placement=nowhere"):
-        validate(cfg)
+        validate_config(cfg)
 
 
 def test_widths_follow_along_the_chain():
-    cfg = make_config(*unchained(["calibration=[whitening_pca,batch_norm]"]), "calibration.k=3")
-    chain = make(cfg.calibration, 8)
+    cfg = make_config(*expand_chains(["calibration=[whitening_pca,batch_norm]"]), "calibration.k=3")
+    chain = instantiate_chain(cfg.calibration, 8)
     assert [part.dim for part in chain] == [8, 3]
     assert chain.out_dim == 3
     assert isinstance(list(chain)[1], BatchNorm)
@@ -158,7 +158,8 @@ def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
     code, out, err = cli(*overrides, "-m", chains)
     assert code == 0, err
     names = [
-        method_name(json.loads(file.read_text())["config"]["calibration"]) for file in outputs.glob("runs/*/*.json")
+        format_method_name(json.loads(file.read_text())["config"]["calibration"])
+        for file in outputs.glob("runs/*/*.json")
     ]
     assert "fixed_norm_z+spectrum_exponential+flow" in names
     assert len(list(outputs.glob("runs/*/result.json"))) == 4  # cosine's strength is another one here
@@ -211,12 +212,12 @@ def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypat
     from isobench.training import embeddings
 
     overrides = [*(o for o in small if not o.startswith("data.cache")), f"data.cache={tmp_path}/cache"]
-    passes, original = [], embeddings._compute
-    monkeypatch.setattr(embeddings, "_compute", lambda *a: (passes.append(1), original(*a)))
+    passes, original = [], embeddings._write_embeddings
+    monkeypatch.setattr(embeddings, "_write_embeddings", lambda *a: (passes.append(1), original(*a)))
 
     def scale(*more):
         cfg = make_config(*overrides, *more)
-        return next(iter(build(cfg, identify(cfg)).module.chain)).scale
+        return next(iter(build_run_parts(cfg, identify(cfg)).module.chain)).scale
 
     first = scale("calibration=fixed_norm_z")
     assert not torch.equal(scale("calibration=fixed_norm_l2", "seed=2"), first)
@@ -232,7 +233,7 @@ def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypat
 
 def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):
     cfg = make_config(*small, "calibration=fixed_norm_z")
-    module, loaders, *_ = build(cfg, identify(cfg))
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     module.eval()
     with torch.no_grad():
         vectors = torch.cat([module.encode(batch) for batch in loaders.train])

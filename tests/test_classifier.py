@@ -11,15 +11,15 @@ from torch import nn
 from isobench.calibration import Calibration
 from isobench.common.errors import RunFailure, UserError
 from isobench.runs.identity import identify
-from isobench.runs.validate import validate
-from isobench.training.build import build
-from isobench.training.calibrations import make
+from isobench.runs.validate import validate_config
+from isobench.training.build import build_run_parts
+from isobench.training.calibrations import instantiate_chain
 
 
 def built(small, *overrides):
     cfg = make_config(*small, *overrides)
-    validate(cfg)
-    return build(cfg, identify(cfg))
+    validate_config(cfg)
+    return build_run_parts(cfg, identify(cfg))
 
 
 def test_chunks_change_nothing(small):
@@ -164,11 +164,11 @@ def test_prepare_is_the_only_look_at_the_data_before_training(small):
 def test_calibrations_that_are_not(small):
     base = {"name": "x", "version": 1, "placement": "after_pooler", "target": "head"}
     with pytest.raises(UserError, match="nowhere"):
-        make({**base, "_target_": "isobench.calibration.nowhere.No"}, 4)
+        instantiate_chain({**base, "_target_": "isobench.calibration.nowhere.No"}, 4)
     with pytest.raises(UserError, match="not an isobench.calibration.Calibration"):
-        make({**base, "_target_": "collections.Counter"}, 4)
+        instantiate_chain({**base, "_target_": "collections.Counter"}, 4)
     with pytest.raises(UserError, match="gamma must be"):
-        make({**base, "_target_": "isobench.calibration.IsoBN", "gamma": "max"}, 4)
+        instantiate_chain({**base, "_target_": "isobench.calibration.IsoBN", "gamma": "max"}, 4)
 
 
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):

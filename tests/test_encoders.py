@@ -11,8 +11,8 @@ from conftest import save_tiny
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data import convert, weights
-from isobench.models.encoders import load, load_tokenizer
-from isobench.models.last_layer import first_token_only
+from isobench.models.encoders import load_encoder, load_tokenizer
+from isobench.models.last_layer import restrict_to_first_token
 
 
 def batch(tokenizer, *texts):
@@ -23,7 +23,7 @@ def batch(tokenizer, *texts):
 def test_pooling_is_transformers_own(tiny, pooling):
     from transformers import AutoModel
 
-    loaded = load(Encoder(name="tiny", path=tiny, pooling=pooling), None, seed=1)
+    loaded = load_encoder(Encoder(name="tiny", path=tiny, pooling=pooling), None, seed=1)
     model = AutoModel.from_pretrained(tiny).eval()
     tokens = batch(load_tokenizer(Encoder(name="tiny", path=tiny), None), "the film was good", "bad")
     with torch.no_grad():
@@ -55,7 +55,7 @@ def test_first_token_only_is_lossless(kind, lengths):
     config = getattr(transformers, f"{kind}Config")(vocab_size=30, pad_token_id=0, **names)
     whole = getattr(transformers, f"{kind}Model")(config).eval()
     short = copy.deepcopy(whole)
-    assert first_token_only(short)
+    assert restrict_to_first_token(short)
     ids = torch.randint(1, 30, (3, 9))
     mask = (torch.arange(9) < torch.tensor(lengths)[:, None]).long()
     weight = torch.randn(3, 16)
@@ -72,14 +72,14 @@ def test_first_token_only_is_lossless(kind, lengths):
 
 def test_first_token_only_leaves_what_it_does_not_know(tmp_path):
     save_tiny(tmp_path, "gpt2")
-    loaded = load(Encoder(name="gpt2", path=str(tmp_path), pooling="mean"), None, seed=1)
-    assert not first_token_only(loaded.encoder.model)
+    loaded = load_encoder(Encoder(name="gpt2", path=str(tmp_path), pooling="mean"), None, seed=1)
+    assert not restrict_to_first_token(loaded.encoder.model)
 
 
 def test_a_decoder_without_pooler_or_padding_token(tmp_path):
     save_tiny(tmp_path, "gpt2")
     cfg = Encoder(name="gpt2", path=str(tmp_path), pooling="last")
-    tokenizer, loaded = load_tokenizer(cfg, None), load(cfg, None, seed=1)
+    tokenizer, loaded = load_tokenizer(cfg, None), load_encoder(cfg, None, seed=1)
     together = loaded.encoder.eval()(**batch(tokenizer, "the film was good", "bad plot"))
     alone = loaded.encoder(**batch(tokenizer, "bad plot"))
     torch.testing.assert_close(together[1], alone[0])  # padding is never seen
@@ -87,7 +87,7 @@ def test_a_decoder_without_pooler_or_padding_token(tmp_path):
 
 def test_a_missing_pooler_is_initialised_from_the_seed_and_said(cache):
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
-    first, same, other = (load(cfg, cache, seed=seed) for seed in (1, 1, 2))
+    first, same, other = (load_encoder(cfg, cache, seed=seed) for seed in (1, 1, 2))
     assert "pooler.dense is randomly initialised" in first.warnings[0]
     assert torch.equal(first.pooler.dense.weight, same.pooler.dense.weight)
     assert not torch.equal(first.pooler.dense.weight, other.pooler.dense.weight)
@@ -101,7 +101,7 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     from onnx import numpy_helper
 
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
-    file = weights.package_file(cfg)
+    file = weights.find_packaged_weights(cfg)
     converted = convert.read_weights(file)
     stored = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(file)).graph.initializer}
     word = "distilbert.embeddings.word_embeddings.weight"
@@ -109,7 +109,7 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
         f"{word}_scale"
     ]
     np.testing.assert_allclose(converted["embeddings.word_embeddings.weight"], expected, rtol=1e-6)
-    loaded = load(cfg, cache, seed=1)
+    loaded = load_encoder(cfg, cache, seed=1)
     names = {name for name, _ in loaded.encoder.model.named_parameters()}
     assert names == set(converted)
     assert not any("not in the checkpoint:" in note for note in loaded.warnings)
@@ -120,11 +120,11 @@ def test_the_packaged_distilbert_is_anisotropic_and_minilm_is_not(cache):
     from isobench.data import embedded
     from isobench.metrics import explained_variance
 
-    sentences = embedded.read("validation")[0][:200]
+    sentences = embedded.read_sentences("validation")[0][:200]
     shares = {}
     for name in ("distilbert", "minilm"):
         cfg = Encoder(name=name, embedded=name, pooling="cls")
-        encoder, tokenizer = load(cfg, cache, seed=1).encoder.eval(), load_tokenizer(cfg, cache)
+        encoder, tokenizer = load_encoder(cfg, cache, seed=1).encoder.eval(), load_tokenizer(cfg, cache)
         with torch.no_grad():
             shares[name] = explained_variance(encoder(**batch(tokenizer, *sentences)), 1)
     assert shares["distilbert"] > 0.2
@@ -149,14 +149,14 @@ def test_bad_weights_are_one_line(tiny, tmp_path, spoil, message):
     shutil.copytree(tiny, folder)
     spoil(folder)
     with pytest.raises(UserError, match=message) as error:
-        load(Encoder(name="local", path=str(folder)), None, seed=1)
+        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
     assert "\n" not in str(error.value)
 
 
 def test_a_decoders_first_token_is_refused(tmp_path):
     save_tiny(tmp_path, "gpt2")
     with pytest.raises(UserError, match="encoder.pooling=last or mean"):
-        load(Encoder(name="gpt2", path=str(tmp_path)), None, seed=1)
+        load_encoder(Encoder(name="gpt2", path=str(tmp_path)), None, seed=1)
 
 
 def test_weights_of_another_model_are_refused(tiny, tmp_path):
@@ -166,12 +166,12 @@ def test_weights_of_another_model_are_refused(tiny, tmp_path):
     shutil.copytree(tiny, folder)
     save_file({"foo.weight": torch.zeros(2)}, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match="weights are not this model's"):
-        load(Encoder(name="local", path=str(folder)), None, seed=1)
+        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
 
 
 def test_a_damaged_conversion_is_made_again(tmp_path):
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
-    file = weights.package_file(cfg)
+    file = weights.find_packaged_weights(cfg)
     folder = convert.convert_distilbert(file, tmp_path)
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-1] + b"x")
@@ -187,22 +187,24 @@ def test_remote_code_is_not_run_unless_asked(tiny, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     with pytest.raises(UserError, match="encoder.trust_remote_code=true"):
-        load(Encoder(name="local", path=str(folder)), None, seed=1)
+        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
     assert not (tmp_path / "ran").exists()
 
 
 def test_an_unreachable_hub_names_the_ways_out():
     with pytest.raises(UserError, match="encoder.path=FOLDER.*scale=embedded"):
-        load(Encoder(name="bert-base-cased", hub="google-bert/bert-base-cased", revision="0" * 40), None, seed=1)
+        load_encoder(
+            Encoder(name="bert-base-cased", hub="google-bert/bert-base-cased", revision="0" * 40), None, seed=1
+        )
 
 
 def test_a_changed_package_is_refused(monkeypatch):
     import dataclasses
 
-    package = dataclasses.replace(weights.PACKAGES["minilm"], sha256="0" * 64)
-    monkeypatch.setitem(weights.PACKAGES, "minilm", package)
+    package = dataclasses.replace(weights.ENCODER_PACKAGES["minilm"], sha256="0" * 64)
+    monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
     with pytest.raises(UserError, match="not the pinned weights"):
-        weights.fingerprint(Encoder(name="minilm", embedded="minilm"))
+        weights.fingerprint_encoder(Encoder(name="minilm", embedded="minilm"))
 
 
 def test_the_hubs_absence_is_found_at_once(monkeypatch):
@@ -210,9 +212,9 @@ def test_the_hubs_absence_is_found_at_once(monkeypatch):
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    hub.reachable.cache_clear()
-    assert not hub.reachable()
+    hub.is_reachable.cache_clear()
+    assert not hub.is_reachable()
     import os
 
     assert os.environ["HF_HUB_OFFLINE"] == "1"
-    hub.reachable.cache_clear()
+    hub.is_reachable.cache_clear()

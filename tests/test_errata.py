@@ -15,7 +15,7 @@ MAJORITY = {"mrpc": 279, "rte": 146, "wnli": 40}
 
 
 def table(paper, number):
-    return published.load(paper)[f"table{number}"]
+    return published.load_tables(paper)[f"table{number}"]
 
 
 def cells(content, *columns):

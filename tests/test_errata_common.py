@@ -22,7 +22,7 @@ SIMILARITY = ("Inner", "CosSim")  # Table 2's names for the two numbers of a cel
 
 
 def table(number):
-    return published.load("too_much_in_common")[f"table{number}"]
+    return published.load_tables("too_much_in_common")[f"table{number}"]
 
 
 def from_table_3():
@@ -217,7 +217,7 @@ def test_isotropy_depends_on_the_signs_of_the_eigenvectors():
 def test_the_packaged_vocabularys_isotropy_depends_on_them_until_it_is_centred(cache):
     """0.43 with the eigenvectors towards the sum of the rows, 0.45 with their opposites, 0.20 with both."""
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
-    w = encoders.load(cfg.encoder, cache, 1).encoder.vocabulary().detach().double()
+    w = encoders.load_encoder(cfg.encoder, cache, 1).encoder.vocabulary().detach().double()
     found = {}
     for name, matrix in (("raw", w), ("centred", w - w.mean(0))):
         vectors = torch.linalg.eigh(matrix.T @ matrix).eigenvectors
@@ -270,8 +270,8 @@ def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
     tokenizer = encoders.load_tokenizer(cfg.encoder, cache)
     assert len(tokenizer) == 28996  # BERT-cased's own
-    pairs = wordsim.load(Data(root=glue))["rw"]
-    ids, scores = wordsim.single_tokens(pairs, tokenizer)
+    pairs = wordsim.load_word_pairs(Data(root=glue))["rw"]
+    ids, scores = wordsim.select_single_token_pairs(pairs, tokenizer)
     assert (len(pairs), len(ids), len(scores)) == (2034, 292, 292)
 
 

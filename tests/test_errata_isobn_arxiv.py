@@ -10,7 +10,7 @@ SMALL, LARGE = ("MRPC", "RTE", "CoLA", "STS-B"), ("MNLI", "QNLI", "SST-2")
 
 
 def table(number, paper="isobn_arxiv_v1"):
-    return published.load(paper)[f"table{number}"]
+    return published.load_tables(paper)[f"table{number}"]
 
 
 def gain(encoder, column):

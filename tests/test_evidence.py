@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isobench.report.effects import detectable_effect, pooled_sd
-from isobench.report.evidence import evidence, points
-from isobench.report.model import Cell, Line, ReportTable
-from isobench.report.resampling import stratified_permutation
-from isobench.report.statistics import compare, correct
+from isobench.report.evidence import describe_evidence, format_points
+from isobench.report.model import Cell, ReportLine, ReportTable
+from isobench.report.resampling import stratified_permutation_test
+from isobench.report.statistics import apply_holm_correction, compare
 
 LOW, HIGH = [80.0, 80.5, 81.0, 80.2, 80.8], [85.0, 85.5, 86.0, 85.2, 85.8]
 NAN = math.nan
@@ -31,14 +31,14 @@ def table(arms, tasks=None, troubles=None, encoder="bert", name="table1") -> Rep
                 values, list(range(len(values))), troubles=found, published="99.99 (0.01)",
                 comparison=compare(values, base) if values and base else None,
             )  # fmt: skip
-        lines.append(Line(encoder, method, cells))
+        lines.append(ReportLine(encoder, method, cells))
     made = ReportTable(name, "", list(dict.fromkeys(c for a in arms.values() for c in a)), lines, tasks=tasks or {})
-    correct([made])
+    apply_holm_correction([made])
     return made
 
 
 def said(*tables) -> str:
-    return "\n".join(evidence(list(tables)))
+    return "\n".join(describe_evidence(list(tables)))
 
 
 def noisy(mean, n, seed, sd=1.0):
@@ -72,12 +72,12 @@ def test_methods_that_help_harm_or_do_neither_are_told_apart():
         "worse": {c: noisy(76, 5, 10 * k + 2) for c, k in columns.items()},
         "same": {c: noisy(80, 5, 10 * k)[::-1] for c, k in columns.items()},
     }
-    lines = {line.split(" on ")[0]: line for line in evidence([table(arms)]) if " on a, b: " in line}
+    lines = {line.split(" on ")[0]: line for line in describe_evidence([table(arms)]) if " on a, b: " in line}
     assert "on a, b: higher than chance explains. Mean difference +" in lines["better"]
     assert "does not help here, lower than chance explains. Mean difference -" in lines["worse"]
     assert "on a, b: no difference shown. Mean difference 0.00 [" in lines["same"]
     assert "p = 1.00 (exact; p = 1.00 after Holm over 3 methods)" in lines["same"]
-    p = stratified_permutation([(arms["better"][c], arms["none"][c]) for c in columns]).p
+    p = stratified_permutation_test([(arms["better"][c], arms["none"][c]) for c in columns]).p
     assert p == pytest.approx(2 / 252**2)
     assert "p < 0.001 (exact; p < 0.001 after Holm over 3 methods)" in lines["better"]
 
@@ -108,7 +108,7 @@ def test_a_loss_that_may_be_chance_is_no_difference_shown():
 
 @pytest.mark.parametrize(("by", "shown"), [(-0.004, "0.00"), (0.004, "0.00"), (-0.0, "0.00"), (-0.006, "-0.01")])
 def test_next_to_no_difference_has_no_sign(by, shown):
-    assert points(by) == shown
+    assert format_points(by) == shown
     assert f"its difference of {shown} points" in said(table({"none": {"a": [80.0]}, "isobn": {"a": [80.0 + by]}}))
 
 
@@ -128,9 +128,10 @@ def test_help_is_claimed_only_with_a_higher_mean_and_a_corrected_p_below_05(seed
     arms = {name: {"a": noisy(80, n, [seed, k]), "b": noisy(60, n, [seed, k, 1])} for k, name in enumerate(names)}
     arms["none"] = {"a": noisy(79, n, [seed, 9]), "b": noisy(59, n, [seed, 9, 1])}
     tests = {
-        name: stratified_permutation([(arms[name][c], arms["none"][c]) for c in "ab"]).p * methods for name in names
+        name: stratified_permutation_test([(arms[name][c], arms["none"][c]) for c in "ab"]).p * methods
+        for name in names
     }
-    for line in evidence([table(arms)]):
+    for line in describe_evidence([table(arms)]):
         if "higher than chance explains" in line:
             name = line.split(" on ")[0]
             assert sum(np.mean(arms[name][c]) - np.mean(arms["none"][c]) for c in "ab") > 0
@@ -253,6 +254,6 @@ def test_isotropy_columns_without_comparison_are_in_no_mean():
 def test_nothing_is_changed_and_everything_repeats():
     made = table({m: {c: noisy(80, 5, [k, ord(c)]) for c in "abcd"} for k, m in enumerate(("none", "x", "y"))})
     before = copy.deepcopy(made)
-    assert evidence([made]) == evidence([made])
+    assert describe_evidence([made]) == describe_evidence([made])
     assert made == before
     assert "19,999 random relabellings" in said(made)

@@ -16,8 +16,8 @@ from conftest import tiny_overrides
 
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
 POINTS = [
-    ("isobench.runs.folder.RunFolder.begin", 1, "before"),
-    ("isobench.training.train.build", 1, "before"),
+    ("isobench.runs.folder.RunFolder.write_config", 1, "before"),
+    ("isobench.training.train.build_run_parts", 1, "before"),
     ("isobench.data.loaders.Loaders.__init__", 1, "after"),
     ("isobench.training.checkpoint.Checkpointer.on_train_start", 1, "before"),
     ("isobench.training.classifier.Classifier.training_step", 30, "before"),
@@ -32,10 +32,10 @@ POINTS = [
     ("isobench.training.train.write_predictions", 1, "before"),
     ("isobench.training.train.write_predictions", 1, "after"),
     ("pyarrow.parquet.write_table", 1, "half"),
-    ("isobench.runs.folder.RunFolder.write_result", 1, "before"),
+    ("isobench.runs.folder.RunFolder.write_record", 1, "before"),
     ("pathlib.Path.write_text", 3, "half"),
-    ("isobench.runs.folder.RunFolder.write_result", 1, "after"),
-    ("isobench.training.checkpoint.CheckpointFiles.discard", 1, "before"),
+    ("isobench.runs.folder.RunFolder.write_record", 1, "after"),
+    ("isobench.training.checkpoint.CheckpointFiles.remove_all", 1, "before"),
 ]
 
 

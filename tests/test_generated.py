@@ -23,7 +23,7 @@ SHA256 = {
 
 @pytest.fixture(scope="module")
 def texts():
-    return {(grammar, split): generated.read(grammar, split) for grammar, split in SHA256}
+    return {(grammar, split): generated.generate_pairs(grammar, split) for grammar, split in SHA256}
 
 
 @pytest.mark.parametrize("key", SHA256)
@@ -31,20 +31,20 @@ def test_the_examples_are_these(texts, key):
     sources, targets = texts[key]
     lines = "".join(f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True))
     assert hashlib.sha256(lines.encode()).hexdigest() == SHA256[key]  # if they change, so must generated.VERSION
-    assert len(sources) == generated.SIZES[key[1]]
+    assert len(sources) == generated.SPLIT_SIZES[key[1]]
 
 
 @pytest.mark.parametrize("grammar", generated.GRAMMARS)
 def test_no_source_is_in_two_splits_or_twice(texts, grammar):
-    sources = [source for split in generated.SIZES for source in texts[grammar, split][0]]
+    sources = [source for split in generated.SPLIT_SIZES for source in texts[grammar, split][0]]
     assert len(set(sources)) == len(sources) == 4600
 
 
 def test_what_is_not_here_is_one_line():
     with pytest.raises(UserError, match="grammar=caption is not known: did you mean captions"):
-        generated.read("caption", "train")
+        generated.generate_pairs("caption", "train")
     with pytest.raises(UserError, match="has no split dev: choose one of: test, train, validation"):
-        generated.read("captions", "dev")
+        generated.generate_pairs("captions", "dev")
 
 
 def test_nothing_heavy_is_imported():
@@ -72,16 +72,16 @@ def test_noun_phrases_are_declined(case):
     asked = [("a", False, ball), ("a", False, bag), ("a", False, picture), ("two", True, picture)]
     asked += [("", True, picture), ("the", False, ball), ("the", False, bag)]
     asked += [("the", False, picture), ("the", True, picture)]
-    found = [captions.noun_phrase(word, plural, ("new", "neu"), noun, case) for word, plural, noun in asked]
+    found = [captions.make_noun_phrase(word, plural, ("new", "neu"), noun, case) for word, plural, noun in asked]
     assert [german for _, german in found] == re.split("[,;] ", DECLENSION[case])
     assert found[0][0] == "a new ball"
 
 
 def test_an_comes_before_vowels():
     umbrella = next(noun for noun in captions.THINGS if noun.english == "umbrella")
-    assert captions.noun_phrase("a", False, None, umbrella, "accusative") == ("an umbrella", "einen Regenschirm")
-    assert captions.noun_phrase("a", False, ("old", "alt"), umbrella, "dative")[0] == "an old umbrella"
-    assert captions.noun_phrase("a", False, ("red", "rot"), umbrella, "dative")[0] == "a red umbrella"
+    assert captions.make_noun_phrase("a", False, None, umbrella, "accusative") == ("an umbrella", "einen Regenschirm")
+    assert captions.make_noun_phrase("a", False, ("old", "alt"), umbrella, "dative")[0] == "an old umbrella"
+    assert captions.make_noun_phrase("a", False, ("red", "rot"), umbrella, "dative")[0] == "a red umbrella"
 
 
 # Whose genders an article can stand before (p: plural), and the endings of an adjective between them.
@@ -122,12 +122,14 @@ def test_articles_and_adjectives_agree_with_their_nouns(texts):
 
 
 FORMS = {
-    verb.prefix + form for verb in captions.ANY_DO + captions.PEOPLE_DO for form in (verb.german, verb.german_plural)
+    verb.prefix + form
+    for verb in captions.INTRANSITIVE_VERBS + captions.TRANSITIVE_VERBS
+    for form in (verb.german, verb.german_plural)
 }
 
 
 def test_german_verbs_are_second_or_last_and_agree(texts):
-    verbs = captions.ANY_DO + captions.PEOPLE_DO
+    verbs = captions.INTRANSITIVE_VERBS + captions.TRANSITIVE_VERBS
     plural = {verb.german_plural for verb in verbs}
     finite = {verb.german for verb in verbs} | plural
     openings = ("Heute Morgen ", "Heute ", "Jetzt ", "Am Mittag ")
@@ -189,7 +191,7 @@ def summary(source: str) -> str:
     return f"{first} {last} {deeds[0]}. {WHO[first]} also {' and '.join(deeds[1:])}."
 
 
-@pytest.mark.parametrize("split", generated.SIZES)
+@pytest.mark.parametrize("split", generated.SPLIT_SIZES)
 def test_summaries_follow_their_rule(texts, split):
     for source, target in zip(*texts["bulletins", split], strict=True):
         assert 4 <= source.count(".") <= 7

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from isobench.metrics.generation import evaluate_texts, signatures
+from isobench.metrics.generation import build_metric_signatures, evaluate_texts
 from isobench.runs.validate import TEXT_METRICS
 
 # 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.
@@ -98,7 +98,7 @@ def test_nothing_is_said_on_the_terminal(caplog, capfd):
 def test_signatures_say_how_and_by_which_version():
     from importlib.metadata import version
 
-    found = signatures(TEXT_METRICS)
+    found = build_metric_signatures(TEXT_METRICS)
     assert list(found) == list(TEXT_METRICS)
     assert found["bleu"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version('sacrebleu')}"
     assert found["chrf"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version('sacrebleu')}"

@@ -11,8 +11,8 @@ import pytest
 import sample_report
 
 from isobench.report import figures
-from isobench.report.html import render
-from isobench.report.model import Cell, Comparison, Line, ReportTable
+from isobench.report.html import render_report
+from isobench.report.model import Cell, Comparison, ReportLine, ReportTable
 
 VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use"}
 EVIL = "<script>alert(1)</script>"
@@ -63,7 +63,7 @@ def wide():
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return render(small())
+    return render_report(small())
 
 
 def test_the_page_says_everything_in_order(html):
@@ -98,7 +98,7 @@ def test_its_structure_is_sound(html):
 
 @pytest.mark.parametrize("make", [small, sample_report.hostile, sample_report.empty])
 def test_it_needs_nothing_from_outside(make):
-    html = render(make())
+    html = render_report(make())
     page = Page(html)
     links = {
         a[name] for _, a in page.elements for name in ("href", "src", "xlink:href", "srcset", "data") if name in a
@@ -111,7 +111,7 @@ def test_it_needs_nothing_from_outside(make):
 
 
 def test_no_text_is_taken_for_markup():
-    html = render(sample_report.hostile())
+    html = render_report(sample_report.hostile())
     page = Page(html)
     assert not page.all("script")
     assert html.lower().count("</style>") == 1
@@ -122,7 +122,7 @@ def test_no_text_is_taken_for_markup():
 
 
 def test_the_same_report_gives_the_same_page(html):
-    assert render(small()) == html
+    assert render_report(small()) == html
 
 
 def test_a_cell_shows_both_numbers_a_verdict_in_words_marks_and_troubles():
@@ -134,8 +134,8 @@ def test_a_cell_shows_both_numbers_a_verdict_in_words_marks_and_troubles():
         for number, (verdict, comparison) in enumerate(zip(verdicts, comparisons, strict=True))
     }  # fmt: skip
     report = sample_report.empty()
-    report.tables = [ReportTable("t", "T", list(cells), [Line("roberta", "flow", cells)])]
-    html = render(report)
+    report.tables = [ReportTable("t", "T", list(cells), [ReportLine("roberta", "flow", cells)])]
+    html = render_report(report)
     body = html[html.index('<table class="results">') : html.index("</tbody>")]
     found = [" ".join(Page(cell).text.split()) for cell in re.findall(r"<td.*?</td>", body, re.DOTALL)]
     assert found == [
@@ -148,7 +148,7 @@ def test_a_cell_shows_both_numbers_a_verdict_in_words_marks_and_troubles():
 
 
 def test_methods_look_different_by_more_than_colour():
-    look = figures.looks(["a", "none", *map(str, range(26))])
+    look = figures.assign_styles(["a", "none", *map(str, range(26))])
     assert look["none"].css == "currentColor"
     assert len({(one.colour, one.dash) for one in look.values()}) == len(look) == 28
     assert len({(one.colour, one.marker) for one in look.values()}) == 28
@@ -157,7 +157,7 @@ def test_methods_look_different_by_more_than_colour():
 
 
 def test_an_empty_report_says_what_is_missing():
-    text = Page(render(sample_report.empty())).text
+    text = Page(render_report(sample_report.empty())).text
     for words in (
         "No runs",
         "No table",
@@ -180,7 +180,7 @@ def test_a_partial_report_says_what_is_missing():
     line = report.tables[0].lines[1]
     line.cells = {"SST2": Cell(troubles={"missing": 3}), "RTE": Cell([float("nan")], [1], "NaN")}
     del report.tables[0].lines[2].cells["RTE"]
-    html = render(report)
+    html = render_report(report)
     text = Page(html).text
     assert "1 of 11 runs done · 1 failed · 8 missing · 1 running" in text
     assert "Incomplete" in text
@@ -192,7 +192,7 @@ def test_a_partial_report_says_what_is_missing():
 
 
 def test_one_seed_gives_no_spread_and_no_test():
-    text = Page(render(small(seeds=1))).text
+    text = Page(render_report(small(seeds=1))).text
     assert "Every cell has one seed: there is no spread and no test." in text
     assert "No test against none was possible." in text
 
@@ -202,35 +202,35 @@ def test_a_line_says_which_configuration_was_chosen_and_figures_that_they_show_a
     assert all_shown not in html
     report = small()
     report.tables[0].lines[1].settings = "strength <3>"
-    page = render(report)
+    page = render_report(report)
     subject = '<span class="method">cosine</span> <span class="settings">strength &lt;3&gt;</span>'
     assert page.count(subject) == 4  # results, a comparison for each of two tasks, seeds
     assert page.count(all_shown) == 3  # curves, both scatters
     report = small()
     report.runs.append(dict(report.runs[0], key="another"))
-    assert all_shown in render(report)
+    assert all_shown in render_report(report)
 
 
 def test_it_links_the_tables_files(html):
     assert '<a href="report.md">' in html
     assert '<a href="tables.tex">' in html
     assert "All tables, as Markdown" in html
-    assert "No table is in them yet" in render(sample_report.empty())
+    assert "No table is in them yet" in render_report(sample_report.empty())
 
 
 def test_runs_of_two_scales_are_told_apart():
     report = small(scale=())
-    assert "Not the paper's setting" not in render(report)
+    assert "Not the paper's setting" not in render_report(report)
     for run in report.runs[::2]:
         run["scale"] = "embedded"
-    text = Page(render(report)).text
+    text = Page(render_report(report)).text
     assert "The runs are of several scales, embedded and paper" in text
     assert "sst2, bert (scale embedded)" in text
     assert "sst2, bert (scale paper)" in text
 
 
 def test_colours_are_readable_in_light_and_dark():
-    html = render(sample_report.empty())
+    html = render_report(sample_report.empty())
     schemes = [dict(re.findall(r"--([\w-]+): (#\w{6})", part)) for part in html.split(":root {")[1:3]]
     assert len(schemes) == 2
     for scheme in schemes:
@@ -258,7 +258,7 @@ def test_two_thousand_runs_are_fast_and_thinned_out_in_words():
     report = sample_report.sample(seeds=23, epochs=10)
     assert len(report.runs) > 2000
     start = time.perf_counter()
-    html = render(report)
+    html = render_report(report)
     assert time.perf_counter() - start < 20
     text = " ".join(Page(html).text.split())
     assert "There are up to 23 runs a method: 10 of them, evenly chosen, are drawn; the means are of all." in text
@@ -288,7 +288,7 @@ def opened(driver, tmp_path, html, width):
 @pytest.mark.parametrize("make", [wide, sample_report.hostile, sample_report.empty])
 def test_a_browser_shows_it(driver, tmp_path, make, width):
     report = make()
-    script = opened(driver, tmp_path, render(report), width)
+    script = opened(driver, tmp_path, render_report(report), width)
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
     assert script("return innerWidth") == width
     assert script("return document.documentElement.scrollWidth") <= width

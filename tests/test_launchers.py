@@ -205,7 +205,7 @@ def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
 
 
 def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
-    from isobench.runs.jobs import Submission, queue
+    from isobench.runs.jobs import Submission, find_queued_jobs
 
     outputs.mkdir()
     Submission("slurm", "12", {"12_0": ["ab" * 8]}, time.time()).save(outputs)
@@ -215,7 +215,7 @@ def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, t
     for body, holds in (("echo 12_0", True), ("echo 13", False)):
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-        assert ("ab" * 8 in queue(outputs)) == holds
+        assert ("ab" * 8 in find_queued_jobs(outputs)) == holds
     program.write_text("#!/bin/sh\nexit 1\n")
     code, _, err = cli(*quick, "-m")
     assert code == 2

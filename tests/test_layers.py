@@ -8,7 +8,7 @@ from conftest import make_config
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.models.encoders import load, load_tokenizer
+from isobench.models.encoders import load_encoder, load_tokenizer
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.training import embeddings
@@ -22,7 +22,7 @@ def test_a_layers_vectors_are_transformers_hidden_states(tiny, layer):
     tokens = load_tokenizer(cfg, None)(["the film was good", "bad"], return_tensors="pt", padding=True)
     mask = tokens["attention_mask"][:, :, None]
     with torch.no_grad():
-        mine = load(cfg, None, seed=1).encoder.eval()(**tokens)
+        mine = load_encoder(cfg, None, seed=1).encoder.eval()(**tokens)
         hidden = AutoModel.from_pretrained(tiny).eval()(**tokens, output_hidden_states=True).hidden_states[layer]
     torch.testing.assert_close(mine, (hidden * mask).sum(1) / mask.sum(1))
 
@@ -31,7 +31,9 @@ def test_the_last_layer_by_number_is_the_output(tiny):
     tokens = load_tokenizer(Encoder(name="tiny", path=tiny), None)(["the film was good"], return_tensors="pt")
     with torch.no_grad():
         numbered, plain = (
-            load(Encoder(name="tiny", path=tiny, pooling="cls", layer=layer), None, seed=1).encoder.eval()(**tokens)
+            load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=layer), None, seed=1).encoder.eval()(
+                **tokens
+            )
             for layer in (2, None)
         )
     torch.testing.assert_close(numbered, plain)
@@ -39,7 +41,7 @@ def test_the_last_layer_by_number_is_the_output(tiny):
 
 def test_a_layer_that_is_not_there_and_a_pooler_below_the_top_are_refused(tiny):
     with pytest.raises(UserError, match=r"encoder.layer=3: tiny has layers 0 \(the embeddings\) to 2"):
-        load(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
+        load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
 
 
 def test_the_command_line_refuses_them_in_one_line(cli, small):
@@ -61,7 +63,7 @@ def test_an_encoder_decoder_gives_its_encoders_vectors(tiny, tmp_path):
     AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
     cfg = Encoder(name="bart", path=str(tmp_path), pooling="mean")
     tokens = load_tokenizer(cfg, None)(["the film was good"], return_tensors="pt", return_token_type_ids=False)
-    loaded = load(cfg, None, seed=1)
+    loaded = load_encoder(cfg, None, seed=1)
     with torch.no_grad():
         mine = loaded.encoder.eval()(**tokens)
         theirs = AutoModel.from_pretrained(tmp_path).eval().get_encoder()(**tokens).last_hidden_state.mean(1)
@@ -77,7 +79,7 @@ def subject_of(*overrides: str) -> Subject:
 def test_vectors_are_computed_once_and_shared(small, tmp_path, monkeypatch):
     overrides = [*small, f"data.cache={tmp_path}", "encoder.pooling=cls"]
     first = subject_of(*overrides).encoded()
-    monkeypatch.setattr(embeddings, "_compute", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(embeddings, "_write_embeddings", lambda *_: pytest.fail("computed again"))
     again = subject_of(*overrides, "calibration=isobn_paper", "seed=7").encoded()
     assert torch.equal(first, again)
     assert len(list((tmp_path / "embeddings").glob("*.npy"))) == 1

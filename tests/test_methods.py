@@ -11,7 +11,7 @@ import torch
 from conftest import make_config
 
 from isobench.common.resources import conf_dir
-from isobench.training.calibrations import make
+from isobench.training.calibrations import instantiate_chain
 
 METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml"))
 
@@ -132,7 +132,7 @@ def test_a_step_of_more_batches_than_there_are_can_be_interrupted_and_is_their_m
 @pytest.mark.parametrize("method", METHODS)
 def test_compiled_it_is_the_same(method):
     """Output, gradient, penalty, own loss and state, over steps, with torch.compile's tracing and without."""
-    chains = [make(make_config(f"calibration={method}").calibration, 16) for _ in range(2)]
+    chains = [instantiate_chain(make_config(f"calibration={method}").calibration, 16) for _ in range(2)]
     chains[1].load_state_dict(chains[0].state_dict())
     eager, traced = (next(iter(chain)).train() for chain in chains)
     run = torch.compile(traced, backend="aot_eager")

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from isobench.common.errors import UserError
 from isobench.data import pairs, sources
-from isobench.data.pair_tokens import PairCollator, cut_by_tokens, load_pair_tokens, save_pair_tokens, tokenise_pairs
-from isobench.papers.scale import task_notes
+from isobench.data.pair_tokens import (
+    PairCollator,
+    batch_by_tokens,
+    load_pair_tokens,
+    save_pair_tokens,
+    tokenise_pairs,
+)
+from isobench.papers.scale import find_task_differences
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:
@@ -21,22 +27,22 @@ def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -
     return str(tmp_path)
 
 
-def read(root: str, *overrides: str, split="train", limit=None) -> pairs.Pairs:
+def read(root: str, *overrides: str, split="train", limit=None) -> pairs.TextPairs:
     cfg = make_config("task=multi30k", f"data.root={root}", *overrides)
-    return pairs.read(cfg.task, cfg.data, split, limit)
+    return pairs.read_pairs(cfg.task, cfg.data, split, limit)
 
 
 def test_a_dotted_name_reaches_into_a_struct_in_either_direction(tmp_path):
     root = folder_of(tmp_path, [{"en": "a", "de": "b"}, {"en": "c", "de": "d"}])
-    assert read(root) == pairs.Pairs(["a", "c"], ["b", "d"])
+    assert read(root) == pairs.TextPairs(["a", "c"], ["b", "d"])
     back = read(root, "task.text=[translation.de]", "task.generation.target=translation.en")
-    assert back == pairs.Pairs(["b", "d"], ["a", "c"])
+    assert back == pairs.TextPairs(["b", "d"], ["a", "c"])
 
 
 def test_plain_columns_are_read_too(tmp_path):
     write_parquet(tmp_path / "cnn_dailymail" / "train_2.parquet", {"article": ["x", "y"], "highlights": ["1", "2"]})
     cfg = make_config("task=cnn_dailymail", f"data.root={tmp_path}")
-    assert pairs.read(cfg.task, cfg.data, "train") == pairs.Pairs(["x", "y"], ["1", "2"])
+    assert pairs.read_pairs(cfg.task, cfg.data, "train") == pairs.TextPairs(["x", "y"], ["1", "2"])
 
 
 def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_sample_seed(tmp_path):
@@ -54,7 +60,7 @@ def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_samp
 
 def test_a_papers_reduction_and_a_users_sample_nest():
     def limit(*overrides):
-        return pairs.train_limit(make_config(*overrides).task)
+        return pairs.resolve_train_limit(make_config(*overrides).task)
 
     assert limit("task=wmt16_en_ro") is None
     assert limit("task=wmt16_en_ro_50k") == 50_000
@@ -69,9 +75,9 @@ def test_romanian_is_normalised_on_its_side_only(tmp_path):
 
     def targets(*overrides):
         cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", *overrides)
-        return pairs.read(cfg.task, cfg.data, "train")
+        return pairs.read_pairs(cfg.task, cfg.data, "train")
 
-    assert targets() == pairs.Pairs(["\u015fi"], ["\u0219i \u021bara"])
+    assert targets() == pairs.TextPairs(["\u015fi"], ["\u0219i \u021bara"])
     assert targets("task.generation.diacritics=keep").targets == ["\u015fi \u0163ara"]
     assert targets("task.generation.diacritics=removed").targets == ["si tara"]
 
@@ -80,15 +86,15 @@ def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
     for name in ("train_europarl", "validation_newsdev"):
         write_parquet(tmp_path / f"wmt16/ro-en/{name}.parquet", {"translation": [{"en": "a", "ro": "b"}]})
     cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert sources.parquet_path(cfg.task, cfg.data, "train").stem == "train_europarl"
-    assert sources.suffixed(cfg.task, cfg.data) == ["train_europarl", "validation_newsdev"]
-    notes = task_notes(cfg)
+    assert sources.find_parquet_file(cfg.task, cfg.data, "train").stem == "train_europarl"
+    assert sources.list_partial_splits(cfg.task, cfg.data) == ["train_europarl", "validation_newsdev"]
+    notes = find_task_differences(cfg)
     assert notes == ["read from train_europarl.parquet", "read from validation_newsdev.parquet"]
     write_parquet(tmp_path / "wmt16/ro-en/train_more.parquet", {"translation": [{"en": "a", "ro": "b"}]})
     with pytest.raises(UserError, match=r"the folder has: train_europarl, train_more, .* task\.train_split"):
-        sources.parquet_path(cfg.task, cfg.data, "train")
+        sources.find_parquet_file(cfg.task, cfg.data, "train")
     named = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", "task.train_split=train_more")
-    assert sources.parquet_path(named.task, named.data, "train_more").stem == "train_more"
+    assert sources.find_parquet_file(named.task, named.data, "train_more").stem == "train_more"
 
 
 @pytest.mark.parametrize(
@@ -115,14 +121,14 @@ def test_lists_and_maps_beside_the_struct_are_no_trouble(tmp_path):
     more = {"tags": [["x"]], "map": pa.array([[("k", "v")]], pa.map_(pa.string(), pa.string()))}
     table = pa.table({"translation": [{"en": "a", "de": "b"}], **more})
     pyarrow.parquet.write_table(table, tmp_path / "multi30k/train.parquet")
-    assert read(str(tmp_path)) == pairs.Pairs(["a"], ["b"])
+    assert read(str(tmp_path)) == pairs.TextPairs(["a"], ["b"])
     with pytest.raises(UserError, match="it has: translation.en, translation.de, tags, map"):
         read(str(tmp_path), "task.text=[text]")
 
 
 def test_only_the_papers_own_reductions_and_tasks_go_unsaid():
     def notes(*overrides):
-        return task_notes(make_config("data.root=null", *overrides))
+        return find_task_differences(make_config("data.root=null", *overrides))
 
     assert notes("task=wmt16_en_ro_50k") == []
     assert notes("task=wmt16_en_ro_50k", "task.reduced=10") == ["training set reduced to 10"]
@@ -149,15 +155,15 @@ def test_no_rows_and_no_parquet_are_one_line(tmp_path):
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
 
-    from isobench.models.encoder_decoders import SPECIAL, learn
+    from isobench.models.encoder_decoders import SPECIAL_TOKENS, train_tokenizer
 
     file = tmp_path_factory.mktemp("tokenizer") / "t.json"
-    learn(iter([" ".join(WORDS), "Straße über"]), 290, file)
-    return PreTrainedTokenizerFast(tokenizer_file=str(file), **SPECIAL)
+    train_tokenizer(iter([" ".join(WORDS), "Straße über"]), 290, file)
+    return PreTrainedTokenizerFast(tokenizer_file=str(file), **SPECIAL_TOKENS)
 
 
 def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
-    texts = pairs.Pairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
+    texts = pairs.TextPairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
     tokens = tokenise_pairs(texts, tokenizer, 10, 12, "", progress_bar=False)
     assert (tokens.sources.cut, tokens.targets.cut) == (1, 1)
     assert tokens.sources.lengths.tolist() == [2, 10, 3]  # <s> </s> of an empty source
@@ -167,7 +173,7 @@ def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
 
 
 def test_an_instruction_stands_before_every_source(tokenizer):
-    with_it = tokenise_pairs(pairs.Pairs(["film"], ["film"]), tokenizer, 40, 40, "the ", progress_bar=False)
+    with_it = tokenise_pairs(pairs.TextPairs(["film"], ["film"]), tokenizer, 40, 40, "the ", progress_bar=False)
     assert tokenizer.decode(with_it.sources.ids, skip_special_tokens=True) == "the film"
     assert tokenizer.decode(with_it.targets.ids, skip_special_tokens=True) == "film"
 
@@ -181,16 +187,16 @@ def test_the_learned_tokenizer_gives_back_every_text(tokenizer):
 
 
 def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
-    from isobench.models.encoder_decoders import learn
+    from isobench.models.encoder_decoders import train_tokenizer
 
     texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
     for name in ("one", "two"):
-        learn(iter(texts), 320, tmp_path / name)
+        train_tokenizer(iter(texts), 320, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 def test_a_batch_is_chunks_of_padded_rows(tokenizer):
-    texts = pairs.Pairs([w * (i + 1) for i, w in enumerate(WORDS)], WORDS)
+    texts = pairs.TextPairs([w * (i + 1) for i, w in enumerate(WORDS)], WORDS)
     tokens = tokenise_pairs(texts, tokenizer, 60, 60, "", progress_bar=False)
     batch = PairCollator(tokens, tokenizer.pad_token_id, 2)([3, 0, 7, 5])
     assert sorted(batch["index"].tolist()) == [0, 3, 5, 7]
@@ -215,7 +221,7 @@ def test_a_batch_is_chunks_of_padded_rows(tokenizer):
 def test_batches_by_tokens_hold_what_fits_and_nothing_is_lost(lengths, limit):
     first, second = (np.array(column) for column in zip(*lengths, strict=True))
     order = list(reversed(range(len(lengths))))
-    batches = cut_by_tokens(order, first, second, limit)
+    batches = batch_by_tokens(order, first, second, limit)
     assert [i for batch in batches for i in batch] == order
 
     def padded(batch):
@@ -227,7 +233,7 @@ def test_batches_by_tokens_hold_what_fits_and_nothing_is_lost(lengths, limit):
 
 
 def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
-    tokens = tokenise_pairs(pairs.Pairs(["a b", "c"], ["d", "e f"]), tokenizer, 4, 3, "", progress_bar=False)
+    tokens = tokenise_pairs(pairs.TextPairs(["a b", "c"], ["d", "e f"]), tokenizer, 4, 3, "", progress_bar=False)
     file = tmp_path / "cache" / "tokens.safetensors"
     assert load_pair_tokens(file) is None
     save_pair_tokens(tokens, file)
@@ -252,15 +258,17 @@ def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_p
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     cfg = make_config("task=wmt16_en_ro", "data.root=null")
-    found = pairs.read(cfg.task, cfg.data, "train", 6)
+    found = pairs.read_pairs(cfg.task, cfg.data, "train", 6)
     assert asked == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
     write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row["translation"] for row in rows]})
     local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert found == pairs.read(local.task, local.data, "train", 6)
+    assert found == pairs.read_pairs(local.task, local.data, "train", 6)
     assert len(found) == 6
     assert all(target == f"\u0219{source}" for source, target in zip(found.sources, found.targets, strict=True))
     with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
-        pairs.read(make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train")
+        pairs.read_pairs(
+            make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train"
+        )
 
 
 def test_a_hub_that_is_not_there_is_one_line(monkeypatch):
@@ -269,4 +277,4 @@ def test_a_hub_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no")))
     cfg = make_config("task=cnn_dailymail", "data.root=null")
     with pytest.raises(UserError, match=r"task=cnn_dailymail: the hub can't be reached .* set data\.root=FOLDER"):
-        pairs.read(cfg.task, cfg.data, "validation")
+        pairs.read_pairs(cfg.task, cfg.data, "validation")

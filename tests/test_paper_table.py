@@ -9,9 +9,9 @@ from rich.console import Console
 from scipy import stats
 
 from isobench.papers import published
-from isobench.report.columns import SCORE, columns_for, columns_of
-from isobench.report.paper_table import PaperTable, draw, print_paper_tables
-from isobench.report.statistics import holm, summary, t_test
+from isobench.report.columns import SCORE_KIND, build_foreign_columns, build_paper_columns
+from isobench.report.paper_table import PaperTable, build_terminal_tables, print_paper_tables
+from isobench.report.statistics import compute_cell_statistics, holm, t_test
 from isobench.runs.folder import RunFolder
 from isobench.runs.row import Row
 
@@ -35,9 +35,9 @@ def runs(method, scores, *more, task="sst2", encoder="bert-base-cased", **kinds)
 
 
 def table_of(rows, name="table1") -> PaperTable:
-    content = published.load("isotropy_calibration")[name]
+    content = published.load_tables("isotropy_calibration")[name]
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
-    return PaperTable(content, list(columns_of(content, tasks)), rows)
+    return PaperTable(content, list(build_paper_columns(content, tasks)), rows)
 
 
 def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
@@ -116,9 +116,9 @@ def test_what_the_paper_lacks_says_so():
     other = table_of(runs("none", [0.9], encoder="minilm"))
     assert other.printed("minilm", "none", other.columns[0]) == "[91.44 ± 0.52 bert-base-cased]"
     rows = runs("batch_norm", [0.9], task="rotten_tomatoes")
-    content = published.load("isotropy_calibration")["table1"]
-    assert not list(columns_of(content, {"rotten_tomatoes": rows[0].cfg.task}))
-    columns = list(columns_for([rows[0].cfg.task], [SCORE]))
+    content = published.load_tables("isotropy_calibration")["table1"]
+    assert not list(build_paper_columns(content, {"rotten_tomatoes": rows[0].cfg.task}))
+    columns = list(build_foreign_columns([rows[0].cfg.task], [SCORE_KIND]))
     table = PaperTable(content, columns, rows)
     assert table.printed("bert-base-cased", "batch_norm", columns[0]) == "not in the paper"
     assert table.cell("bert-base-cased", "batch_norm", columns[0]) == "90.00"  # one seed has no deviation
@@ -137,7 +137,7 @@ def test_time_is_told_against_plain_fine_tuning():
 def test_wide_tables_are_broken_and_lose_nothing(width):
     rows = [run for task in ("sst2", "rte", "wnli", "qnli", "mnli") for run in runs("none", [0.9, 0.95], task=task)]
     console = Console(width=width, record=True, file=io.StringIO())
-    for part in draw(table_of(rows), "title", width, with_time=True):
+    for part in build_terminal_tables(table_of(rows), "title", width, with_time=True):
         console.print(part)
     text = console.export_text()
     assert all(len(line) <= width for line in text.splitlines())
@@ -160,8 +160,10 @@ def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in
 
 def test_summaries():
     values = [1.0, 2.0, 6.0]
-    assert summary(values, ["mean", "sd", "median", "max"]) == pytest.approx([3.0, math.sqrt(7), 2.0, 6.0])
-    assert all(math.isnan(x) for x in summary([1.0, math.nan], ["mean", "sd"]))
+    assert compute_cell_statistics(values, ["mean", "sd", "median", "max"]) == pytest.approx(
+        [3.0, math.sqrt(7), 2.0, 6.0]
+    )
+    assert all(math.isnan(x) for x in compute_cell_statistics([1.0, math.nan], ["mean", "sd"]))
 
 
 def test_t_tests_that_say_nothing_are_nan():

@@ -11,19 +11,19 @@ import pytest
 from conftest import make_config
 
 from isobench.cli import prune, status
-from isobench.config.explain import ABSENT
-from isobench.config.schema import from_plain, to_config
+from isobench.config.explain import ABSENT_PART_ERROR
+from isobench.config.schema import config_from_plain, to_config
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.jobs import Waiting
+from isobench.runs.jobs import QueuedJob
 from isobench.runs.row import Row
-from isobench.runs.state import state_of
-from isobench.sweep.commands import recall
+from isobench.runs.state import find_run_state
+from isobench.sweep.commands import read_commands
 from isobench.sweep.compose import Composer
-from isobench.sweep.forecast import Forecast, hours
-from isobench.sweep.overview import spans
-from isobench.sweep.plan import composed, overrides, plan
+from isobench.sweep.forecast import Forecast, format_duration
+from isobench.sweep.overview import format_seed_ranges
+from isobench.sweep.plan import compose_sweep, convert_to_overrides, plan_runs
 
 AXES = {
     "scale": ["scale=embedded", "scale=paper"],
@@ -42,7 +42,7 @@ AXES = {
 
 def test_the_fast_composition_is_hydras():
     """Every third pair of values, over all choices of groups; where Hydra refuses, so does the fast way."""
-    with composed(["+experiment=glue_isobn", "-m"]) as (loader, base, _):
+    with compose_sweep(["+experiment=glue_isobn", "-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         groups = list(itertools.product(AXES["scale"], AXES["task"], AXES["calibration"]))
         for number, pair in enumerate(list(itertools.combinations(AXES["value"], 2))[::3]):
@@ -58,7 +58,7 @@ def test_the_fast_composition_is_hydras():
 
 @pytest.mark.parametrize("setting", ["calibration.beta=0.25", "calibration.eps=1", "calibration.gamma=mean"])
 def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
-    with composed(["-m"]) as (loader, base, _):
+    with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         run = ["calibration=isobn_paper", setting]
         assert asdict(composer.config(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
@@ -74,20 +74,20 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
     ],
 )
 def test_settings_of_a_part_that_may_be_absent(choice, other, setting):
-    with composed(["-m"]) as (loader, base, _):
+    with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         found = composer.config([choice, setting, "seed=7"])
         assert asdict(found) == asdict(to_config(loader.load_sweep_config(base, [choice, setting, "seed=7"])))
         part = found.encoder.scratch["d_model"] if "scratch" in setting else found.task.generation.beams
         assert (part, found.seed) == (int(setting.partition("=")[2]), 7)
-        with pytest.raises(AssertionError, match=ABSENT):
+        with pytest.raises(AssertionError, match=ABSENT_PART_ERROR):
             composer.config([other, setting])
 
 
 def test_interpolations_are_left_to_hydra(tmp_path):
     (tmp_path / "optimization").mkdir()
     (tmp_path / "optimization" / "linked.yaml").write_text("batch_size: ${seed}\n")
-    with composed([f"--config-dir={tmp_path}", "optimization=linked", "-m"]) as (loader, base, _):
+    with compose_sweep([f"--config-dir={tmp_path}", "optimization=linked", "-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         for seed in (3, 4):
             cfg = composer.config(["optimization=linked", f"seed={seed}"])
@@ -95,14 +95,14 @@ def test_interpolations_are_left_to_hydra(tmp_path):
 
 
 def test_a_commands_arguments_as_overrides():
-    found = overrides(["-m", "seed=1", "--config-dir", "f", "a=b"])
+    found = convert_to_overrides(["-m", "seed=1", "--config-dir", "f", "a=b"])
     assert found == ["seed=1", "hydra.searchpath=['file://f']", "a=b"]
-    assert overrides(["--config-dir=f", "--multirun"]) == ["hydra.searchpath=['file://f']"]
+    assert convert_to_overrides(["--config-dir=f", "--multirun"]) == ["hydra.searchpath=['file://f']"]
 
 
 def test_a_config_survives_its_record():
     cfg = make_config("task=stsb", "task.as_classes=6", "calibration=isobn_paper")
-    assert from_plain(json.loads(json.dumps(asdict(cfg)))) == cfg
+    assert config_from_plain(json.loads(json.dumps(asdict(cfg)))) == cfg
 
 
 def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
@@ -118,8 +118,8 @@ def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
 
 
 def rows_for(*arguments: str) -> list[Row]:
-    with composed(["tracking=none", *arguments]) as parts:
-        return [run.row for run in plan(*parts).values()]
+    with compose_sweep(["tracking=none", *arguments]) as parts:
+        return [run.row for run in plan_runs(*parts).values()]
 
 
 def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path):
@@ -131,7 +131,7 @@ def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path
     assert Forecast(longer).seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
     (other,) = rows_for(f"output_dir={tmp_path}", "encoder=distilbert-quire")
     assert Forecast([other]).seconds(other.cfg) is None
-    assert [hours(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
+    assert [format_duration(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
 
 
 def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
@@ -152,17 +152,17 @@ def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
 
 
 def test_seeds_in_spans():
-    assert spans([5, 1, 2, 3, 8, 3]) == "1-3, 5, 8"
+    assert format_seed_ranges([5, 1, 2, 3, 8, 3]) == "1-3, 5, 8"
 
 
 def beat(folder: RunFolder, **more) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     now = time.time()
     state = {
-        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.where()["machine"],
+        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.describe_process()["machine"],
         "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, **more,
     }  # fmt: skip
-    (folder.path / heartbeat.FILE).write_text(json.dumps(state))
+    (folder.path / heartbeat.PROGRESS_FILE).write_text(json.dumps(state))
 
 
 def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
@@ -170,9 +170,9 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     row = Row(make_config(), folder, None)
 
     def state(queue=()) -> str:
-        return state_of(row, dict(queue)).name
+        return find_run_state(row, dict(queue)).name
 
-    waiting = {"ab" * 8: Waiting("12_3", time.time())}
+    waiting = {"ab" * 8: QueuedJob("12_3", time.time())}
     assert (state(), state(waiting)) == ("missing", "queued")
     beat(folder)
     assert (state(), state(waiting)) == ("running", "running")
@@ -181,15 +181,15 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
         assert (state(), state(waiting)) == ("interrupted", "queued")
     beat(folder, machine="elsewhere", pid=2**22 + 1)
     assert state() == "running"
-    (folder.path / heartbeat.FILE).write_text("{")
+    (folder.path / heartbeat.PROGRESS_FILE).write_text("{")
     assert state() == "missing"
     row.record = {"status": "failed"}
     folder.result_file.write_text("{}")
     assert state() == "failed"
     assert state(waiting) == "failed"  # it was submitted before the run failed
-    assert state({"ab" * 8: Waiting("12_4", time.time() + 9)}) == "queued"  # to be tried again
+    assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "queued"  # to be tried again
     row.record = {"status": "finished"}
-    assert state({"ab" * 8: Waiting("12_4", time.time() + 9)}) == "done"
+    assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "done"
     row.record, row.trouble = None, "damaged"
     assert state() == "damaged"
 
@@ -202,7 +202,7 @@ def test_status_says_where_why_and_how_much(tmp_path, capfd):
     fake_record(rows[1], status="failed", failure=trouble, best=None, where={"log": "jobs/log.err"})
     beat(rows[2].folder, host="node7", job="12_3")
     beat(rows[3].folder, state="interrupted", step=5)
-    status.status(["+experiment=glue_isobn", place, "seed=1,2", "tracking=none"])
+    status.print_status(["+experiment=glue_isobn", place, "seed=1,2", "tracking=none"])
     out = " ".join(capfd.readouterr().out.split())
     assert "6 runs: 1 done, 1 failed, 1 running, 1 interrupted, 2 missing" in out
     assert "Device time so far: 2.0 h; still to come: 8.0 h" in out
@@ -222,13 +222,13 @@ def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, cap
     ]
     assert cli(*base, "seed=1,2", "-m")[0] == 0
     assert cli(*base, "seed=2,3", "-m", "retry_failed=true")[0] == 0
-    assert len(recall(str(outputs))) == 2
-    status.status(["+experiment=glue_isobn", f"output_dir={outputs}"])
+    assert len(read_commands(str(outputs))) == 2
+    status.print_status(["+experiment=glue_isobn", f"output_dir={outputs}"])
     assert "3 runs: 3 done" in capfd.readouterr().out
     assert cli(*arguments, "optimization.epochs=1", "seed=9")[0] == 0
-    status.status([f"output_dir={outputs}"])
+    status.print_status([f"output_dir={outputs}"])
     assert "4 runs: 4 done" in capfd.readouterr().out
-    status.status(
+    status.print_status(
         [
             "+experiment=glue_isobn",
             f"output_dir={outputs}",
@@ -269,7 +269,7 @@ def test_watch_renews_until_all_is_over(tmp_path, capfd, monkeypatch):
         fake_record(row)
 
     monkeypatch.setattr(time, "sleep", nap)
-    status.status([place, "tracking=none"], watch=5.0)
+    status.print_status([place, "tracking=none"], watch=5.0)
     assert naps == [5.0]
     out = capfd.readouterr().out
     assert "1 run: 1 missing" in out

@@ -38,7 +38,7 @@ SMALL = {"table2": "50k ", "table3": "20k ", "table5": "20k "}  # tables with ro
 
 
 def every_cell(paper, table):
-    for encoder, rows in published.load(paper)[table]["cells"].items():
+    for encoder, rows in published.load_tables(paper)[table]["cells"].items():
         for row, cells in rows.items():
             for column, values in cells.items():
                 yield encoder, row, column, values
@@ -49,15 +49,15 @@ def names(group):
 
 
 def test_all_tables_are_there_and_an_unknown_paper_has_none():
-    assert {paper: list(published.load(paper)) for paper in PAPERS} == PAPERS
-    assert published.load("nobody") == {}
+    assert {paper: list(published.load_tables(paper)) for paper in PAPERS} == PAPERS
+    assert published.load_tables("nobody") == {}
 
 
 @pytest.mark.parametrize(("paper", "name"), TABLES)
 def test_a_table_has_its_form(paper, name):
-    from isobench.metrics.task import METRICS
+    from isobench.metrics.task import METRIC_FUNCTIONS
 
-    table = published.load(paper)[name]
+    table = published.load_tables(paper)[name]
     needed = {"what", "form", "columns", "methods", "cells"}
     assert needed <= set(table) <= needed | {"doubtful", "significant", "average", "differences", "reported"}
     assert set(table["form"]) <= STATISTICS
@@ -70,7 +70,7 @@ def test_a_table_has_its_form(paper, name):
         assert about["task"] in names("task") | WORDS
         assert about.get("split") in (None, "validation_mismatched")
         for one in metric if isinstance(metric, list) else [metric]:
-            assert one in set(METRICS) | SEQ2SEQ | ISOTROPY | {"cosine", "inner", "minutes"}
+            assert one in set(METRIC_FUNCTIONS) | SEQ2SEQ | ISOTROPY | {"cosine", "inner", "minutes"}
     assert set(table["methods"]) <= names("calibration") | {"gradient_norm_half"}
     rows = {row for cells in table["cells"].values() for row in cells}
     assert rows == set(table["methods"].values())
@@ -99,7 +99,7 @@ def test_a_table_has_its_form(paper, name):
 
 def test_a_cell_is_shown_as_printed():
     def cell(*key):
-        return published.cell(*key)
+        return published.find_published_cell(*key)
 
     calibration = "isotropy_calibration"
     assert cell("isobn", "table1", "bert-base-cased", "none", "sst2", "accuracy") == (
@@ -126,21 +126,21 @@ def test_a_cell_is_shown_as_printed():
     assert cell(*adaptation) == ("88.2 ± 0.5 / 88.1 / 89.2", "bert-base-uncased")
     assert cell("task_adaptation", "table2", "", "none", "mnli", "accuracy") == ("84.21 / 84.29", "bert-base-uncased")
     assert cell("task_adaptation", "table9", "", "none", "mnli", "accuracy") is None
-    table = published.load(calibration)["table1"]
-    assert published.column(table, "mnli", "accuracy", "validation_mismatched") == "MNLI-mm"
-    assert published.column(table, "mnli", "f1") is None
+    table = published.load_tables(calibration)["table1"]
+    assert published.find_column(table, "mnli", "accuracy", "validation_mismatched") == "MNLI-mm"
+    assert published.find_column(table, "mnli", "f1") is None
 
 
 def test_published_cells_fall_back_to_the_papers_encoder_and_say_so():
     def cell(encoder, method, task, metric="accuracy"):
-        return published.cell("isobn", "table1", encoder, method, task, metric)
+        return published.find_published_cell("isobn", "table1", encoder, method, task, metric)
 
     assert cell("roberta-large", "isobn_released", "rte") == ("87.00 (1.3)", "roberta-large")
     assert cell("minilm", "none", "rte") == ("67.87 (1.1)", "bert-base-cased")
     assert cell("minilm", "none", "rotten_tomatoes") is None
     assert cell("minilm", "none", "stsb") is None  # another metric
     assert cell("minilm", "none", "stsb", "pearson") == ("88.64 (0.7)", "bert-base-cased")
-    assert published.cell(None, None, "minilm", "none", "rte", "accuracy") is None
+    assert published.find_published_cell(None, None, "minilm", "none", "rte", "accuracy") is None
 
 
 # --- Against the papers' texts.
@@ -176,7 +176,7 @@ def lines(file, pattern):
 
 
 def test_isotropy_calibrations_numbers_are_the_papers(papers):
-    tables = published.load("isotropy_calibration")
+    tables = published.load_tables("isotropy_calibration")
     found = lines(papers / "isotropy_calibration.txt", r"(M-)?BART|BERT|RoBERTa|DistilBERT|\+")
     by_table = [typed(tables, table, SMALL.get(table)) for table in tables]
     expected = [line for table in by_table for line in table]
@@ -188,7 +188,7 @@ def test_isotropy_calibrations_numbers_are_the_papers(papers):
 
 
 def test_too_much_in_commons_numbers_are_the_papers(papers):
-    tables = published.load("too_much_in_common")
+    tables = published.load_tables("too_much_in_common")
     file = papers / "too_much_in_common.txt"
     models = r"(?i:bert|roberta)-(base|large)(-(un)?cased)?$|GPT-2[- ][\w() ]+$|\+ [\w-]+$"
     both = lines(file, models)
@@ -211,14 +211,14 @@ def test_too_much_in_commons_numbers_are_the_papers(papers):
 
 
 def test_isobns_explained_variances_are_the_papers(papers):
-    rows = typed(published.load("isobn"), "table2")
+    rows = typed(published.load_tables("isobn"), "table2")
     assert lines(papers / "isobn_aaai2021.txt", r"(BERT-base|RoBERTa-L)(\+(Iso)?BN)?$") == rows
     assert len(rows) == 6
 
 
 def test_isobns_first_versions_numbers_are_the_papers(papers):
     """Both tables are a line of text each there; a median's deviation is printed without its leading zero."""
-    tables = published.load("isobn_arxiv_v1")
+    tables = published.load_tables("isobn_arxiv_v1")
     text = (papers / "isobn_arxiv_v1.txt").read_text()
     rows = re.findall(r"(?:\((?:ReImp|Reported)\)|IsoBN) (\d\d\.\d\d(?: [\d.]+(?: \([\d.]+\))?){7})", text)
     bert, roberta = (
@@ -235,14 +235,14 @@ def test_isobns_first_versions_numbers_are_the_papers(papers):
 
 
 def test_task_adaptations_numbers_are_the_papers(papers):
-    tables = published.load("task_adaptation")
+    tables = published.load_tables("task_adaptation")
     found = lines(papers / "efficient_task_adaptation.txt", r"BERT-|Z-norm|Min-Max|L2 norm")
     assert found == [line for table in tables for line in typed(tables, table)]
 
 
 def test_isobns_numbers_are_the_papers(papers):
     """The arXiv text has every cell; the AAAI text's columns are kept in part, and must agree."""
-    table = published.load("isobn")["table1"]
+    table = published.load_tables("isobn")["table1"]
     text = (papers / "isobn_arxiv_v1.txt").read_text()
     rows = re.findall(r"(?:\(ReImp\)|IsoBN) (\d\d\.\d\d(?: [\d.]+ \([\d.]+\)){7})", text)
     expected = [
@@ -268,7 +268,7 @@ def test_isobns_numbers_are_the_papers(papers):
 @pytest.mark.parametrize("paper", ["isobn", "isobn_arxiv_v1"])
 def test_the_published_table_agrees_with_its_own_averages(paper):
     """IsoBN's Table 1 prints each row's average, truncated to two decimals."""
-    table = published.load(paper)["table1"]
+    table = published.load_tables(paper)["table1"]
     for encoder, rows in table["cells"].items():
         for method, cells in rows.items():
             values = [value for value, _ in cells.values()]
@@ -279,14 +279,14 @@ def test_the_published_table_agrees_with_its_own_averages(paper):
 
 
 def test_isotropy_calibrations_tables_3_and_5_print_the_same_numbers():
-    tables = published.load("isotropy_calibration")
+    tables = published.load_tables("isotropy_calibration")
     for encoder, row, column, values in every_cell("isotropy_calibration", "table3"):
         assert tables["table5"]["cells"][encoder][row][column] == values
 
 
 def test_no_maximum_is_below_its_median_or_mean():
     for table in PAPERS["task_adaptation"]:
-        form = published.load("task_adaptation")[table]["form"]
+        form = published.load_tables("task_adaptation")[table]["form"]
         for *where, values in every_cell("task_adaptation", table):
             cell = dict(zip(form, values, strict=True))
             assert cell["median"] <= cell["max"], where
@@ -295,7 +295,7 @@ def test_no_maximum_is_below_its_median_or_mean():
 
 
 def test_stars_are_on_cells_above_their_plain_one():
-    table = published.load("isotropy_calibration")["table1"]
+    table = published.load_tables("isotropy_calibration")["table1"]
     for encoder, rows in table["significant"].items():
         for row, columns in rows.items():
             for column in columns:

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from isobench.calibration import FixedNorm, GradientNorm, IsoBN, Whitening
 from isobench.common.resources import conf_dir
-from isobench.training.calibrations import calibration_of
+from isobench.training.calibrations import instantiate_calibration
 
 DIM, STEPS, LR = 8, 5, 0.05
 TRAINING = [True] * STEPS + [False]
@@ -112,7 +112,7 @@ def by_equations(name, kind):
 def package(name, dtype):
     config, changes, *_ = METHODS[name]
     torch.manual_seed(0)
-    method = calibration_of(
+    method = instantiate_calibration(
         OmegaConf.to_container(OmegaConf.load(f"{conf_dir()}/calibration/{config}.yaml")) | changes, DIM
     )
     return method if name.startswith(FLOAT32) else method.to(dtype)

@@ -9,10 +9,10 @@ from conftest import make_config
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
-from isobench.papers.scale import scale_notes
-from isobench.report.build import build
-from isobench.report.select import select
-from isobench.report.text import latex, markdown
+from isobench.papers.scale import find_scale_differences
+from isobench.report.build import build_report
+from isobench.report.select import select_runs
+from isobench.report.text import format_latex, format_markdown
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
@@ -31,7 +31,7 @@ def row(outputs, score, *overrides, failed=None, constant=False, ended=True) -> 
         "history": [] if failed else [{**best, "epoch": 1, "score": score / 2}, best],
         "failure": {"name": failed, "message": "it <broke> & fell_over"} if failed else None,
         "cost": {"seconds": 9.0, "training_seconds": 6.0, "peak_memory_mib": {"resident": 100.0}},
-        "scale": {"name": cfg.scale, "differs": scale_notes(cfg)}, "warnings": [], "attempts": 1,
+        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)}, "warnings": [], "attempts": 1,
         "data": {"fingerprint": {"a": "b"}}, "encoder": {"fingerprint": {"c": "d"}},
         "provenance": {"git": {"commit": "abc", "dirty": False}, "python": "3.11", "cpu": "X"},
     }  # fmt: skip
@@ -56,7 +56,7 @@ PLAIN, BETTER = [0.67, 0.68, 0.685, 0.69, 0.70], [0.75, 0.76, 0.765, 0.77, 0.78]
 
 def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
-    found = cells(build(experiment(), rows))
+    found = cells(build_report(experiment(), rows))
     assert found["none"].published == "67.87 (1.1)"
     assert (found["none"].verdict, found["isobn_paper"].verdict) == (
         "within",
@@ -65,7 +65,7 @@ def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     assert found["isobn_paper"].why == "+5.75, spread 1.6"
     assert found["isobn_paper"].seeds == [1, 2, 3, 4, 5]
     assert found["isobn_paper"].values == pytest.approx([100 * score for score in BETTER])
-    low = cells(build(experiment(), runs(tmp_path, "none", [0.5, 0.5, 0.5])))["none"]
+    low = cells(build_report(experiment(), runs(tmp_path, "none", [0.5, 0.5, 0.5])))["none"]
     assert low.verdict == "below"
 
 
@@ -78,7 +78,7 @@ def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     ],
 )
 def test_what_is_not_comparable_says_why(tmp_path, more, why):
-    (line,) = build(experiment(), runs(tmp_path, "none", PLAIN, *more)).tables[0].lines
+    (line,) = build_report(experiment(), runs(tmp_path, "none", PLAIN, *more)).tables[0].lines
     cell = line.cells["RTE"]
     assert (cell.verdict, cell.why) == ("not comparable", why)
 
@@ -87,7 +87,7 @@ def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     from scipy import stats
 
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
-    found = cells(build(experiment(), rows))
+    found = cells(build_report(experiment(), rows))
     assert found["none"].comparison is None
     comparison = found["isobn_paper"].comparison
     assert comparison.welch == pytest.approx(stats.ttest_ind(BETTER, PLAIN, equal_var=False).pvalue)
@@ -102,7 +102,7 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=2", ended=False),
         *runs(tmp_path, "isobn_released", [0.527, 0.527], constant=True),
     ]  # fmt: skip
-    report = build(experiment(), rows)
+    report = build_report(experiment(), rows)
     assert report.state == {"done": 4, "failed": 1, "missing": 1}
     found = cells(report)
     assert found["isobn_paper"].troubles == {"crash": 1, "missing": 1}
@@ -118,7 +118,7 @@ def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
         *runs(tmp_path, "none", [0.7, 0.8]),
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", ended=False),
     ]
-    report = build(experiment(), rows)
+    report = build_report(experiment(), rows)
     assert [run["status"] for run in report.runs] == ["finished", "finished", "missing"]
     assert [run["score"] for run in report.runs] == [70.0, 80.0, None]
     first = report.runs[0]
@@ -144,22 +144,22 @@ def configurations(tmp_path):
 
 def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     rows = configurations(tmp_path)
-    kept, words = select(rows, Selection("dev"))
+    kept, words = select_runs(rows, Selection("dev"))
     assert [r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"] == [2e-5] * 4
     assert "none 2, isobn_paper 1" in words
     assert "The best of 2 instead of 1 is worth about 0.56 standard deviations by chance alone" in words
-    kept, words = select(rows, Selection("seeds", [1, 2]))
+    kept, words = select_runs(rows, Selection("seeds", [1, 2]))
     mine = [(r.cfg.optimization.lr, r.cfg.seed) for r in kept if r.cfg.calibration["name"] == "none"]
     assert mine == [(1e-5, 3), (1e-5, 4)]  # chosen by 1 and 2, reported by the others
     assert "best mean over seeds 1, 2; the other seeds are reported" in words
-    mean = statistics.fmean(cells(build(experiment(rule="seeds", seeds=[1, 2]), rows))["none"].values)
+    mean = statistics.fmean(cells(build_report(experiment(rule="seeds", seeds=[1, 2]), rows))["none"].values)
     assert mean == pytest.approx(50)
 
 
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
-    kept, words = select(configurations(tmp_path), Selection("dev", equal_budget=True))
+    kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
     assert "; 1 of them for every method" in words
-    again, _ = select(configurations(tmp_path)[::-1], Selection("dev", equal_budget=True))
+    again, _ = select_runs(configurations(tmp_path)[::-1], Selection("dev", equal_budget=True))
     lr = {r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"}
     assert lr == {r.cfg.optimization.lr for r in again if r.cfg.calibration["name"] == "none"}  # whatever the order
     assert len(lr) == 1
@@ -168,7 +168,7 @@ def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
 def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
     rows = runs(tmp_path, "none", [0.7, 0.7], "optimization.lr=1e-5")
     rows += runs(tmp_path, "none", [0.99], "optimization.lr=2e-5")
-    kept, _ = select(rows, Selection("dev"))
+    kept, _ = select_runs(rows, Selection("dev"))
     assert {r.cfg.optimization.lr for r in kept} == {1e-5}
 
 
@@ -183,28 +183,28 @@ def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
 )
 def test_selections_that_cant_be_made(tmp_path, selection, said):
     with pytest.raises(UserError, match=re.escape(said)):
-        select(configurations(tmp_path), selection)
+        select_runs(configurations(tmp_path), selection)
 
 
 def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
-    report = build(experiment(), rows)
+    report = build_report(experiment(), rows)
     comparisons = [line.cells["RTE"].comparison for table in report.tables for line in table.lines]
     assert len(report.tables) == 2
     assert comparisons == [None, None]
     assert any("at most 512 training examples" in table.title for table in report.tables)
-    report = build(experiment(), [*rows, *runs(tmp_path, "none", PLAIN)])
+    report = build_report(experiment(), [*rows, *runs(tmp_path, "none", PLAIN)])
     assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
 
 
 def test_threads_are_no_configuration(tmp_path):
     rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
     rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
-    assert select(rows, Selection("dev"))[1].startswith("nothing to select")
+    assert select_runs(rows, Selection("dev"))[1].startswith("nothing to select")
 
 
 def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
-    report = build(experiment(), configurations(tmp_path))
+    report = build_report(experiment(), configurations(tmp_path))
     lines = {line.method: line.settings for line in report.tables[0].lines}
     assert lines == {"none": "lr=2e-05", "isobn_paper": "lr=1e-05"}
     assert "best epoch on the dev set, the set it is reported on" in report.selection
@@ -215,18 +215,18 @@ def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
     ("ours", "printed", "agrees"), [(81.22549, "81.22", True), (0.0, "0", True), (81.29, "81.22", False)]
 )
 def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
-    from isobench.papers.published import Printed
-    from isobench.report.build import same_digits
+    from isobench.papers.published import PrintedNumber
+    from isobench.report.build import matches_printed
 
-    target = Printed(printed)
+    target = PrintedNumber(printed)
     target.text = printed
-    assert same_digits(ours, target) == agrees
+    assert matches_printed(ours, target) == agrees
 
 
 def test_markdown_is_whole_and_escaped(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER[:4])]
     rows += [row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=9", failed="crash")]
-    text = markdown(build(experiment(), rows))
+    text = format_markdown(build_report(experiment(), rows))
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| encoder"))
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines[start : start + 4]}
@@ -239,7 +239,7 @@ def test_markdown_is_whole_and_escaped(tmp_path):
 def test_latex_is_balanced_and_escaped(tmp_path):
     few = "task.train_samples=9"
     rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
-    text = latex(build(experiment(), rows))
+    text = format_latex(build_report(experiment(), rows))
     assert text.count(r"\begin{tabular}{llr}") == text.count(r"\end{tabular}") == 1
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
     assert [line.count(" & ") for line in body] == [2] * 4
@@ -255,7 +255,7 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
     import random
     import time
 
-    from isobench.report.html import render
+    from isobench.report.html import render_report
 
     draw, rows = random.Random(0), []
     for task in ("rte", "mrpc", "cola", "sst2"):
@@ -269,8 +269,8 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
                 folder = RunFolder(str(tmp_path), f"{len(rows):064x}")
                 rows.append(Row(dataclasses.replace(one.cfg, seed=seed), folder, record))
     start = time.perf_counter()
-    report = build(experiment(), rows)
-    page = render(report)
+    report = build_report(experiment(), rows)
+    page = render_report(report)
     assert (len(report.runs), len(report.epochs)) == (2000, 20_000)
     assert "2000 of 2000" in re.sub("<[^>]*>", "", page).replace(",", "")
     assert time.perf_counter() - start < 30  # 6 s with nothing beside it
@@ -284,7 +284,7 @@ def test_latex_compiles(tmp_path):
         pytest.skip("pdflatex is not installed")
     few = "task.train_samples=9"
     rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
-    (tmp_path / "tables.tex").write_text(latex(build(experiment(), rows)))
+    (tmp_path / "tables.tex").write_text(format_latex(build_report(experiment(), rows)))
     head = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{tables.tex}\end{document}"
     (tmp_path / "main.tex").write_text(head)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]

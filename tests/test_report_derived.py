@@ -5,21 +5,21 @@ from statistics import fmean
 import pytest
 
 from isobench.report import derived
-from isobench.report.model import Cell, Line, ReportTable
+from isobench.report.model import Cell, ReportLine, ReportTable
 
 
 def test_seeds_stand_on_their_columns_axis_and_the_published_value_only_where_it_compares():
     within = Cell([10.0, 20.0, float("nan")], [1, 2, 3], published="30.00 ± 1.00", verdict="within")
     foreign = Cell([15.0], [1], published="99.00", verdict="not comparable")
-    table = ReportTable("t", "T", ["c"], [Line("e", "a", {"c": within}), Line("e", "b", {"c": foreign})])
-    axis = derived.axis_of(table, "c")
+    table = ReportTable("t", "T", ["c"], [ReportLine("e", "a", {"c": within}), ReportLine("e", "b", {"c": foreign})])
+    axis = derived.build_axis(table, "c")
     assert axis == derived.Axis(10.0, 30.0)
-    first, second = derived.strip(within, axis), derived.strip(foreign, axis)
+    first, second = derived.build_strip_plot(within, axis), derived.build_strip_plot(foreign, axis)
     assert (first.dots, first.published, first.undefined) == ([0.0, 50.0], 100.0, 1)
     assert (second.dots, second.published) == ([25.0], None)
     assert first.words.startswith("seed 1: 10, seed 2: 20")
-    same = derived.axis_of(ReportTable("t", "T", ["c"], [Line("e", "b", {"c": foreign})]), "c")
-    assert derived.strip(foreign, same).dots == [50.0]
+    same = derived.build_axis(ReportTable("t", "T", ["c"], [ReportLine("e", "b", {"c": foreign})]), "c")
+    assert derived.build_strip_plot(foreign, same).dots == [50.0]
 
 
 def rank_correlation(xs, ys):
@@ -41,16 +41,16 @@ def test_correlations_within_tasks_are_not_those_between_them():
     runs.append({"encoder": "e", "task": "alone", "method": "none", "embedding/i1": 0.99, "score": 99.0})
     runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": None, "score": 50.0})
     runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": float("nan"), "score": 50.0})
-    over_all = derived.spearman(derived.points(runs, "embedding/i1"))
+    over_all = derived.spearman(derived.collect_points(runs, "embedding/i1"))
     usable = runs[:13]
     expected = rank_correlation([r["embedding/i1"] for r in usable], [r["score"] for r in usable])
     assert over_all.n == 13
     assert over_all.rho == pytest.approx(expected)
     assert over_all.rho > 0.7
-    within = derived.spearman(derived.points(runs, "embedding/i1", centred=True))
+    within = derived.spearman(derived.collect_points(runs, "embedding/i1", centred=True))
     assert within.n == 12  # the task with one run says nothing about its own variation
     assert within.rho < -0.9
-    assert derived.spearman(derived.points(runs[:2], "embedding/i1")).rho is None
+    assert derived.spearman(derived.collect_points(runs[:2], "embedding/i1")).rho is None
 
 
 def test_overheads_are_over_plain_fine_tuning_of_the_same_encoder_and_task():
@@ -60,6 +60,6 @@ def test_overheads_are_over_plain_fine_tuning_of_the_same_encoder_and_task():
 
     runs = [run("none", "a", 30.0, 3, 100.0), run("none", "a", 24.0, 2, 110.0), run("flow", "a", 60.0, 3, 220.0),
             run("flow", "b", 5.0, 1, None), run("flow", "c", None, None, None)]  # fmt: skip
-    found = derived.overheads(runs)
+    found = derived.compute_overheads(runs)
     assert found["e", "none"] == {"a": derived.Overhead(10.0, 110.0)}
     assert found["e", "flow"] == {"a": derived.Overhead(20.0, 220.0, 2.0, 2.0), "b": derived.Overhead(5.0, None)}

@@ -9,18 +9,18 @@ from rich.console import Console
 
 from isobench.config.schema import Experiment
 from isobench.papers import published
-from isobench.papers.scale import scale_notes
-from isobench.report.build import build
-from isobench.report.claims import CLAIMS, FAILS, HOLDS, MISSING, nothing_improves
-from isobench.report.collect import runs_of
-from isobench.report.columns import columns_of
-from isobench.report.generation import generation_notes
-from isobench.report.html import render
+from isobench.papers.scale import find_scale_differences
+from isobench.report.build import build_report
+from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, nothing_improves
+from isobench.report.collect import build_run_rows
+from isobench.report.columns import build_paper_columns
+from isobench.report.generation import describe_generation
+from isobench.report.html import render_report
 from isobench.report.paper_table import PaperTable, print_paper_tables
-from isobench.report.table import footnotes
-from isobench.report.text import latex, markdown
+from isobench.report.table import list_footnotes
+from isobench.report.text import format_latex, format_markdown
 from isobench.runs.folder import RunFolder
-from isobench.runs.grouping import varying_settings
+from isobench.runs.grouping import find_varying_settings
 from isobench.runs.row import Row
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
@@ -45,7 +45,7 @@ def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False,
         "status": "failed" if failed else "finished", "best": None if failed else best, "history": [best] * epochs,
         "failure": {"name": failed, "message": "it fell over"} if failed else None,
         "cost": {"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
-        "scale": {"name": cfg.scale, "differs": scale_notes(cfg)}, "warnings": [], "attempts": 1,
+        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)}, "warnings": [], "attempts": 1,
         "data": {"examples": {"train": 2000, split: 500}, "truncated": truncated or {}, "limits": LIMITS},
         "generation": {"search": SEARCH, "signatures": SIGNATURES}, "config": {},
     }  # fmt: skip
@@ -60,8 +60,10 @@ def runs(method, scores, task="wmt16_en_ro", encoder="mbart-large-cc25", minutes
 
 
 def table_of(rows, name="table2") -> PaperTable:
-    content = published.load("isotropy_calibration")[name]
-    return PaperTable(content, list(columns_of(content, {row.cfg.task.name: row.cfg.task for row in rows})), rows)
+    content = published.load_tables("isotropy_calibration")[name]
+    return PaperTable(
+        content, list(build_paper_columns(content, {row.cfg.task.name: row.cfg.task for row in rows})), rows
+    )
 
 
 PLAIN, BETTER = [0.26, 0.261, 0.262], [0.28, 0.281, 0.282]
@@ -133,7 +135,7 @@ def test_a_failed_run_has_no_time_and_a_constant_one_has_one():
 
 
 def test_only_scores_are_compared_and_times_are_held_against_no_other_machine():
-    report = build(MT, [*runs("none", PLAIN), *runs("cosine", BETTER, minutes=[500.0, 501.0, 502.0])])
+    report = build_report(MT, [*runs("none", PLAIN), *runs("cosine", BETTER, minutes=[500.0, 501.0, 502.0])])
     (table,) = report.tables
     cells = {line.method: line.cells for line in table.lines}
     assert [name for name, cell in cells["cosine"].items() if cell.comparison] == ["EN-RO BLEU"]
@@ -145,7 +147,7 @@ def test_only_scores_are_compared_and_times_are_held_against_no_other_machine():
         assert (time.verdict, time.why) == ("not comparable", "times of two machines")
     assert {line.method: line.time for line in table.lines}["cosine"].endswith(f"{500 / 108:.2f}x")
     assert not any("Time" in sentence for sentence in report.evidence)
-    page, text, tex = render(report), markdown(report), latex(report)
+    page, text, tex = render_report(report), format_markdown(report), format_latex(report)
     for view in (page, text, tex):
         assert "EN-RO Time" in view
         assert "[108 ± 0]".strip("[]").split()[0] in view
@@ -158,7 +160,7 @@ def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
         for method, times in (("none", 10.0), ("cosine", 10.0 * factor))
         for run in runs(method, PLAIN, task, minutes=[times] * 3)
     ]
-    (table,) = build(MT, rows).tables
+    (table,) = build_report(MT, rows).tables
     assert {line.method: line.time for line in table.lines}["cosine"] == "2.00x (1.50-4.00)"
 
 
@@ -168,7 +170,7 @@ def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
 )
 def test_tasks_that_are_not_the_papers_have_a_column_of_a_kind_once(experiment, task, primary):
     rows = [run for method in ("none", "flow") for run in runs(method, [0.5, 0.6], task, "bart-scratch")]
-    (table,) = build(experiment, rows).tables
+    (table,) = build_report(experiment, rows).tables
     kinds = (primary, "head/i1_printed", "head/i2_printed", "minutes")
     assert table.columns == [f"{task} {kind}" for kind in kinds]
     assert [table.lines[0].cells[column].ours for column in table.columns] == [
@@ -182,14 +184,14 @@ def test_tasks_that_are_not_the_papers_have_a_column_of_a_kind_once(experiment, 
 
 
 def test_a_loss_is_no_percentage():
-    (run,) = runs_of(runs("none", [0.26]))
+    (run,) = build_run_rows(runs("none", [0.26]))
     assert run["validation/bleu"] == pytest.approx(26.0)
     assert run["validation/chrf"] == pytest.approx(13.0)
     assert run["validation/loss"] == 1.75
     assert "validation/constant_predictor" not in run
     (undefined,) = [row(0.26, "task=captions")]
     undefined.record["best"]["validation"]["loss"] = None
-    assert runs_of([undefined])[0]["validation/loss"] is None
+    assert build_run_rows([undefined])[0]["validation/loss"] is None
 
 
 CUT = {"validation": {"sources": 12, "targets": 0}, "train": {"sources": 1500, "targets": 3}}
@@ -206,18 +208,18 @@ def test_search_metrics_and_truncation_are_said_once_in_every_view():
         "1,500 of 2,000 sources of train are longer than 256 tokens; "
         "3 of 2,000 targets of train are longer than 64 tokens."
     )
-    assert generation_notes(rows) == [search, cut]
-    assert [note for note in footnotes(rows) if note in (search, cut)] == [search, cut]
-    report = build(SUMMARIES, rows)
+    assert describe_generation(rows) == [search, cut]
+    assert [note for note in list_footnotes(rows) if note in (search, cut)] == [search, cut]
+    report = build_report(SUMMARIES, rows)
     assert report.notes == [search, cut]
-    assert cut in render(report)
-    assert "12 of 500 sources of validation" in markdown(report)
+    assert cut in render_report(report)
+    assert "12 of 500 sources of validation" in format_markdown(report)
 
 
 def test_notes_that_differ_between_tasks_say_whose_they_are():
     rows = [*runs("none", PLAIN, truncated={"validation": {"sources": 1, "targets": 0}}),
             *runs("none", PLAIN, "wmt16_de_en"), *runs("flow", PLAIN, "wmt16_de_en")]  # fmt: skip
-    first, second = generation_notes(rows)
+    first, second = describe_generation(rows)
     assert first.startswith("Search: ")  # the same for all
     assert second == (
         "wmt16_en_ro, mbart-large-cc25: Cut: 1 of 500 sources of validation are longer than 256 tokens."
@@ -230,23 +232,23 @@ def test_records_without_these_parts_or_with_damaged_ones_say_nothing(damaged):
     for run in rows:
         run.record["generation"] = damaged
         run.record["data"] = {"truncated": damaged, "examples": damaged}
-    assert generation_notes(rows) == []
+    assert describe_generation(rows) == []
     for run in rows:
         del run.record["generation"]
         run.record["data"] = {"truncated": {"validation": {"sources": 3, "targets": None}}, "examples": damaged}
-    assert generation_notes(rows) == ["Cut: 3 sources of validation are longer than the model takes."]
+    assert describe_generation(rows) == ["Cut: 3 sources of validation are longer than the model takes."]
     del rows[0].record["data"]
     rows[1].record = rows[2].record = None
-    assert generation_notes(rows) == []
-    assert generation_notes([row(0.9, "task=rte")]) == []  # no generation: nothing to say
+    assert describe_generation(rows) == []
+    assert describe_generation([row(0.9, "task=rte")]) == []  # no generation: nothing to say
 
 
 def test_a_search_setting_that_varies_has_a_column_of_its_own():
     rows = [row(0.3, "task=captions", "encoder=bart-scratch", f"task.generation.beams={beams}") for beams in (1, 4)]
-    assert varying_settings(rows) == ["task.generation.beams"]
-    assert [run["task.generation.beams"] for run in runs_of(rows)] == ["1", "4"]
+    assert find_varying_settings(rows) == ["task.generation.beams"]
+    assert [run["task.generation.beams"] for run in build_run_rows(rows)] == ["1", "4"]
     sizes = [row(0.3, "encoder=bart-scratch", f"encoder.scratch.d_model={size}") for size in (64, 128)]
-    assert varying_settings(sizes) == ["encoder.scratch.d_model"]
+    assert find_varying_settings(sizes) == ["encoder.scratch.d_model"]
 
 
 def test_the_claims_on_translation_and_summarisation():
@@ -254,11 +256,11 @@ def test_the_claims_on_translation_and_summarisation():
     assert set(found) == {"glue_calibration", "mt_calibration", "summarization_calibration"}
     assert all(claim.check is nothing_improves and not claim.rows for claim in found.values())
     same = [*runs("none", PLAIN), *runs("cosine", [0.2605, 0.2615, 0.261])]
-    assert nothing_improves(build(MT, same)).word == HOLDS
-    outcome = nothing_improves(build(MT, [*runs("none", PLAIN), *runs("cosine", BETTER)]))
+    assert nothing_improves(build_report(MT, same)).word == HOLDS
+    outcome = nothing_improves(build_report(MT, [*runs("none", PLAIN), *runs("cosine", BETTER)]))
     assert outcome.word == FAILS
     assert "cosine on EN-RO BLEU" in outcome.numbers
-    assert nothing_improves(build(MT, runs("none", PLAIN))).word == MISSING
+    assert nothing_improves(build_report(MT, runs("none", PLAIN))).word == NOT_RUN
 
 
 @pytest.mark.parametrize(
@@ -266,12 +268,12 @@ def test_the_claims_on_translation_and_summarisation():
     [("mt", "paper", 36), ("mt", "embedded", 15), ("summarization", "paper", 18), ("summarization", "embedded", 15)],
 )
 def test_the_experiments_grids_compose_and_have_the_papers_rows(experiment, scale, number):
-    from isobench.sweep.grid import expand
+    from isobench.sweep.grid import expand_grid
 
     cfg = make_config(f"+experiment={experiment}_calibration")
-    grid = expand(cfg.experiment.grid[scale], {})
+    grid = expand_grid(cfg.experiment.grid[scale], {})
     assert len(grid) == len(set(map(tuple, grid))) == number
-    content = published.load("isotropy_calibration")[cfg.experiment.tables[0]]
+    content = published.load_tables("isotropy_calibration")[cfg.experiment.tables[0]]
     found = set()
     for overrides in (run for run in grid if "seed=1" in run):
         one = make_config(f"+experiment={experiment}_calibration", f"scale={scale}", *overrides)

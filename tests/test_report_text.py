@@ -7,8 +7,8 @@ import subprocess
 import pytest
 import sample_report
 
-from isobench.report.model import Cell, Comparison, Line, ReportTable
-from isobench.report.text import ascii_of, latex, markdown, tex
+from isobench.report.model import Cell, Comparison, ReportLine, ReportTable
+from isobench.report.text import escape_latex, format_latex, format_markdown, to_ascii
 
 
 def report_of(columns=1, method="flow", settings=""):
@@ -23,13 +23,13 @@ def report_of(columns=1, method="flow", settings=""):
     }
     report = sample_report.empty()
     report.selection, report.scale = "The best epoch on the dev set.", ["at most 9 training examples"]
-    lines = [Line("bert", "none", plain), Line("bert", method, other, settings=settings)]
+    lines = [ReportLine("bert", "none", plain), ReportLine("bert", method, other, settings=settings)]
     report.tables = [ReportTable("table1", "What the paper says of it", names, lines)]
     return report
 
 
 def test_the_caption_is_of_our_runs():
-    text = latex(report_of())
+    text = format_latex(report_of())
     (caption,) = re.findall(r"\\caption\{(.*)\}\n", text)
     assert caption.startswith(
         r"glue\_isobn, table1; our runs, 2 to 3 seeds a cell; the paper's cell below ours. * better, $\dagger$ worse"
@@ -41,33 +41,33 @@ def test_the_caption_is_of_our_runs():
 
 
 def test_marks_are_of_the_comparison():
-    text = latex(report_of(4))
+    text = format_latex(report_of(4))
     assert r"bert & flow & 1.50 * Holm & 1.50 * & 1.50 $\dagger$ & 1.50 \\" in text
-    text = markdown(report_of(4))
+    text = format_markdown(report_of(4))
     assert r"| 1.50 \* (Holm) \[1.50\] | 1.50 \* \[1.50\] | 1.50 † \[1.50\] | 1.50 \[1.50\] |" in text
     assert r"\* better, † worse than none" in text
     plain = report_of()
     plain.tables[0].lines.pop()
-    assert "better" not in latex(plain) + markdown(plain)
+    assert "better" not in format_latex(plain) + format_markdown(plain)
 
 
 def test_a_line_says_which_configuration_was_chosen():
-    assert r"bert & flow (strength\_x=3) &" in latex(report_of(settings="strength_x=3"))
-    assert r"| bert | flow (strength\_x=3) |" in markdown(report_of(settings="strength_x=3"))
-    assert "flow &" in latex(report_of())
-    assert "| flow |" in markdown(report_of())
+    assert r"bert & flow (strength\_x=3) &" in format_latex(report_of(settings="strength_x=3"))
+    assert r"| bert | flow (strength\_x=3) |" in format_markdown(report_of(settings="strength_x=3"))
+    assert "flow &" in format_latex(report_of())
+    assert "| flow |" in format_markdown(report_of())
 
 
 def test_only_wide_tables_are_shrunk():
-    assert r"\resizebox" not in latex(report_of(5))
-    text = latex(report_of(6))
+    assert r"\resizebox" not in format_latex(report_of(5))
+    text = format_latex(report_of(6))
     assert text.count(r"\resizebox{\linewidth}{!}{%") == text.count(r"\end{tabular}}") == 1
     assert "graphicx" in text.splitlines()[0]
 
 
 def test_what_pdflatex_cannot_take_is_in_ascii():
-    assert tex("β=1 ± 2, Ωé µ 漢\x07") == r"beta=1 $\pm$ 2, Omegae mu ??"
-    assert all(ascii_of(chr(code)).isascii() for code in range(0x3000))
+    assert escape_latex("β=1 ± 2, Ωé µ 漢\x07") == r"beta=1 $\pm$ 2, Omegae mu ??"
+    assert all(to_ascii(chr(code)).isascii() for code in range(0x3000))
 
 
 def test_a_wide_table_compiles(tmp_path):
@@ -76,7 +76,7 @@ def test_a_wide_table_compiles(tmp_path):
     report = report_of(9, "β-flow 漢 [x] 100%_{}^~\\", "β=1, λ≥2")
     report.experiment = "β\n\\undefined"
     report.tables[0].lines[0].encoder = "[1ex]"
-    (tmp_path / "tables.tex").write_text(latex(report), encoding="ascii")
+    (tmp_path / "tables.tex").write_text(format_latex(report), encoding="ascii")
     head = r"\documentclass{article}\usepackage{booktabs}\usepackage{graphicx}"
     (tmp_path / "main.tex").write_text(head + r"\begin{document}\input{tables}\end{document}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]

@@ -7,11 +7,11 @@ from conftest import make_config
 
 from isobench.common.errors import UserError
 from isobench.common.files import write_atomic
-from isobench.papers.scale import encoder_notes, scale_notes, task_notes
+from isobench.papers.scale import find_encoder_differences, find_scale_differences, find_task_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.record import finite
-from isobench.runs.seeding import derive, resolve_seeds
+from isobench.runs.record import replace_non_finite
+from isobench.runs.seeding import derive_seed, resolve_seeds
 
 
 def key(*overrides):
@@ -55,7 +55,7 @@ def test_seeds_derive_apart_and_can_be_set_one_by_one():
     streams = resolve_seeds(make_config("seed=1"))
     assert len(set(streams.values())) == 3
     assert resolve_seeds(make_config("seed=1", "seeds.order=7")) == streams | {"order": 7}
-    assert all(derive(1, name) != derive(2, name) for name in streams)
+    assert all(derive_seed(1, name) != derive_seed(2, name) for name in streams)
 
 
 BEST = {
@@ -79,7 +79,7 @@ def test_record_round_trip_and_nan(tmp_path):
         assert ours
         folder.write_result(RECORD | {"x": [float("nan"), 1.5, float("inf")]})
     assert folder.result()["x"] == [None, 1.5, None]
-    assert finite({"a": (1, float("nan"))}) == {"a": [1, None]}
+    assert replace_non_finite({"a": (1, float("nan"))}) == {"a": [1, None]}
 
 
 @pytest.mark.parametrize(
@@ -145,32 +145,32 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
 
 
 def test_scale_is_said(glue):
-    assert "encoder minilm is not the paper's" in scale_notes(make_config())
-    assert scale_notes(make_config("scale=paper", "task=rte", f"data.root={glue}")) == []
+    assert "encoder minilm is not the paper's" in find_scale_differences(make_config())
+    assert find_scale_differences(make_config("scale=paper", "task=rte", f"data.root={glue}")) == []
     subset = make_config("scale=paper", "task=qqp", f"data.root={glue}", "task.train_split=train_subset")
-    assert scale_notes(subset) == ["trained on train_subset"]
-    assert "at most 9 training examples" in scale_notes(make_config("task.train_samples=9"))
+    assert find_scale_differences(subset) == ["trained on train_subset"]
+    assert "at most 9 training examples" in find_scale_differences(make_config("task.train_samples=9"))
     assert {"at most 1 training example", "at most 1 dev example"} < set(
-        scale_notes(make_config("task.train_samples=1", "task.dev_samples=1"))
+        find_scale_differences(make_config("task.train_samples=1", "task.dev_samples=1"))
     )
 
 
 def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
     root = f"data.root={tmp_path}"
-    assert task_notes(make_config("task=wmt16_de_en_50k", root)) == []  # the paper's own reduction
-    assert task_notes(make_config("task=cnn_dailymail_20k", "task.sample_seed=3", "data.root=null")) == []
+    assert find_task_differences(make_config("task=wmt16_de_en_50k", root)) == []  # the paper's own reduction
+    assert find_task_differences(make_config("task=cnn_dailymail_20k", "task.sample_seed=3", "data.root=null")) == []
     more = make_config("task=cnn_dailymail_20k", "task.train_samples=100", "data.root=null")
-    assert task_notes(more) == ["at most 100 training examples"]
+    assert find_task_differences(more) == ["at most 100 training examples"]
     for task in ("captions", "bulletins", "multi30k"):
-        assert task_notes(make_config(f"task={task}", root)) == [f"task {task} is not in the paper"]
-    assert encoder_notes(make_config("encoder=bart-scratch")) == [
+        assert find_task_differences(make_config(f"task={task}", root)) == [f"task {task} is not in the paper"]
+    assert find_encoder_differences(make_config("encoder=bart-scratch")) == [
         "encoder bart-scratch is randomly initialised: the numbers show the machinery, not the paper"
     ]
-    assert encoder_notes(make_config("encoder=mbart-large-cc25")) == []
+    assert find_encoder_differences(make_config("encoder=mbart-large-cc25")) == []
 
 
 def test_a_regression_as_classes_is_said_but_where_the_paper_has_it():
     classes = ("task=stsb", "data.root=/nowhere", "task.as_classes=6", "task.metrics=[pearson]")
-    assert "stsb as 6 classes" in task_notes(make_config(*classes))
-    assert "stsb as 6 classes" in task_notes(make_config(*classes, "experiment.paper=isobn"))
-    assert task_notes(make_config(*classes, "experiment.paper=isotropy_calibration")) == []
+    assert "stsb as 6 classes" in find_task_differences(make_config(*classes))
+    assert "stsb as 6 classes" in find_task_differences(make_config(*classes, "experiment.paper=isobn"))
+    assert find_task_differences(make_config(*classes, "experiment.paper=isotropy_calibration")) == []

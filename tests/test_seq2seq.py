@@ -10,14 +10,14 @@ from torch import nn
 from isobench.calibration import Calibration, Flow, IsoBN
 from isobench.calibration.chain import Chain, Link
 from isobench.runs.identity import identify
-from isobench.training.build import build
-from isobench.training.fine_tuned import Schedule
-from isobench.training.seq2seq import Projection
+from isobench.training.build import build_run_parts
+from isobench.training.fine_tuned import LearningRateSchedule
+from isobench.training.seq2seq import CalibratedProjection
 
 
 def built(overrides, *more):
     cfg = make_config(*overrides, *more)
-    found = build(cfg, identify(cfg))
+    found = build_run_parts(cfg, identify(cfg))
     found.module.log = lambda *_, **__: None
     return found
 
@@ -70,7 +70,7 @@ def test_states_and_logits_are_the_models_own(kind):
     real = TARGETS != 0
     with torch.no_grad():
         expected = model(**inputs).logits[real]
-        projection = Projection(model, Chain([Link(Calibration(16))]))
+        projection = CalibratedProjection(model, Chain([Link(Calibration(16))]))
         with projection.caught(real) as kept:
             assert model(**inputs).logits.shape[1] == 0  # not computed twice
         assert torch.allclose(projection.logits(kept()), expected, atol=1e-6)
@@ -83,7 +83,7 @@ def test_the_search_sees_calibrated_states(kind, beams):
     """Beam search with cached keys and values, against a model whose projection has the calibration inside."""
     settings = {"num_beams": beams, "max_new_tokens": 8, "do_sample": False}
     plain, model, merged = small_model(kind), small_model(kind), small_model(kind)
-    Projection(model, Chain([Link(Shift(16))]))
+    CalibratedProjection(model, Chain([Link(Shift(16))]))
     with torch.no_grad():  # W (P h + a) = (W P) h + W a
         weight = merged.get_output_embeddings().weight.clone()
         merged.set_output_embeddings(nn.Linear(16, 30))
@@ -191,7 +191,7 @@ def test_polynomial_decay_is_that_of_transformers(tiny_translation):
     for settings in ({"warmup": 0.0}, {"warmup": 0.25, "power": 2.0, "end_lr": 1e-4}):
         overrides = [f"optimization.{name}={value}" for name, value in settings.items()]
         o = make_config(*tiny_translation, "optimization.lr=1e-3", *overrides).optimization
-        ours = Schedule(o, 40)
+        ours = LearningRateSchedule(o, 40)
         optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=o.lr)
         theirs = get_polynomial_decay_schedule_with_warmup(
             optimizer, math.ceil(40 * o.warmup), 40, settings.get("end_lr", 1e-7), settings.get("power", 1.0)

@@ -12,7 +12,7 @@ import pytest
 import slurm_cluster
 from slurm_cluster import squeue
 
-from isobench.runs.heartbeat import is_process
+from isobench.runs.heartbeat import is_process_alive
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 150  # seconds until a job must have got where it is going
@@ -193,7 +193,7 @@ def test_a_node_that_dies_under_a_job(cli, slurm, cluster, outputs, monkeypatch,
     until(lambda: a_checkpoint(outputs), "it trains")
     (beat,) = beats(outputs)
     slurm_cluster.stop_node(cluster, beat["host"])
-    until(lambda: not is_process(beat["pid"]), "its processes are dead", 10)
+    until(lambda: not is_process_alive(beat["pid"]), "its processes are dead", 10)
     record = until(lambda: records(outputs).get(1), "the run is finished on the other node")
     assert record["attempts"] == 2
     assert record["where"]["host"] != beat["host"]
@@ -231,8 +231,8 @@ def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs
 def test_more_runs_than_an_array_takes_and_other_options(cli, slurm, outputs, monkeypatch):
     from isobench.runs import jobs
 
-    assert jobs.array_limit() == 1000  # SLURM's default
-    monkeypatch.setattr(jobs, "array_limit", lambda: 2)
+    assert jobs.read_slurm_array_limit() == 1000  # SLURM's default
+    monkeypatch.setattr(jobs, "read_slurm_array_limit", lambda: 2)
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0")
     options = ['hydra.launcher.extra=["comment=mine","nice=1"]', 'hydra.launcher.setup=["export FOO=1","true"]']
     submit(cli, *slurm, *options, "seed=1,2,3,4,5")

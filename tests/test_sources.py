@@ -6,13 +6,13 @@ from conftest import make_config, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.data import embedded, sources
-from isobench.runs.validate import validate
+from isobench.runs.validate import validate_config
 
 
 def parquet_task(root, columns, task="sst2"):
     write_parquet(root / "glue" / task / "train.parquet", columns)
     cfg = make_config(f"task={task}", f"data.root={root}")
-    validate(cfg)
+    validate_config(cfg)
     return cfg.task, cfg.data
 
 
@@ -33,7 +33,7 @@ def parquet_task(root, columns, task="sst2"):
 def test_bad_parquet_is_one_line(tmp_path, columns, message):
     task, data = parquet_task(tmp_path, columns)
     with pytest.raises(UserError, match=message) as error:
-        sources.read(task, data, "train")
+        sources.read_examples(task, data, "train")
     assert "\n" not in str(error.value)
 
 
@@ -43,37 +43,37 @@ def test_no_rows(tmp_path):
     columns = {"sentence": pyarrow.array([], pyarrow.string()), "label": pyarrow.array([], pyarrow.int64())}
     task, data = parquet_task(tmp_path, columns)
     with pytest.raises(UserError, match="has no rows"):
-        sources.read(task, data, "train")
+        sources.read_examples(task, data, "train")
 
 
 def test_not_parquet(tmp_path):
     task, data = parquet_task(tmp_path, {"sentence": ["a"], "label": [0]})
     (tmp_path / "glue/sst2/train.parquet").write_text("sentence,label\n")
     with pytest.raises(UserError, match="can't be read as Parquet"):
-        sources.read(task, data, "train")
+        sources.read_examples(task, data, "train")
 
 
 def test_missing_folders_say_what_is_there(tmp_path):
     task, data = parquet_task(tmp_path, {"sentence": ["a"], "label": [0]})
     with pytest.raises(UserError, match=r"validation.parquet does not exist; the folder has: train"):
-        sources.fingerprint(task, data)
+        sources.fingerprint_data(task, data)
     task.subset = "sst"
     with pytest.raises(UserError, match="did you mean sst2"):
-        sources.fingerprint(task, data)
+        sources.fingerprint_data(task, data)
     data.root = str(tmp_path / "nowhere")
     with pytest.raises(UserError, match="does not exist"):
-        sources.fingerprint(task, data)
+        sources.fingerprint_data(task, data)
 
 
 def test_a_fixed_choice_of_examples(tmp_path):
     task, data = parquet_task(
         tmp_path, {"sentence": [f"s{i}" for i in range(50)], "label": [i % 2 for i in range(50)]}
     )
-    some = sources.read(task, data, "train", limit=10)
+    some = sources.read_examples(task, data, "train", limit=10)
     assert len(some) == 10
     assert [int(text[1:]) % 2 for text in some.texts[0]] == some.labels.tolist()
-    assert some.texts == sources.read(task, data, "train", limit=10).texts
-    more = sources.read(task, data, "train", limit=20)
+    assert some.texts == sources.read_examples(task, data, "train", limit=10).texts
+    more = sources.read_examples(task, data, "train", limit=20)
     assert set(some.texts[0]) < set(more.texts[0])
 
 
@@ -81,16 +81,16 @@ def test_the_fingerprint_is_the_bytes(tmp_path):
     columns = {"sentence": ["a", "b"], "label": [0, 1]}
     task, data = parquet_task(tmp_path, columns)
     write_parquet(tmp_path / "glue/sst2/validation.parquet", columns)
-    first = sources.fingerprint(task, data)
-    assert first == sources.fingerprint(task, data)
+    first = sources.fingerprint_data(task, data)
+    assert first == sources.fingerprint_data(task, data)
     write_parquet(tmp_path / "glue/sst2/validation.parquet", columns | {"sentence": ["a", "c"]})
-    second = sources.fingerprint(task, data)
+    second = sources.fingerprint_data(task, data)
     assert second["train"] == first["train"]
     assert second["validation"] != first["validation"]
 
 
 def test_the_embedded_split_is_fixed_and_disjoint():
-    splits = {name: embedded.read(name) for name in embedded.BOUNDS}
+    splits = {name: embedded.read_sentences(name) for name in embedded.SPLIT_BOUNDS}
     assert [len(splits[name][1]) for name in ("train", "validation", "test")] == [6805, 840, 885]
     texts = [set(sentences) for sentences, _ in splits.values()]
     assert not (texts[0] & texts[1] | texts[0] & texts[2] | texts[1] & texts[2])
@@ -102,11 +102,11 @@ def test_stsb_as_six_classes(tmp_path):
     scores = [0.0, 0.49, 0.51, 2.5, 4.4, 5.0]
     columns = {"sentence1": ["a"] * 6, "sentence2": ["b"] * 6, "label": np.array(scores, np.float32)}
     task, data = parquet_task(tmp_path, columns, "stsb")
-    regression = sources.read(task, data, "train").labels
+    regression = sources.read_examples(task, data, "train").labels
     assert regression.dtype == np.float32
     np.testing.assert_array_equal(regression, np.array(scores, np.float32))
     task.as_classes = 6
-    assert sources.read(task, data, "train").labels.tolist() == [0, 0, 1, 2, 4, 5]
+    assert sources.read_examples(task, data, "train").labels.tolist() == [0, 0, 1, 2, 4, 5]
 
 
 SIZES = {
@@ -121,11 +121,11 @@ SIZES = {
 def test_real_glue(glue, task):
     split, train, dev = SIZES[task]
     cfg = make_config(f"task={task}", f"data.root={glue}", f"task.train_split={split}")
-    validate(cfg)
-    sources.fingerprint(cfg.task, cfg.data)
-    examples = sources.read(cfg.task, cfg.data, split)
+    validate_config(cfg)
+    sources.fingerprint_data(cfg.task, cfg.data)
+    examples = sources.read_examples(cfg.task, cfg.data, split)
     assert len(examples) == train
-    assert len(sources.read(cfg.task, cfg.data, cfg.task.dev_splits[0])) == dev
+    assert len(sources.read_examples(cfg.task, cfg.data, cfg.task.dev_splits[0])) == dev
     assert len(set(examples.labels.tolist())) == (
         len(cfg.task.labels) if cfg.task.labels else len(set(examples.labels))
     )
@@ -134,4 +134,4 @@ def test_real_glue(glue, task):
 def test_real_glue_without_a_train_file_says_what_is_there(glue):
     cfg = make_config("task=mnli", f"data.root={glue}")
     with pytest.raises(UserError, match="train_subset"):
-        sources.fingerprint(cfg.task, cfg.data)
+        sources.fingerprint_data(cfg.task, cfg.data)

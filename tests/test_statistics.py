@@ -13,20 +13,20 @@ from scipy import stats
 
 from isobench.papers import published
 from isobench.report.effects import detectable_difference, detectable_effect, expected_maximum, hedges_g, pooled_sd
-from isobench.report.model import Cell, Line, ReportTable
+from isobench.report.model import Cell, ReportLine, ReportTable
 from isobench.report.resampling import (
-    RELABELLINGS,
+    RANDOM_RELABELLINGS,
     bootstrap_coverage,
     mean_difference,
     mean_difference_interval,
     probability_of_improvement,
-    stratified_permutation,
+    stratified_permutation_test,
 )
 from isobench.report.statistics import (
+    apply_holm_correction,
     compare,
-    correct,
     holm,
-    permutation,
+    permutation_test,
     smallest_p,
     t_test,
     welch,
@@ -65,7 +65,7 @@ def two_sided(values):
 
 def test_welch_on_isobns_table_1():
     """Medians taken for means, five seeds: 7 of 14 below .05, 2 after Holm."""
-    cells = published.load("isobn")["table1"]["cells"]
+    cells = published.load_tables("isobn")["table1"]["cells"]
     p = {
         (encoder, column): welch_of_summaries(*rows["isobn"][column], 5, *rows["plain"][column], 5)
         for encoder, rows in cells.items()
@@ -89,7 +89,7 @@ def test_welch_by_hand():
 
 
 def test_tests_that_say_nothing_are_nan():
-    for test in (welch, permutation):
+    for test in (welch, permutation_test):
         for ours, theirs in (([1], [2, 3]), ([1, 2], []), ([1, math.nan], [2, 3])):
             assert math.isnan(test(ours, theirs))
     assert math.isnan(welch([1, 1], [2, 2]))
@@ -100,26 +100,26 @@ def test_tests_that_say_nothing_are_nan():
 
 @pytest.mark.parametrize(("n", "least"), [(3, 0.1), (4, 2 / 70), (5, 2 / 252)])
 def test_the_smallest_p_of_a_permutation_test(n, least):
-    apart = permutation(range(n), range(100, 100 + n))
+    apart = permutation_test(range(n), range(100, 100 + n))
     assert apart == pytest.approx(least)
     assert smallest_p(n, n) == pytest.approx(least)
-    assert permutation([1.0] * n, [1.0] * n) == 1
+    assert permutation_test([1.0] * n, [1.0] * n) == 1
     score = 100 * 350 / 408  # whose means differ in the last bit
-    assert permutation([score] * 2, [score] * n) == 1
+    assert permutation_test([score] * 2, [score] * n) == 1
 
 
 @settings(deadline=None, max_examples=60)
 @given(ACCURACIES, ACCURACIES)
 def test_permutation_counts_every_split_with_its_ties(ours, theirs):
     expected = two_sided(every_relabelling([(ours, theirs)]))
-    assert permutation(percent(ours), percent(theirs)) == pytest.approx(expected)
+    assert permutation_test(percent(ours), percent(theirs)) == pytest.approx(expected)
     assert expected >= smallest_p(len(ours), len(theirs)) - 1e-12
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(ACCURACIES, ACCURACIES), min_size=1, max_size=2))
 def test_the_stratified_permutation_test_counts_every_relabelling(tasks):
-    found = stratified_permutation([(percent(ours), percent(theirs)) for ours, theirs in tasks])
+    found = stratified_permutation_test([(percent(ours), percent(theirs)) for ours, theirs in tasks])
     assert found.drawn is None
     assert found.p == pytest.approx(two_sided(every_relabelling(tasks)))
 
@@ -128,17 +128,17 @@ def test_labels_change_places_within_tasks_only():
     """Ours is ahead by 1 on an easy and a hard task: by pooling all runs the tasks' difference would hide it."""
     tasks = [([91, 91.1, 91.2], [90, 90.1, 90.2]), ([51, 51.1, 51.2], [50, 50.1, 50.2])]
     assert mean_difference(tasks) == pytest.approx(1)
-    assert stratified_permutation(tasks).p == pytest.approx(2 / 20**2)
+    assert stratified_permutation_test(tasks).p == pytest.approx(2 / 20**2)
     pooled = [[value for task in tasks for value in task[arm]] for arm in (0, 1)]
-    assert permutation(*pooled) > 0.5
+    assert permutation_test(*pooled) > 0.5
 
 
 def test_too_many_relabellings_are_drawn_at_random_repeatably_and_said_to_be():
     rng = np.random.default_rng(3)
     tasks = [(rng.normal(0.7, 1, 5).tolist(), rng.normal(0, 1, 5).tolist()) for _ in range(3)]
-    drawn = stratified_permutation(tasks)
-    assert drawn == stratified_permutation(tasks)
-    assert drawn.drawn == RELABELLINGS
+    drawn = stratified_permutation_test(tasks)
+    assert drawn == stratified_permutation_test(tasks)
+    assert drawn.drawn == RANDOM_RELABELLINGS
     # The exact p, the first task's splits in turn: 252^3 sums.
     first, second, third = (np.array([float(x) for x in every_relabelling([task])]) for task in tasks)
     sums = np.sort(np.add.outer(second, third).ravel())
@@ -147,14 +147,14 @@ def test_too_many_relabellings_are_drawn_at_random_repeatably_and_said_to_be():
     below = sum(np.searchsorted(sums, observed - x + 1e-12) for x in first)
     exact = 2 * min(above, below) / 252**3
     assert 0.005 < exact < 0.5
-    assert drawn.p == pytest.approx(exact, abs=4 * 2 * math.sqrt(exact / 2 / RELABELLINGS))
+    assert drawn.p == pytest.approx(exact, abs=4 * 2 * math.sqrt(exact / 2 / RANDOM_RELABELLINGS))
     apart = [(list(range(100, 105)), list(range(5)))] * 8
-    assert stratified_permutation(apart).p == pytest.approx(2 / (RELABELLINGS + 1))  # never 0
+    assert stratified_permutation_test(apart).p == pytest.approx(2 / (RANDOM_RELABELLINGS + 1))  # never 0
 
 
 def test_undefined_values_have_no_stratified_p():
-    assert math.isnan(stratified_permutation([]).p)
-    assert math.isnan(stratified_permutation([([1, math.nan], [2, 3])]).p)
+    assert math.isnan(stratified_permutation_test([]).p)
+    assert math.isnan(stratified_permutation_test([([1, math.nan], [2, 3])]).p)
     assert math.isnan(mean_difference_interval([([1, math.nan], [2, 3])]).value)
 
 
@@ -282,15 +282,15 @@ def test_compare_gives_none_where_the_seeds_allow_nothing():
 def test_correct_takes_all_tables_for_one_family_and_a_repeated_column_once():
     def table(**arms):
         cells = {column: Cell(ours, comparison=compare(ours, base)) for column, (ours, base) in arms.items()}
-        return ReportTable("", "", list(arms), [Line("e", "m", cells)])
+        return ReportTable("", "", list(arms), [ReportLine("e", "m", cells)])
 
     one, two, three = ([1, 2, 3], [4, 5, 7]), ([1, 2, 3], [2, 3, 5]), ([1, 2, 4], [1, 2, 3])
     first, second = table(a=one, b=two, lonely=([1], [2])), table(a=one, b=three)
-    correct([first, second])
+    apply_holm_correction([first, second])
     expected = holm([welch(*arms) for arms in (one, two, three)])
     (left,), (right,) = first.lines, second.lines
     assert left.cells["a"].comparison.holm == right.cells["a"].comparison.holm == pytest.approx(expected[0])
     assert left.cells["b"].comparison.holm == pytest.approx(expected[1])  # the same title, other numbers
     assert right.cells["b"].comparison.holm == pytest.approx(expected[2])
     assert left.cells["lonely"].comparison.holm is None
-    correct([])
+    apply_holm_correction([])

@@ -8,12 +8,12 @@ import yaml
 from isobench.common.resources import experiments_dir
 from isobench.papers import published
 from isobench.runs import heartbeat
-from isobench.sweep.grid import expand
+from isobench.sweep.grid import expand_grid
 
 
 def test_sub_grids_are_products_of_their_own():
     grid = [{"calibration": ["none"], "lr": [1, 2]}, {"calibration": ["isobn"], "lr": [1], "beta": [0.5, 1.0]}]
-    runs = expand(grid, {"seed": ["seed=1", "seed=2"]})
+    runs = expand_grid(grid, {"seed": ["seed=1", "seed=2"]})
     assert len(runs) == 2 * 2 + 2 * 2
     assert runs[0] == ["calibration=none", "lr=1", "seed=1"]
     assert ["calibration=isobn", "lr=1", "beta=1.0", "seed=2"] in runs
@@ -22,10 +22,10 @@ def test_sub_grids_are_products_of_their_own():
 def test_the_command_line_chooses_among_sub_grids():
     grid = [{"calibration": ["none"], "lr": [1, 2]}, {"calibration": ["isobn"], "lr": [1], "calibration.beta": [0.5]}]
     plain = [["lr=1", "calibration=none"], ["lr=2", "calibration=none"]]
-    assert expand(grid, {"calibration": ["calibration=none"]}) == plain
-    both = expand(grid, {"calibration": ["calibration=none", "calibration=isobn"]})
+    assert expand_grid(grid, {"calibration": ["calibration=none"]}) == plain
+    both = expand_grid(grid, {"calibration": ["calibration=none", "calibration=isobn"]})
     assert both == [*plain, ["lr=1", "calibration.beta=0.5", "calibration=isobn"]]
-    beta = expand(grid, {"calibration.beta": ["calibration.beta=0.3"]})
+    beta = expand_grid(grid, {"calibration.beta": ["calibration.beta=0.3"]})
     assert beta == [
         ["calibration=none", "lr=1"],
         ["calibration=none", "lr=2"],
@@ -34,9 +34,9 @@ def test_the_command_line_chooses_among_sub_grids():
 
 
 def test_the_command_line_replaces_the_grids_values():
-    runs = expand([{"task": ["rte", "mrpc"], "flag": [True, None]}], {"task": ["task=cola"]})
+    runs = expand_grid([{"task": ["rte", "mrpc"], "flag": [True, None]}], {"task": ["task=cola"]})
     assert runs == [["flag=true", "task=cola"], ["flag=null", "task=cola"]]
-    assert expand([], {"seed": ["seed=1"]}) == [["seed=1"]]
+    assert expand_grid([], {"seed": ["seed=1"]}) == [["seed=1"]]
 
 
 def records(outputs):
@@ -122,7 +122,7 @@ def test_every_experiment_opens_with_its_command_and_names_a_table_that_is_there
         assert f"python -m isobench +experiment={file.stem}" in text.split("experiment:")[0]
         experiment = yaml.safe_load(text)["experiment"]
         assert experiment["name"] == file.stem
-        assert set(experiment.get("tables", [])) <= set(published.load(experiment["paper"]))
+        assert set(experiment.get("tables", [])) <= set(published.load_tables(experiment["paper"]))
         assert Path(experiments_dir(), experiment["paper"], "README.md").is_file()
 
 
@@ -159,10 +159,10 @@ def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs)
 
     from isobench.runs.folder import RunFolder
     from isobench.runs.identity import identify
-    from isobench.runs.validate import validate
+    from isobench.runs.validate import validate_config
 
     cfg = make_config(*small)
-    validate(cfg)
+    validate_config(cfg)
     with RunFolder(cfg.output_dir, identify(cfg).key).lock():
         for mode in ([], ["-m"]):
             code, out, err = cli(*small, *mode)
@@ -235,7 +235,7 @@ def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     assert cli(*quick, "seed=1")[0] == 0
     (folder,) = outputs.glob("runs/*")
     (folder / "result.json").unlink()
-    beat = dict.fromkeys(heartbeat.NEEDED, 0) | {"state": "training", "machine": "x", "host": "x"}
+    beat = dict.fromkeys(heartbeat.BEAT_FIELDS, 0) | {"state": "training", "machine": "x", "host": "x"}
     (folder / "progress.json").write_text(json.dumps(beat))
     code, _, err = cli(*quick, "seed=1,2,3")
     assert code == 0

@@ -8,8 +8,8 @@ import torch
 
 from isobench.config.schema import Encoder
 from isobench.data.sources import Examples
-from isobench.data.text import Collator, EpochSampler, load_tokens, save_tokens, split_lengths, tokenise
-from isobench.models.encoders import load_tokenizer, tokenizer_fingerprint
+from isobench.data.text import Collator, EpochSampler, find_chunk_bounds, load_tokens, save_tokens, tokenise_examples
+from isobench.models.encoders import fingerprint_tokenizer, load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def examples(pairs=False):
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("overhead", [0, 7, 10**6])
 def test_chunks_hold_the_batch_and_nothing_else(tokenizer, pairs, overhead):
-    tokens = tokenise(examples(pairs), tokenizer, 30)
+    tokens = tokenise_examples(examples(pairs), tokenizer, 30)
     order = [3, 0, 4, 2, 1]
     batch = Collator(tokens, 0, overhead, token_type_ids=True)(order)
     rows = [row for chunk in batch["chunks"] for row in zip(*chunk.values(), strict=True)]
@@ -43,7 +43,7 @@ def test_chunks_hold_the_batch_and_nothing_else(tokenizer, pairs, overhead):
 
 def test_the_batch_agrees_with_the_tokenizer(tokenizer):
     data = examples(pairs=True)
-    tokens = tokenise(data, tokenizer, 30)
+    tokens = tokenise_examples(data, tokenizer, 30)
     expected = tokenizer(data.texts[0][0], data.texts[1][0])
     batch = Collator(tokens, 0, 0, token_type_ids=True)([0])["chunks"][0]
     assert batch["input_ids"][0].tolist() == expected["input_ids"]
@@ -52,7 +52,7 @@ def test_the_batch_agrees_with_the_tokenizer(tokenizer):
 
 
 def test_truncation_is_counted(tokenizer):
-    tokens = tokenise(examples(), tokenizer, 10)
+    tokens = tokenise_examples(examples(), tokenizer, 10)
     assert tokens.lengths.max() == 10
     assert tokens.at_limit == 1
 
@@ -68,11 +68,11 @@ def test_the_split_is_the_cheapest(seed):
 
     inner = range(1, len(lengths))
     every = [(0, *c, len(lengths)) for r in range(len(lengths)) for c in itertools.combinations(inner, r)]
-    assert price(split_lengths(lengths, overhead)) == min(map(price, every))
+    assert price(find_chunk_bounds(lengths, overhead)) == min(map(price, every))
 
 
 def test_cache_round_trip_and_damage(tokenizer, tmp_path):
-    tokens, file = tokenise(examples(), tokenizer, 30), tmp_path / "tokens" / "t.safetensors"
+    tokens, file = tokenise_examples(examples(), tokenizer, 30), tmp_path / "tokens" / "t.safetensors"
     assert load_tokens(file) is None
     save_tokens(tokens, file)
     again = load_tokens(file)
@@ -84,9 +84,9 @@ def test_cache_round_trip_and_damage(tokenizer, tmp_path):
 
 
 def test_the_tokenizers_fingerprint_survives_its_use(tokenizer):
-    before = tokenizer_fingerprint(tokenizer)
-    tokenise(examples(), tokenizer, 5)
-    assert tokenizer_fingerprint(tokenizer) == before
+    before = fingerprint_tokenizer(tokenizer)
+    tokenise_examples(examples(), tokenizer, 5)
+    assert fingerprint_tokenizer(tokenizer) == before
 
 
 def test_sampler_depends_on_seed_and_epoch_only():

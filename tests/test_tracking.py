@@ -219,7 +219,7 @@ def test_trouble_with_wandb_costs_the_run_nothing(small, monkeypatch, capfd):
 def test_only_numbers_are_reported():
     epoch = {"epoch": 2, "score": 0.5, "validation": {"accuracy": 0.5}, "explained_variance": {"head": [1.0]}}
     flat = {"best/epoch": 2, "best/score": 0.5, "best/validation/accuracy": 0.5}
-    assert tracking.reported({**epoch, "notes": "text"}) == flat
+    assert tracking.flatten_best_epoch({**epoch, "notes": "text"}) == flat
 
 
 def test_throughput_after_an_interruption_is_of_what_was_trained_since():

@@ -10,16 +10,16 @@ import pytest
 import torch
 from conftest import make_config
 
-from isobench.metrics.task import evaluate
+from isobench.metrics.task import evaluate_predictions
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.validate import validate
+from isobench.runs.validate import validate_config
 from isobench.training.train import train
 
 
 def run(*overrides):
     cfg = make_config(*overrides)
-    validate(cfg)
+    validate_config(cfg)
     identity = identify(cfg)
     folder = RunFolder(cfg.output_dir, identity.key)
     return train(cfg, identity, folder), folder
@@ -58,7 +58,7 @@ def test_the_record_is_whole_and_true(small):
     table = predictions(folder)
     labels, predicted = (np.array(table[name]) for name in ("label", "prediction"))
     best = result["best"]
-    assert best["validation"]["accuracy"] == evaluate(["accuracy"], labels, predicted)["accuracy"]
+    assert best["validation"]["accuracy"] == evaluate_predictions(["accuracy"], labels, predicted)["accuracy"]
     assert best["score"] == max(epoch["score"] for epoch in result["history"])
     assert best["score"] > 0.8  # the tiny task is learnt
     assert [epoch["epoch"] for epoch in result["history"]] == list(range(1, 9))
@@ -225,7 +225,7 @@ def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
 
     for report in ("best", "last"):
         scores = iter([0.9, 0.5, 0.4])
-        monkeypatch.setattr(fine_tuned, "score", lambda value, scores=scores: next(scores))
+        monkeypatch.setattr(fine_tuned, "nan_to_zero", lambda value, scores=scores: next(scores))
         result, folder = run(*small, "optimization.epochs=3", f"optimization.report={report}")
         chosen = result["history"][0 if report == "best" else 2]
         assert result["best"] == chosen
@@ -243,7 +243,7 @@ def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkey
     assert result["data"]["examples"] == {"train": 120, "validation": 60, "held_out": 40}
     assert "25% of the training examples held out to select on" in result["scale"]["differs"]
     scores = iter([0.1, 0.9, 0.8, 0.3, 0.7, 0.2])  # dev, held out; dev, held out; ...
-    monkeypatch.setattr(fine_tuned, "score", lambda value: next(scores))
+    monkeypatch.setattr(fine_tuned, "nan_to_zero", lambda value: next(scores))
     result, _ = run(*small, "optimization.epochs=3", "task.held_out=0.25", "optimization.lr=1e-3")
     assert [(epoch["score"], epoch["selection"]) for epoch in result["history"]] == [
         (0.1, 0.9),
@@ -276,10 +276,10 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
 
 def test_a_schedule_of_a_single_step_trains(small):
     """Warm-up never takes the whole schedule."""
-    from isobench.training.build import build
+    from isobench.training.build import build_run_parts
 
     cfg = make_config(*small, "optimization.epochs=1", "optimization.batch_size=160")
-    module, loaders, *_ = build(cfg, identify(cfg))
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     assert len(loaders.train) == 1
     assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr
 

@@ -72,8 +72,8 @@ MOMENTS = [
     ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
     ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
     ("isobench.data.pair_loaders.save_pair_tokens", 2, "before"),
-    ("isobench.models.encoder_decoders.learn", 1, "after"),
-    ("isobench.training.train.write_texts", 1, "after"),
+    ("isobench.models.encoder_decoders.train_tokenizer", 1, "after"),
+    ("isobench.training.train.write_hypotheses", 1, "after"),
 ]
 
 
@@ -255,12 +255,12 @@ def test_mbart_marks_its_languages():
     from transformers import MBartTokenizer
 
     from isobench.common.errors import UserError
-    from isobench.models.encoder_decoders import code_of
+    from isobench.models.encoder_decoders import find_language_code
 
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
     assert isinstance(tokenizer.backend_tokenizer.model, models.Unigram)
-    assert [code_of(tokenizer, language) for language in ("en", "ro", "de", "ro_RO")] == [
+    assert [find_language_code(tokenizer, language) for language in ("en", "ro", "de", "ro_RO")] == [
         "en_XX", "ro_RO", "de_DE", "ro_RO",
     ]  # fmt: skip
     tokenizer.src_lang, tokenizer.tgt_lang = "en_XX", "ro_RO"
@@ -271,7 +271,7 @@ def test_mbart_marks_its_languages():
     shifted = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([[4, 2, 7], [4, 7, 0]]))
     assert shifted[:, 0].tolist() == [7, 7]
     with pytest.raises(UserError, match="knows no xx"):
-        code_of(tokenizer, "xx")
+        find_language_code(tokenizer, "xx")
 
 
 def test_keys_of_other_tasks_know_nothing_of_generation():
@@ -287,20 +287,20 @@ def test_keys_of_other_tasks_know_nothing_of_generation():
 
 
 def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
-    from isobench.data.weights import fingerprint
+    from isobench.data.weights import fingerprint_encoder
 
     save_model(tmp_path / "model", "marian")
     cfg = make_config("task=captions", "encoder=local", f"encoder.path={tmp_path / 'model'}")
-    before = fingerprint(cfg.encoder)
+    before = fingerprint_encoder(cfg.encoder)
     (tmp_path / "model" / "source.spm").write_bytes(b"pieces")
-    assert fingerprint(cfg.encoder).keys() - before.keys() == {"source.spm"}
+    assert fingerprint_encoder(cfg.encoder).keys() - before.keys() == {"source.spm"}
 
 
 def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation, outputs, tmp_path):
     """Else no hypothesis would ever end."""
     from transformers import AutoTokenizer
 
-    from isobench.data.pair_tokens import side
+    from isobench.data.pair_tokens import tokenise_texts
 
     save_model(tmp_path / "model", "bart")
     file = tmp_path / "model" / "tokenizer.json"
@@ -308,7 +308,7 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation,
     file.write_text(json.dumps({**content, "post_processor": None}))
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     assert tokenizer("film")["input_ids"] == [vocabulary_id(tokenizer, "film")]
-    found = side(["film plot", "", "a b c d e f"], tokenizer, "text_target", 4, progress_bar=False)
+    found = tokenise_texts(["film plot", "", "a b c d e f"], tokenizer, "text_target", 4, progress_bar=False)
     assert [found.ids[end - 1] for end in found.offsets[1:]] == [tokenizer.eos_token_id] * 3
     assert found.lengths.tolist() == [3, 1, 4]
     assert found.cut == 1

@@ -11,22 +11,22 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.settings import not_varying, number, whole, without_calibration
-from isobench.analyses.subject import Subject, each, notes
+from isobench.analyses.settings import check_integer, check_no_calibration, check_number, no_variance_error
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
-from isobench.common.plots import COLOURS, grid
+from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.metrics.fisher import fisher_score
-from isobench.metrics.task import METRICS
+from isobench.metrics.task import METRIC_FUNCTIONS
 
-TYPES = (
+TYPES_NOTE = (
     "The paper sees three types: MRPC, few dimensions that vary much; CoLA and SST-2, std unrelated to importance; "
     "RTE, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, where std is not 0."
 )
 
 
 @dataclass
-class Distribution:
+class EmbeddingDistribution:
     """How one subject's training set lies in its embedding space."""
 
     encoder: str
@@ -64,54 +64,57 @@ def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, 
     Raises:
         UserError: a task without classes, a setting that can't be, a calibration, embeddings that do not vary.
     """
-    whole("points", points, 2)
-    number("perplexity", perplexity, 0, ends=False)
-    whole("seed", seed, 0, 2**32 - 1)
-    number("within", within, 0)
-    without_calibration(subjects)
+    check_integer("points", points, 2)
+    check_number("perplexity", perplexity, 0, ends=False)
+    check_integer("seed", seed, 0, 2**32 - 1)
+    check_number("within", within, 0)
+    check_no_calibration(subjects)
     for subject in subjects:
-        if not class_names(subject):
+        if not list_class_names(subject):
             advice = "leave it out, or set task.as_classes"
             raise UserError(f"task {subject.task} is a regression: no classes to colour and to score by; {advice}")
-    found = [measured(subject, points, perplexity, seed) for subject in each(subjects, "distribution of embeddings")]
-    summaries = [summary(part, within) for part in found]
+    found = [
+        measure_distribution(subject, points, perplexity, seed)
+        for subject in iterate_subjects(subjects, "distribution of embeddings")
+    ]
+    summaries = [summarise_distribution(part, within) for part in found]
     same = [f"{s.encoder} is read without a pooler: h is h^l." for s in subjects if s.cfg.encoder.pooling != "pooler"]
     return Findings(
         numbers={
             "summary": summaries,
-            "dimensions": [row for part in found for row in dimension_rows(part)],
-            "tsne": [row for part in found for row in point_rows(part)],
+            "dimensions": [row for part in found for row in build_fisher_rows(part)],
+            "tsne": [row for part in found for row in build_point_rows(part)],
         },
         figures={
-            "figure1": figure1(found),
-            "figure2": figure2(found, summaries, within),
-            "figure3": figure3(found, summaries),
+            "figure1": draw_figure1(found),
+            "figure2": draw_figure2(found, summaries, within),
+            "figure3": draw_figure3(found, summaries),
         },
-        tables=[table(summaries, within)],
-        notes=[*dict.fromkeys(same), TYPES],
-        differs=notes(subjects, "encoder", "task"),
+        tables=[build_distribution_table(summaries, within)],
+        notes=[*dict.fromkeys(same), TYPES_NOTE],
+        differs=collect_scale_notes(subjects, "encoder", "task"),
     )
 
 
-def class_names(subject: Subject) -> list[str]:
+def list_class_names(subject: Subject) -> list[str]:
     """What the classes are called; none for a regression."""
     task = subject.cfg.task
     return list(task.labels or map(str, range(task.as_classes or 0)))
 
 
-def measured(subject: Subject, points: int, perplexity: float, seed: int) -> Distribution:
+def measure_distribution(subject: Subject, points: int, perplexity: float, seed: int) -> EmbeddingDistribution:
     """What the figures show of one subject."""
     before, after = subject.encoded(), subject.embeddings()
     labels = subject.labels()
     count = len(labels)
     deviation = (gram_diagonal(after, row_mean(after)) / count).sqrt()
     if not deviation.any():
-        raise not_varying(subject, count)
+        raise no_variance_error(subject, count)
     shown = np.arange(min(points, count)) * count // max(1, min(points, count))
-    return Distribution(
+    return EmbeddingDistribution(
         subject.encoder,
         subject.task,
-        class_names(subject),
+        list_class_names(subject),
         count,
         shown,
         labels[shown],
@@ -140,7 +143,7 @@ def tsne(vectors: Tensor, perplexity: float, seed: int) -> np.ndarray:
         return TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(vectors.numpy())
 
 
-def summary(part: Distribution, within: float) -> dict[str, Any]:
+def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[str, Any]:
     """One subject in a line."""
     varying = part.deviation > 0
     largest = int(np.abs(part.mean).argmax())
@@ -162,11 +165,11 @@ def summary(part: Distribution, within: float) -> dict[str, Any]:
         "std_max_fisher_rank": int(np.flatnonzero(part.order == loudest)[0]) + 1,
         "fisher_median": float(np.median(part.fisher)),
         "fisher_max": float(part.fisher.max()),
-        "spearman": METRICS["spearman"](part.deviation[varying], part.fisher[varying]),
+        "spearman": METRIC_FUNCTIONS["spearman"](part.deviation[varying], part.fisher[varying]),
     }
 
 
-def dimension_rows(part: Distribution) -> list[dict[str, Any]]:
+def build_fisher_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
     """A row a dimension; those of h^l and of h have nothing in common but their number, unless there is no pooler."""
     rank = np.argsort(part.order) + 1
     columns = {"mean": part.mean, "std": part.deviation, "fisher": part.fisher, "fisher_rank": rank}
@@ -177,7 +180,7 @@ def dimension_rows(part: Distribution) -> list[dict[str, Any]]:
     ]
 
 
-def point_rows(part: Distribution) -> list[dict[str, Any]]:
+def build_point_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
     """A row an example that Figure 1 shows: which one of the training set, its class, its place."""
     name = {"encoder": part.encoder, "task": part.task}
     return [
@@ -186,7 +189,7 @@ def point_rows(part: Distribution) -> list[dict[str, Any]]:
     ]
 
 
-def table(summaries: list[dict[str, Any]], within: float) -> Table:
+def build_distribution_table(summaries: list[dict[str, Any]], within: float) -> Table:
     """The summaries, a line each."""
     title = "Efficient Task Adaptation, Figures 1 to 3: dimensions of [CLS]"
     shown = Table(title=title, title_justify="left", header_style="bold")
@@ -208,13 +211,13 @@ def table(summaries: list[dict[str, Any]], within: float) -> Table:
     return shown
 
 
-def figure1(found: list[Distribution]) -> Figure:
+def draw_figure1(found: list[EmbeddingDistribution]) -> Figure:
     """t-SNE of h^l, coloured by class."""
-    figure, axes = grid([part.title for part in found], 2.6 if len(found) > 2 else 3.2)
+    figure, axes = make_panel_grid([part.title for part in found], 2.6 if len(found) > 2 else 3.2)
     for part, axis in zip(found, axes, strict=True):
         for place, name in enumerate(part.classes):
             x, y = part.plane[part.labels == place].T
-            axis.scatter(x, y, 3, COLOURS[place % len(COLOURS)], linewidths=0, alpha=0.6, label=name)
+            axis.scatter(x, y, 3, PALETTE[place % len(PALETTE)], linewidths=0, alpha=0.6, label=name)
         axis.set_aspect("equal", adjustable="datalim")
         every = len(part.shown) == part.examples
         which = f"all {part.examples:,}" if every else f"{len(part.shown):,} of {part.examples:,}, evenly spaced"
@@ -224,25 +227,25 @@ def figure1(found: list[Distribution]) -> Figure:
     return figure
 
 
-def figure2(found: list[Distribution], summaries: list[dict[str, Any]], within: float) -> Figure:
+def draw_figure2(found: list[EmbeddingDistribution], summaries: list[dict[str, Any]], within: float) -> Figure:
     """Mean of each dimension of h^l."""
-    figure, axes = grid([part.title for part in found], 2.2)
+    figure, axes = make_panel_grid([part.title for part in found], 2.2)
     for part, row, axis in zip(found, summaries, axes, strict=True):
-        axis.vlines(np.arange(len(part.mean)), 0, part.mean, COLOURS[0], linewidth=0.7)
+        axis.vlines(np.arange(len(part.mean)), 0, part.mean, PALETTE[0], linewidth=0.7)
         for bound in (-within, within):
-            axis.axhline(bound, color=COLOURS[5], linewidth=0.7, linestyle="--")
+            axis.axhline(bound, color=PALETTE[5], linewidth=0.7, linestyle="--")
         count = f"{row['means_within']} of {len(part.mean)} within {within:g}"
         axis.set(xlabel=f"dimension of $h^l$\n{count}", ylabel="mean")
         axis.margins(x=0.01)
     return figure
 
 
-def figure3(found: list[Distribution], summaries: list[dict[str, Any]]) -> Figure:
+def draw_figure3(found: list[EmbeddingDistribution], summaries: list[dict[str, Any]]) -> Figure:
     """Standard deviation of each dimension of h, the most important one first."""
-    figure, axes = grid([part.title for part in found], 2.2)
+    figure, axes = make_panel_grid([part.title for part in found], 2.2)
     for part, row, axis in zip(found, summaries, axes, strict=True):
         ranks = np.arange(1, len(part.order) + 1)
-        axis.vlines(ranks, 0, part.deviation[part.order], COLOURS[0], linewidth=0.7)
+        axis.vlines(ranks, 0, part.deviation[part.order], PALETTE[0], linewidth=0.7)
         xlabel = f"rank by Fisher score\nSpearman {row['spearman']:.2f}"
         axis.set(xlabel=xlabel, ylabel="standard deviation", ylim=(0, None))
         axis.margins(x=0.01)

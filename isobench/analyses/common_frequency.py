@@ -12,24 +12,30 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
-from isobench.analyses.common_frequency_figures import figure3, figure4
+from isobench.analyses.common_frequency_figures import draw_figure3, draw_figure4
 from isobench.analyses.findings import Findings
-from isobench.analyses.settings import entries, listed, number, whole, without_calibration
-from isobench.analyses.subject import Subject, notes
+from isobench.analyses.settings import (
+    check_integer,
+    check_keys,
+    check_mapping_list,
+    check_no_calibration,
+    check_number,
+)
+from isobench.analyses.subject import Subject, collect_scale_notes
 from isobench.calibration import center
 from isobench.common.errors import UserError
-from isobench.common.linalg import float64
-from isobench.data.corpus import BATCH, Corpus, open_corpus
-from isobench.metrics.isotropy import directions
+from isobench.common.linalg import to_float64
+from isobench.data.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
+from isobench.metrics.isotropy import sum_unit_rows
 from isobench.metrics.zipf import zipf_exponents
-from isobench.training.build import shows_progress
+from isobench.training.build import should_show_progress
 
-UNUSED = re.compile(r"\[unused\d+\]")  # as BERT's vocabularies have them
-WORD = re.compile(r"\w+|[^\w\s]")
-WORDS = "words"
-DRAWN = 400  # at most so many ranks of a curve, evenly spaced on the logarithmic axis
+UNUSED_TOKEN_PATTERN = re.compile(r"\[unused\d+\]")  # as BERT's vocabularies have them
+WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
+WORDS_LABEL = "words"
+MAX_CURVE_POINTS = 400  # at most so many ranks of a curve, evenly spaced on the logarithmic axis
 
-Settings = Sequence[Mapping[str, Any]]
+SettingList = Sequence[Mapping[str, Any]]
 
 
 def analyse(
@@ -38,8 +44,8 @@ def analyse(
     texts: int | None,
     width: int,
     rare: int,
-    ranges: Settings,
-    heads: Settings,
+    ranges: SettingList,
+    heads: SettingList,
     coverage: Mapping[str, Any],
     ranks: Sequence[int],
 ) -> Findings:
@@ -59,33 +65,36 @@ def analyse(
     Raises:
         UserError: a corpus that is not there, a setting out of its range, a calibration.
     """
-    check(texts, width, rare, ranges, heads, coverage, ranks)
-    without_calibration(subjects)
+    check_frequency_settings(texts, width, rare, ranges, heads, coverage, ranks)
+    check_no_calibration(subjects)
     read = open_corpus(corpus, subjects[0].cfg.data, texts)
-    show = shows_progress(subjects[0].cfg)
-    counts = {WORDS: word_counts(progress(read, WORDS, show))}
+    show = should_show_progress(subjects[0].cfg)
+    counts = {WORDS_LABEL: count_words(track_batches(read, WORDS_LABEL, show))}
     similar: list[dict[str, Any]] = []
     ranged: list[dict[str, Any]] = []
     compared = []
     for subject in subjects:
-        counts[f"tokens, {subject.encoder}"] = token_counts(
-            progress(read, f"tokens, {subject.encoder}", show), subject.tokenizer
+        counts[f"tokens, {subject.encoder}"] = count_tokens(
+            track_batches(read, f"tokens, {subject.encoder}", show), subject.tokenizer
         )
-        matrix = float64(subject.vocabulary())
-        rows, what = reference(subject.tokenizer, len(matrix), rare)
+        matrix = to_float64(subject.vocabulary())
+        rows, what = select_reference_tokens(subject.tokenizer, len(matrix), rare)
         compared.append(f"{subject.encoder}: {what}")
         for vectors, each in (("raw", matrix), ("centred", center(matrix))):
             name = {"encoder": subject.encoder, "vectors": vectors}
             edges = range(0, len(each), width)
-            similar += [{**name, **row} for row in cosines(each, rows, [(i, i + width) for i in edges])]
-            ranged += [{**name, **row} for row in cosines(each, rows, [(one["first"], one["end"]) for one in ranges])]
+            similar += [{**name, **row} for row in compute_range_cosines(each, rows, [(i, i + width) for i in edges])]
+            ranged += [
+                {**name, **row}
+                for row in compute_range_cosines(each, rows, [(one["first"], one["end"]) for one in ranges])
+            ]
         subject.release()
-    summary = [{"unit": unit, **summarise(found, heads, coverage, ranks)} for unit, found in counts.items()]
-    curves = [{"unit": unit, **row} for unit, found in counts.items() for row in curve(found)]
+    summary = [{"unit": unit, **summarise_counts(found, heads, coverage, ranks)} for unit, found in counts.items()]
+    curves = [{"unit": unit, **row} for unit, found in counts.items() for row in sample_rank_curve(found)]
     return Findings(
         numbers={"cosine_bins": similar, "cosine_ranges": ranged, "frequency": summary, "rank_frequency": curves},
-        figures={"figure3": figure3(similar, ranges), "figure4": figure4(curves, summary, ranks)},
-        tables=[similarity_table(ranged, ranges), frequency_table(summary, heads, coverage)],
+        figures={"figure3": draw_figure3(similar, ranges), "figure4": draw_figure4(curves, summary, ranks)},
+        tables=[build_similarity_table(ranged, ranges), build_frequency_table(summary, heads, coverage)],
         notes=[
             f"Mean cosines are of all pairs, one of these tokens with one of the bin: {'; '.join(compared)}.",
             "The paper's ids 28500-29500 and its 994 unused tokens are the uncased BERT's, as in its released code; "
@@ -93,32 +102,32 @@ def analyse(
             "Words, in their own case: runs of letters, digits and underscores, and every other character that is no "
             f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.texts:,} texts.",
         ],
-        differs=notes(subjects, "encoder") + read.differs,
+        differs=collect_scale_notes(subjects, "encoder") + read.differs,
     )
 
 
-def check(
+def check_frequency_settings(
     texts: int | None,
     width: int,
     rare: int,
-    ranges: Settings,
-    heads: Settings,
+    ranges: SettingList,
+    heads: SettingList,
     coverage: Mapping[str, Any],
     ranks: Sequence[int],
 ) -> None:
     """Refuse settings that can't be; ``analyse`` says what they are."""
     if texts is not None:
-        whole("texts", texts, 1)
-    whole("width", width, 1)
-    whole("rare", rare, 1)
-    for name, one in listed("ranges", ranges, ("first", "end", "published")):
-        whole(f"{name}.first", one["first"], 0)
-        whole(f"{name}.end", one["end"], one["first"] + 1)
-        number(f"{name}.published", one["published"], -1, 1)
-    for name, one in listed("heads", heads, ("types", "published")):
-        whole(f"{name}.types", one["types"], 1)
-    entries("coverage", coverage, ("share", "published"))
-    number("coverage.share", coverage["share"], 0, 1)
+        check_integer("texts", texts, 1)
+    check_integer("width", width, 1)
+    check_integer("rare", rare, 1)
+    for name, one in check_mapping_list("ranges", ranges, ("first", "end", "published")):
+        check_integer(f"{name}.first", one["first"], 0)
+        check_integer(f"{name}.end", one["end"], one["first"] + 1)
+        check_number(f"{name}.published", one["published"], -1, 1)
+    for name, one in check_mapping_list("heads", heads, ("types", "published")):
+        check_integer(f"{name}.types", one["types"], 1)
+    check_keys("coverage", coverage, ("share", "published"))
+    check_number("coverage.share", coverage["share"], 0, 1)
     if not coverage["share"]:
         raise UserError("analysis.coverage.share=0 must be above 0")
     whole_numbers = isinstance(ranks, Sequence) and [type(rank) for rank in ranks] == [int, int]
@@ -126,48 +135,50 @@ def check(
         raise UserError(f"analysis.ranks={ranks} must be two whole numbers, the first below the last, at least 1")
 
 
-def progress(corpus: Corpus, what: str, show: bool) -> Iterator[list[str]]:
+def track_batches(corpus: Corpus, what: str, show: bool) -> Iterator[list[str]]:
     """A corpus's batches, with a bar."""
     console = Console(stderr=True)
-    total = -(-corpus.texts // BATCH)
+    total = -(-corpus.texts // TEXTS_PER_BATCH)
     yield from track(corpus.batches(), what, total, console=console, transient=True, disable=not show)
 
 
-def reference(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:
+def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:
     """The ids of BERT's unused tokens; in a vocabulary without any, its last ``rare`` ids. And what they are."""
-    unused = sorted(number for token, number in tokenizer.get_vocab().items() if UNUSED.fullmatch(token))
+    unused = sorted(
+        number for token, number in tokenizer.get_vocab().items() if UNUSED_TOKEN_PATTERN.fullmatch(token)
+    )
     if unused:
         return unused, f"{len(unused)} unused tokens"
     chosen = list(range(max(0, rows - rare), rows))
     return chosen, f"no unused tokens, the last {len(chosen)} ids (rare) in their place"
 
 
-def cosines(matrix: Tensor, rows: list[int], bounds: Iterable[tuple[int, int]]) -> list[dict[str, Any]]:
+def compute_range_cosines(matrix: Tensor, rows: list[int], bounds: Iterable[tuple[int, int]]) -> list[dict[str, Any]]:
     """Mean cosine of some rows of [V, d] with each range of rows, all pairs: the product of the mean unit vectors.
 
     Ranges end before their second bound; those beyond the matrix are left out, those that reach beyond it cut.
     """
-    total, count = directions(matrix[rows])
+    total, count = sum_unit_rows(matrix[rows])
     found = []
     for first, end in bounds:
         if first >= len(matrix):
             continue
-        others, number = directions(matrix[first:end])
+        others, number = sum_unit_rows(matrix[first:end])
         cosine = (total @ others).item() / (count * number) if count and number else None
         found.append({"first": first, "end": min(end, len(matrix)), "rows": len(rows), "cosine": cosine})
     return found
 
 
-def word_counts(batches: Iterable[list[str]]) -> np.ndarray:
+def count_words(batches: Iterable[list[str]]) -> np.ndarray:
     """How often each word stands there, descending, [types]."""
     counted: Counter[str] = Counter()
     for texts in batches:
         for text in texts:
-            counted.update(WORD.findall(text))
+            counted.update(WORD_PATTERN.findall(text))
     return np.sort(np.fromiter(counted.values(), np.int64, len(counted)))[::-1]
 
 
-def token_counts(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
+def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
     """How often each token stands there, descending, [types]; no special tokens are added."""
     size = max(tokenizer.get_vocab().values()) + 1
     counted = np.zeros(size, np.int64)
@@ -177,15 +188,15 @@ def token_counts(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
     return np.sort(counted[counted > 0])[::-1]
 
 
-def summarise(
-    counts: np.ndarray, heads: Settings, coverage: Mapping[str, Any], ranks: Sequence[int]
+def summarise_counts(
+    counts: np.ndarray, heads: SettingList, coverage: Mapping[str, Any], ranks: Sequence[int]
 ) -> dict[str, Any]:
     """Types, occurrences, shares of the most frequent, types for a share, Zipf's exponent in two ways."""
     if not len(counts):
         raise UserError("the corpus has not a single word; choose another analysis.corpus or more analysis.texts")
     below = np.cumsum(counts)
     total = int(below[-1])
-    shares = {share_name(head): float(below[min(head["types"], len(below)) - 1] / total) for head in heads}
+    shares = {make_share_key(head): float(below[min(head["types"], len(below)) - 1] / total) for head in heads}
     covering = int(np.searchsorted(below, coverage["share"] * total)) + 1
     squares, likelihood = zipf_exponents(counts, *ranks)
     return {
@@ -198,45 +209,45 @@ def summarise(
     }
 
 
-def share_name(head: Mapping[str, Any]) -> str:
+def make_share_key(head: Mapping[str, Any]) -> str:
     """What the numbers call the share of the most frequent types."""
     return f"share_of_{head['types']}"
 
 
-def curve(counts: np.ndarray) -> list[dict[str, Any]]:
+def sample_rank_curve(counts: np.ndarray) -> list[dict[str, Any]]:
     """Rank and count of Figure 4's points, evenly spaced on its logarithmic axis."""
-    ranks = np.unique(np.geomspace(1, len(counts), DRAWN).astype(np.int64))
+    ranks = np.unique(np.geomspace(1, len(counts), MAX_CURVE_POINTS).astype(np.int64))
     return [{"rank": int(rank), "count": int(counts[rank - 1])} for rank in ranks]
 
 
-def similarity_table(rows: list[dict[str, Any]], ranges: Settings) -> Table:
+def build_similarity_table(rows: list[dict[str, Any]], ranges: SettingList) -> Table:
     """Mean cosine of the raw embeddings in the ranges that the paper prints."""
     table = Table(title="Too Much in Common, Section 4.2: mean cosine", title_justify="left", header_style="bold")
     for name in ("", "encoder", *(f"ids {one['first']}-{one['end']}" for one in ranges)):
         table.add_column(name, justify="right" if name.startswith("ids") else "left")
     for encoder in dict.fromkeys(row["encoder"] for row in rows):
         found = {row["first"]: row for row in rows if (row["encoder"], row["vectors"]) == (encoder, "raw")}
-        table.add_row("ours", encoder, *(range_cell(found.get(one["first"]), one["end"]) for one in ranges))
+        table.add_row("ours", encoder, *(format_range_cell(found.get(one["first"]), one["end"]) for one in ranges))
     table.add_section()
     table.add_row("paper", "BERT", *(str(one["published"]) for one in ranges), style="dim")
     return table
 
 
-def range_cell(row: Mapping[str, Any] | None, end: int) -> str:
+def format_range_cell(row: Mapping[str, Any] | None, end: int) -> str:
     """A mean cosine, and where its range was cut by the vocabulary's end."""
     if row is None or row["cosine"] is None:
         return "-"
     return f"{row['cosine']:.2f}" + (f" (to {row['end']})" if row["end"] < end else "")
 
 
-def frequency_table(rows: list[dict[str, Any]], heads: Settings, coverage: Mapping[str, Any]) -> Table:
+def build_frequency_table(rows: list[dict[str, Any]], heads: SettingList, coverage: Mapping[str, Any]) -> Table:
     """The corpus in numbers, beside Section 2.2's."""
     table = Table(title="Too Much in Common, Section 2.2 and Figure 4", title_justify="left", header_style="bold")
     names = ("", "unit", "types", "occurrences", *(f"top {head['types']}" for head in heads))
     for name in (*names, f"for {coverage['share']:.0%}", "s, least squares", "s, likelihood"):
         table.add_column(name, justify="left" if name in ("", "unit") else "right")
     for row in rows:
-        shares = [f"{row[share_name(head)]:.1%}" for head in heads]
+        shares = [f"{row[make_share_key(head)]:.1%}" for head in heads]
         exponents = [f"{row[name]:.2f}" for name in ("zipf_least_squares", "zipf_likelihood")]
         totals = (f"{row[name]:,}" for name in ("types", "occurrences"))
         table.add_row("ours", row["unit"], *totals, *shares, f"{row['types_covering']:,}", *exponents)

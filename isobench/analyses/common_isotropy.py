@@ -10,22 +10,22 @@ from scipy import stats
 from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures as draw
-from isobench.analyses.findings import Findings, Line, beside_published
-from isobench.analyses.settings import ROUNDINGS, entries, numbers, whole, without_calibration
-from isobench.analyses.subject import Subject, each, notes
-from isobench.analyses.vocabulary import Vocabulary
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
+from isobench.analyses.settings import ROUNDINGS, check_integer, check_keys, check_no_calibration, check_numbers
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
+from isobench.analyses.vocabulary import VocabularyMeasures
 from isobench.calibration import all_but_the_top, center
-from isobench.common.errors import UserError, nearest
-from isobench.common.linalg import PIECE, float64, gram, row_lengths, row_mean
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.linalg import PIECE_ROWS, gram, row_mean, row_norms, to_float64
 from isobench.metrics import IsotropyAccumulator, partition_isotropy
-from isobench.metrics.partition import oriented
+from isobench.metrics.partition import orient_eigenvectors
 from isobench.papers import published
 
 PAPER, TABLE = "too_much_in_common", "table1"
 # Of Table 1: printed name -> measure and its decimals; then what the paper does not print.
-COLUMNS = {"I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_removed", 3)}
-COLUMNS |= {"avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2)}
-COLUMNS |= {"EV1": ("ev1", 3), "avg cos": ("average_cosine", 2), "IsoScore": ("isoscore", 3)}
+TABLE1_COLUMNS = {"I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_removed", 3)}
+TABLE1_COLUMNS |= {"avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2)}
+TABLE1_COLUMNS |= {"EV1": ("ev1", 3), "avg cos": ("average_cosine", 2), "IsoScore": ("isoscore", 3)}
 DENSITY_POINTS = 300
 
 
@@ -41,51 +41,55 @@ def analyse(subjects: list[Subject], removed: str, toy: Mapping[str, Any]) -> Fi
         UserError: a setting that can't be, a calibration.
     """
     if removed not in ROUNDINGS:
-        raise UserError(f"analysis.removed={removed} is not known: {nearest(str(removed), ROUNDINGS)}")
-    entries("toy", toy, ("points", "shifts"))
-    whole("toy.points", toy["points"], 1)
-    numbers("toy.shifts", toy["shifts"])
-    without_calibration(subjects)
+        raise UserError(f"analysis.removed={removed} is not known: {suggest_nearest(str(removed), ROUNDINGS)}")
+    check_keys("toy", toy, ("points", "shifts"))
+    check_integer("toy.points", toy["points"], 1)
+    check_numbers("toy.shifts", toy["shifts"])
+    check_no_calibration(subjects)
     found = []
-    for subject in each(subjects, "vocabularies"):
-        matrix = float64(subject.vocabulary())
+    for subject in iterate_subjects(subjects, "vocabularies"):
+        matrix = to_float64(subject.vocabulary())
         subject.release()  # the rest of the encoder is not needed, and large
-        found.append(look_at(subject.encoder, matrix, removed))
-    spheres = toy_spheres(toy["points"], toy["shifts"], subjects[0].cfg.seed)
-    densities = norm_densities(found)
+        found.append(measure_vocabulary(subject.encoder, matrix, removed))
+    spheres = sample_toy_spheres(toy["points"], toy["shifts"], subjects[0].cfg.seed)
+    densities = estimate_norm_densities(found)
     return Findings(
         numbers={
             "isotropy": [{"encoder": one.encoder, **one.measures} for one in found],
-            "singular_values": singular_rows(found),
+            "singular_values": build_singular_value_rows(found),
             "norm_density": densities,
-            "toy_singular_values": toy_rows(spheres),
+            "toy_singular_values": build_toy_rows(spheres),
         },
         figures={
-            "figure1": draw.figure1(found),
-            "figure2": draw.figure2(spheres, toy_rows(spheres)),
-            "figure5": draw.figure5(densities),
-            "figure6": draw.figure6(densities),
+            "figure1": draw.draw_figure1(found),
+            "figure2": draw.draw_figure2(spheres, build_toy_rows(spheres)),
+            "figure5": draw.draw_figure5(densities),
+            "figure6": draw.draw_figure6(densities),
         },
-        tables=[beside_published("Too Much in Common, Table 1", ("encoder",), table1(found), PAPER, TABLE)],
+        tables=[
+            build_comparison_table(
+                "Too Much in Common, Table 1", ("encoder",), format_table1_cells(found), PAPER, TABLE
+            )
+        ],
         notes=[
             f"Wr: centred, less the top {removed}(d / 100) principal components (analysis.removed).",
             "Eigenvectors are turned towards the sum of the rows; of centred rows, towards their largest entry.",
-            *correlation(found),
+            *describe_norm_correlation(found),
         ],
-        differs=notes(subjects, "encoder"),
+        differs=collect_scale_notes(subjects, "encoder"),
     )
 
 
-def look_at(encoder: str, matrix: Tensor, removed: str) -> Vocabulary:
+def measure_vocabulary(encoder: str, matrix: Tensor, removed: str) -> VocabularyMeasures:
     """Measure an embedding matrix, [V, d] float64; Eqs. 7 to 11."""
     dim = matrix.shape[1]
     centred, count = center(matrix), ROUNDINGS[removed](dim / 100)
-    norms = row_lengths(matrix)
+    norms = row_norms(matrix)
     seen = IsotropyAccumulator(dim)
-    for rows in matrix.split(PIECE):
+    for rows in matrix.split(PIECE_ROWS):
         seen.update(rows)
-    top, singular, projected = first_two(matrix)
-    _, centred_singular, centred_projected = first_two(centred)
+    top, singular, projected = project_on_top_two(matrix)
+    _, centred_singular, centred_projected = project_on_top_two(centred)
     mean_norm = torch.linalg.vector_norm(seen.mean).item()
     measures = {
         "rows": len(matrix),
@@ -99,41 +103,43 @@ def look_at(encoder: str, matrix: Tensor, removed: str) -> Vocabulary:
         **seen.compute(),
         "cosine_of_mean_and_top": (top @ seen.mean).abs().item() / mean_norm if mean_norm else math.nan,
     }
-    return Vocabulary(
+    return VocabularyMeasures(
         encoder,
         measures,
         {"raw": singular.numpy(), "centred": centred_singular.numpy()},
         {"raw": projected.numpy(), "centred": centred_projected.numpy()},
-        {"raw": norms.numpy(), "centred": row_lengths(centred).numpy()},
+        {"raw": norms.numpy(), "centred": row_norms(centred).numpy()},
     )
 
 
-def first_two(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def project_on_top_two(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The first right singular vector [d], the singular values [min(V, d)], the rows on the first two vectors [V, 2].
 
     Vectors are turned towards the sum of the rows, as in I(W).
     """
     second = gram(matrix)
     values, vectors = torch.linalg.eigh(second)  # ascending
-    two = oriented(vectors[:, -2:].flip(1), second, row_mean(matrix) * len(matrix))  # (d, 2)
+    two = orient_eigenvectors(vectors[:, -2:].flip(1), second, row_mean(matrix) * len(matrix))  # (d, 2)
     singular = values.clamp(min=0).sqrt().flip(0)[: min(matrix.shape)]
     return two[:, 0], singular, matrix @ two
 
 
-def table1(found: list[Vocabulary]) -> dict[Line, dict[str, str]]:
+def format_table1_cells(found: list[VocabularyMeasures]) -> dict[RowLabel, dict[str, str]]:
     """Encoder -> printed column -> our number, with as many decimals as the paper's."""
     return {
-        (one.encoder,): {name: f"{one.measures[key]:.{decimals}f}" for name, (key, decimals) in COLUMNS.items()}
+        (one.encoder,): {
+            name: f"{one.measures[key]:.{decimals}f}" for name, (key, decimals) in TABLE1_COLUMNS.items()
+        }
         for one in found
     }
 
 
-def correlation(found: list[Vocabulary]) -> list[str]:
+def describe_norm_correlation(found: list[VocabularyMeasures]) -> list[str]:
     """The correlation of norm and isotropy (Appendix C), where there are encoders enough, beside Table 1's own."""
     if len(found) < 3:
         return []
     ours = stats.pearsonr(*([one.measures[key] for one in found] for key in ("average_norm", "i1_raw")))
-    rows = [cells for methods in published.load(PAPER)[TABLE]["cells"].values() for cells in methods.values()]
+    rows = [cells for methods in published.load_tables(PAPER)[TABLE]["cells"].values() for cells in methods.values()]
     theirs = stats.pearsonr(*([row[name][0] for row in rows] for name in ("avg norm", "I(W)")))
     return [
         f"Correlation of average norm and I(W): {ours.statistic:.2f} over these {len(found)} encoders, "
@@ -141,7 +147,7 @@ def correlation(found: list[Vocabulary]) -> list[str]:
     ]
 
 
-def singular_rows(found: list[Vocabulary]) -> list[dict[str, Any]]:
+def build_singular_value_rows(found: list[VocabularyMeasures]) -> list[dict[str, Any]]:
     """Tidy rows of Figure 1's right-hand side."""
     return [
         {"encoder": one.encoder, "vectors": vectors, "index": index, "singular_value": value}
@@ -151,7 +157,7 @@ def singular_rows(found: list[Vocabulary]) -> list[dict[str, Any]]:
     ]
 
 
-def norm_densities(found: list[Vocabulary]) -> list[dict[str, Any]]:
+def estimate_norm_densities(found: list[VocabularyMeasures]) -> list[dict[str, Any]]:
     """Tidy rows of Figures 5 and 6: Gaussian kernels of the width of Scott's rule."""
     rows: list[dict[str, Any]] = []
     for one in found:
@@ -164,7 +170,7 @@ def norm_densities(found: list[Vocabulary]) -> list[dict[str, Any]]:
     return rows
 
 
-def toy_spheres(points: int, shifts: list[float], seed: int) -> dict[float, np.ndarray]:
+def sample_toy_spheres(points: int, shifts: list[float], seed: int) -> dict[float, np.ndarray]:
     """Shift -> points [n, 3] drawn evenly from the unit sphere, moved that far from the origin along (1, 1, 1)."""
     generator = np.random.default_rng(seed)
     spheres = {}
@@ -175,7 +181,7 @@ def toy_spheres(points: int, shifts: list[float], seed: int) -> dict[float, np.n
     return spheres
 
 
-def toy_rows(spheres: Mapping[float, np.ndarray]) -> list[dict[str, Any]]:
+def build_toy_rows(spheres: Mapping[float, np.ndarray]) -> list[dict[str, Any]]:
     """Tidy rows: the spheres' singular values, without centring."""
     return [
         {"shift": shift, "index": index, "singular_value": value}

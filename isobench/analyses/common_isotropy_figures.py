@@ -9,17 +9,17 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from isobench.common.plots import COLOURS, LINES, PAGE, grid, panels
+from isobench.common.plots import LINE_STYLES, PAGE_WIDTH, PALETTE, make_panel_grid, make_panels
 
 if TYPE_CHECKING:
-    from isobench.analyses.vocabulary import Vocabulary
+    from isobench.analyses.vocabulary import VocabularyMeasures
 
-MARKERS = "osD^vP*X"
+SPHERE_MARKERS = "osD^vP*X"
 
 
-def figure1(found: "list[Vocabulary]") -> Figure:
+def draw_figure1(found: "list[VocabularyMeasures]") -> Figure:
     """A row an encoder: its embeddings on their first two singular vectors, raw and centred; singular values."""
-    figure, axes = panels(len(found), 3, 1.9)
+    figure, axes = make_panels(len(found), 3, 1.9)
     for one, (raw, centred, spectrum) in zip(found, axes, strict=True):
         for axis, vectors in ((raw, "raw"), (centred, "centred")):
             points = one.projected[vectors]
@@ -35,17 +35,20 @@ def figure1(found: "list[Vocabulary]") -> Figure:
     return figure
 
 
-def figure2(spheres: Mapping[float, np.ndarray], rows: list[dict[str, Any]]) -> Figure:
+def draw_figure2(spheres: Mapping[float, np.ndarray], rows: list[dict[str, Any]]) -> Figure:
     """Points of shifted spheres, and beside them their singular values in the same colours."""
-    figure = Figure(figsize=(PAGE, 2.6), layout="constrained")
+    figure = Figure(figsize=(PAGE_WIDTH, 2.6), layout="constrained")
     space: Any = figure.add_subplot(1, 2, 1, projection="3d")
     values = figure.add_subplot(1, 2, 2)
     for number, (shift, points) in enumerate(spheres.items()):
-        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+        look: dict[str, Any] = {
+            "color": PALETTE[number % len(PALETTE)],
+            "marker": SPHERE_MARKERS[number % len(SPHERE_MARKERS)],
+        }
         space.scatter(*points.T, s=1.5, linewidths=0, rasterized=True, **look)
         line = [row for row in rows if row["shift"] == shift]
         places, heights = [row["index"] for row in line], [row["singular_value"] for row in line]
-        values.plot(places, heights, LINES[number % 4], label=f"shifted by {shift:g}", **look)
+        values.plot(places, heights, LINE_STYLES[number % 4], label=f"shifted by {shift:g}", **look)
     space.set(xlabel="x", ylabel="y", zlabel="z")
     space.set_aspect("equal")
     for side in (space.xaxis, space.yaxis, space.zaxis):
@@ -56,30 +59,30 @@ def figure2(spheres: Mapping[float, np.ndarray], rows: list[dict[str, Any]]) -> 
     return figure
 
 
-def figure5(rows: list[dict[str, Any]]) -> Figure:
+def draw_figure5(rows: list[dict[str, Any]]) -> Figure:
     """Densities of the embeddings' lengths, a line an encoder."""
-    figure, axes = panels(1, 1, 2.3)
+    figure, axes = make_panels(1, 1, 2.3)
     raw = [row for row in rows if row["vectors"] == "raw"]
     for number, encoder in enumerate(dict.fromkeys(row["encoder"] for row in raw)):
-        _density(axes[0, 0], [row for row in raw if row["encoder"] == encoder], LINES[number % 4], encoder)
+        _plot_density(axes[0, 0], [row for row in raw if row["encoder"] == encoder], LINE_STYLES[number % 4], encoder)
     axes[0, 0].set_ylim(bottom=0)
     axes[0, 0].legend()
     return figure
 
 
-def figure6(rows: list[dict[str, Any]]) -> Figure:
+def draw_figure6(rows: list[dict[str, Any]]) -> Figure:
     """The same before and after centring, a panel an encoder."""
     encoders = list(dict.fromkeys(row["encoder"] for row in rows))
-    figure, axes = grid(encoders, 2.0)
+    figure, axes = make_panel_grid(encoders, 2.0)
     for encoder, axis in zip(encoders, axes, strict=True):
         for vectors, line in (("raw", "--"), ("centred", "-")):
             chosen = [row for row in rows if (row["encoder"], row["vectors"]) == (encoder, vectors)]
-            _density(axis, chosen, line, vectors)
+            _plot_density(axis, chosen, line, vectors)
         axis.set_ylim(bottom=0)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
-def _density(axis: Axes, rows: list[dict[str, Any]], line: str, label: str) -> None:
+def _plot_density(axis: Axes, rows: list[dict[str, Any]], line: str, label: str) -> None:
     axis.plot([row["norm"] for row in rows], [row["density"] for row in rows], line, label=label)
     axis.set(xlabel="L2 norm", ylabel="density")

@@ -9,19 +9,19 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from isobench.analyses.findings import Findings, Line, beside_published, column
-from isobench.analyses.settings import ROUNDINGS, without_calibration
-from isobench.analyses.subject import Subject, each, notes
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
+from isobench.analyses.settings import ROUNDINGS, check_no_calibration
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.calibration import all_but_the_top, center, center_scaled
 from isobench.common.errors import UserError
-from isobench.common.linalg import float64
+from isobench.common.linalg import to_float64
 from isobench.data import wordsim
-from isobench.metrics.task import METRICS
+from isobench.metrics.task import METRIC_FUNCTIONS
 
 PAPER = "too_much_in_common"
 METHODS = ("raw", "centered", "centered_scaled", "post_process")  # the paper's rows
-RELEASED = 2  # the released code's D
-LEAST = 3  # pairs for a correlation: two always lie on a line
+RELEASED_CODE_D = 2  # the released code's D
+MIN_PAIRS = 3  # pairs for a correlation: two always lie on a line
 Rows = list[dict[str, Any]]
 
 
@@ -38,39 +38,43 @@ def analyse(subjects: list[Subject], removed: int | str) -> Findings:
     """
     if removed not in ROUNDINGS and (type(removed) is not int or removed < 0):
         raise UserError(f"analysis.removed={removed} must be ceil, floor or a whole number, at least 0")
-    without_calibration(subjects)
+    check_no_calibration(subjects)
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:
         raise UserError(
             "the paper's word pairs are on no hub: set data.root=FOLDER to a folder with wordsim/, or scale=embedded"
         )
-    sets = wordsim.load(first.data)
+    sets = wordsim.load_word_pairs(first.data)
     rows: Rows = []
-    for subject in each(subjects, "word similarity"):
-        tokens = {name: wordsim.single_tokens(pairs, subject.tokenizer) for name, pairs in sets.items()}
-        matrix = float64(subject.vocabulary())
-        count = directions(removed, matrix.shape[1])
+    for subject in iterate_subjects(subjects, "word similarity"):
+        tokens = {name: wordsim.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in sets.items()}
+        matrix = to_float64(subject.vocabulary())
+        count = resolve_direction_count(removed, matrix.shape[1])
         subject.release()  # the rest of the encoder is not needed, and large
         for method in METHODS:
-            vectors = transformed(matrix, method, count)
+            vectors = transform_embeddings(matrix, method, count)
             for name, (ids, scores) in tokens.items():
                 about = {"encoder": subject.encoder, "method": method, "set": name, "pairs_in_set": len(sets[name])}
-                rows += [{**about, **found} for found in correlations(vectors, ids, scores)]
-    means = averages(rows)
+                rows += [{**about, **found} for found in correlate_with_scores(vectors, ids, scores)]
+    means = average_over_sets(rows)
     labels = ("encoder", "method")
     return Findings(
         numbers={"word_similarity": rows, "averages": means},
         tables=[
-            counts(rows),
-            beside_published("Table 3: Pearson x 100, inner/cosine", labels, by_set(rows), PAPER, "table3"),
-            beside_published("Table 2: averages of Table 3", labels, by_mean(means), PAPER, "table2"),
+            build_pair_count_table(rows),
+            build_comparison_table(
+                "Table 3: Pearson x 100, inner/cosine", labels, format_table3_cells(rows), PAPER, "table3"
+            ),
+            build_comparison_table(
+                "Table 2: averages of Table 3", labels, format_table2_cells(means), PAPER, "table2"
+            ),
         ],
-        notes=explained(rows, means, removed),
-        differs=[*notes(subjects, "encoder"), *other_setting(sets, removed)],
+        notes=explain_tables(rows, means, removed),
+        differs=[*collect_scale_notes(subjects, "encoder"), *find_setting_differences(sets, removed)],
     )
 
 
-def directions(removed: int | str, dim: int) -> int:
+def resolve_direction_count(removed: int | str, dim: int) -> int:
     """D for embeddings of width ``dim``."""
     count = ROUNDINGS[removed](dim / 100) if isinstance(removed, str) and removed in ROUNDINGS else removed
     if type(count) is not int or not 0 <= count <= dim:
@@ -78,7 +82,7 @@ def directions(removed: int | str, dim: int) -> int:
     return count
 
 
-def transformed(matrix: Tensor, method: str, count: int) -> Tensor:
+def transform_embeddings(matrix: Tensor, method: str, count: int) -> Tensor:
     """The embedding matrix, [V, d], under one of ``METHODS``; ``count`` is D (Sections 5.1 and 5.2)."""
     if method == "raw":
         return matrix
@@ -87,7 +91,7 @@ def transformed(matrix: Tensor, method: str, count: int) -> Tensor:
     return center_scaled(matrix) if method == "centered_scaled" else all_but_the_top(matrix, count)
 
 
-def correlations(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
+def correlate_with_scores(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
     """Pearson's and Spearman's correlation x 100 with inner product and cosine; NaN for fewer than three pairs.
 
     Args:
@@ -99,12 +103,12 @@ def correlations(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) -> Iterat
     similarities = {"inner": (left * right).sum(1), "cosine": torch.cosine_similarity(left, right)}
     for name, values in similarities.items():
         found = dict.fromkeys(("pearson", "spearman"), math.nan)
-        if len(scores) >= LEAST:
-            found = {kind: 100 * METRICS[kind](scores, values.numpy()) for kind in found}
+        if len(scores) >= MIN_PAIRS:
+            found = {kind: 100 * METRIC_FUNCTIONS[kind](scores, values.numpy()) for kind in found}
         yield {"similarity": name, "pairs": len(scores), **found}
 
 
-def averages(rows: Rows) -> Rows:
+def average_over_sets(rows: Rows) -> Rows:
     """Means over the sets that have a number, by encoder, method and similarity."""
     groups: dict[tuple[str, ...], Rows] = {}
     for row in rows:
@@ -120,30 +124,32 @@ def averages(rows: Rows) -> Rows:
     ]
 
 
-def by_set(rows: Rows) -> dict[Line, dict[str, str]]:
+def format_table3_cells(rows: Rows) -> dict[RowLabel, dict[str, str]]:
     """Table 3's cells, inner/cosine."""
-    cells: dict[Line, dict[str, str]] = {}
+    cells: dict[RowLabel, dict[str, str]] = {}
     for row in rows:
-        line, name = cells.setdefault((row["encoder"], row["method"]), {}), printed(row["set"])
+        line, name = cells.setdefault((row["encoder"], row["method"]), {}), find_printed_set_name(row["set"])
         line[name] = f"{line[name]}/{row['pearson']:.2f}" if name in line else f"{row['pearson']:.2f}"
     return cells
 
 
-def by_mean(means: Rows) -> dict[Line, dict[str, str]]:
+def format_table2_cells(means: Rows) -> dict[RowLabel, dict[str, str]]:
     """Table 2's cells, the cosine first as there."""
-    cells: dict[Line, dict[str, str]] = {}
+    cells: dict[RowLabel, dict[str, str]] = {}
     for row in reversed(means):
-        name = column(PAPER, "table2", "word_similarity", row["similarity"])
+        name = find_paper_column(PAPER, "table2", "word_similarity", row["similarity"])
         cells.setdefault((row["encoder"], row["method"]), {})[name] = f"{row['pearson']:.2f}"
     return dict(reversed(cells.items()))
 
 
-def counts(rows: Rows) -> Table:
+def build_pair_count_table(rows: Rows) -> Table:
     """How many pairs count: a line an encoder, a column a set."""
     shown = Table(title="Pairs that count: both words one known token", title_justify="left", header_style="bold")
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
-        cells.setdefault(row["encoder"], {})[printed(row["set"])] = f"{row['pairs']} of {row['pairs_in_set']}"
+        cells.setdefault(row["encoder"], {})[find_printed_set_name(row["set"])] = (
+            f"{row['pairs']} of {row['pairs_in_set']}"
+        )
     shown.add_column("encoder", overflow="fold")
     for name in next(iter(cells.values())):
         shown.add_column(name, justify="right", no_wrap=True)
@@ -152,12 +158,12 @@ def counts(rows: Rows) -> Table:
     return shown
 
 
-def printed(name: str) -> str:
+def find_printed_set_name(name: str) -> str:
     """The paper's name of a set."""
-    return column(PAPER, "table3", name, "pearson")
+    return find_paper_column(PAPER, "table3", name, "pearson")
 
 
-def explained(rows: Rows, means: Rows, removed: int | str) -> list[str]:
+def explain_tables(rows: Rows, means: Rows, removed: int | str) -> list[str]:
     """What has to be known to read the tables."""
     found = [
         f"analysis.removed={removed} is how many principal components post_process takes away: 2 in the released "
@@ -165,7 +171,7 @@ def explained(rows: Rows, means: Rows, removed: int | str) -> list[str]:
     ]
     averaged = {row["encoder"]: row["sets"] for row in means}
     found += [f"Table 2, {encoder}: the average of {names}." for encoder, names in averaged.items()]
-    few = {(row["encoder"], row["set"]): row["pairs"] for row in rows if row["pairs"] < LEAST}
+    few = {(row["encoder"], row["set"]): row["pairs"] for row in rows if row["pairs"] < MIN_PAIRS}
     found += [
         f"{encoder}: only {number} pairs of {name} count: no number." for (encoder, name), number in few.items()
     ]
@@ -174,9 +180,9 @@ def explained(rows: Rows, means: Rows, removed: int | str) -> list[str]:
     return found
 
 
-def other_setting(sets: Iterable[str], removed: int | str) -> list[str]:
+def find_setting_differences(sets: Iterable[str], removed: int | str) -> list[str]:
     """How data and D are not the paper's."""
     found = []
-    if tuple(sets) != wordsim.SETS:
+    if tuple(sets) != wordsim.PAPER_SETS:
         found.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
-    return found if removed == RELEASED else [*found, f"D = {removed}, not {RELEASED}"]
+    return found if removed == RELEASED_CODE_D else [*found, f"D = {removed}, not {RELEASED_CODE_D}"]

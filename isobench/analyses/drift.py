@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from isobench.common.errors import UserError
-from isobench.common.linalg import eigh, float64, gram, row_mean
+from isobench.common.linalg import eigh, gram, row_mean, to_float64
 
 
 class ClassifierDrift(Callback):
@@ -32,9 +32,9 @@ class ClassifierDrift(Callback):
     """
 
     def __init__(self, components: int, top: list[int]) -> None:
-        if not positive(components):
+        if not is_positive_int(components):
             raise ValueError(f"components={components} must be a whole number, at least 1")
-        if not isinstance(top, Sequence) or not top or not all(map(positive, top)):
+        if not isinstance(top, Sequence) or not top or not all(map(is_positive_int, top)):
             raise ValueError(f"top={top} must be a list of whole numbers, at least 1 each")
         self.components, self.top = components, top
         self.initial: Tensor | None = None
@@ -56,7 +56,7 @@ class ClassifierDrift(Callback):
         if len(np.unique(loader.dataset.labels)) < 2:
             raise UserError("monitors.drift needs examples of two classes or more: take more (task.train_samples)")
         if self.initial is None:
-            self.initial = float64(module.head.weight).cpu().clone()
+            self.initial = to_float64(module.head.weight).cpu().clone()
             modes = [(part, part.training) for part in module.modules()]
             module.eval()
             self.start = self.measure(trainer, module)
@@ -71,35 +71,35 @@ class ClassifierDrift(Callback):
     @torch.no_grad()
     def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, Any]:
         """The figures of this moment."""
-        h, labels = training_embeddings(trainer, module)
-        weight = float64(module.head.weight).cpu()
+        h, labels = embed_training_set(trainer, module)
+        weight = to_float64(module.head.weight).cpu()
         values, vectors = eigh(gram(h, row_mean(h)) / len(h))
         values, vectors = values.flip(0), vectors.flip(1)  # descending
         assert self.initial is not None
-        cosine, l2 = drift(weight, self.initial, vectors[:, : self.components])
-        best = torch.from_numpy(optimal_classifier(h.numpy(), labels))
+        cosine, l2 = measure_drift(weight, self.initial, vectors[:, : self.components])
+        best = torch.from_numpy(fit_optimal_classifier(h.numpy(), labels))
         names = [str(k) for k in self.top]
         return {
             "cosine": cosine,
             "l2": l2,
-            "fine_tuned": dict(zip(names, shares(weight, values, vectors, self.top), strict=True)),
-            "optimal": dict(zip(names, shares(best, values, vectors, self.top), strict=True)),
+            "fine_tuned": dict(zip(names, logit_variance_shares(weight, values, vectors, self.top), strict=True)),
+            "optimal": dict(zip(names, logit_variance_shares(best, values, vectors, self.top), strict=True)),
         }
 
 
-def positive(value: Any) -> bool:
+def is_positive_int(value: Any) -> bool:
     """Whether it is a whole number above 0."""
     return type(value) is int and value >= 1
 
 
-def drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> tuple[float, float]:
+def measure_drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> tuple[float, float]:
     """Mean over classes of the cosine and the L2 distance between two classifiers [c, d] within a subspace [d, k]."""
     now, then = weight @ subspace, initial @ subspace  # (c, k)
     cosine = torch.nn.functional.cosine_similarity(now, then, dim=1, eps=1e-300)
     return cosine.mean().item(), torch.linalg.vector_norm(now - then, dim=1).mean().item()
 
 
-def shares(weight: Tensor, values: Tensor, vectors: Tensor, top: Iterable[int]) -> list[float]:
+def logit_variance_shares(weight: Tensor, values: Tensor, vectors: Tensor, top: Iterable[int]) -> list[float]:
     """Share of the logits' variance that comes from the top k components, mean over classes.
 
     Var_i = w_i (W^T v_i)^2 with w_i, v_i the i-th eigenvalue and eigenvector of Cov(h) (IsoBN, "Dominating Principle
@@ -116,7 +116,7 @@ def shares(weight: Tensor, values: Tensor, vectors: Tensor, top: Iterable[int]) 
     return [portions[:, :k].sum(1).mean().item() for k in top]
 
 
-def optimal_classifier(h: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def fit_optimal_classifier(h: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Coefficients of scikit-learn's logistic regression, its defaults, on embeddings [N, d]: [1 or c, d]."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -126,14 +126,14 @@ def optimal_classifier(h: np.ndarray, labels: np.ndarray) -> np.ndarray:
         return LogisticRegression(max_iter=1000).fit(h, labels).coef_
 
 
-def training_embeddings(trainer: Trainer, module: LightningModule) -> tuple[Tensor, np.ndarray]:
+def embed_training_set(trainer: Trainer, module: LightningModule) -> tuple[Tensor, np.ndarray]:
     """The calibrated embeddings of the training set, [N, d] float64 on the CPU, in its order, and labels [N]."""
     loader: Any = trainer.train_dataloader
     tokens = loader.dataset
     order = np.argsort(tokens.lengths, kind="stable").tolist()
     batches = DataLoader(tokens, 64, sampler=order, collate_fn=loader.collate_fn, generator=torch.Generator())
     found = [
-        float64(module.embed(module.transfer_batch_to_device(batch, module.device, 0))).cpu() for batch in batches
+        to_float64(module.embed(module.transfer_batch_to_device(batch, module.device, 0))).cpu() for batch in batches
     ]
     h = torch.empty(len(tokens), found[0].shape[1], dtype=torch.float64)
     h[order] = torch.cat(found)

@@ -17,7 +17,7 @@ from isobench.papers import published
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Line = tuple[str, ...]
+RowLabel = tuple[str, ...]
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Findings:
 
     def write(self, folder: Path) -> list[Path]:
         """Write every file, whole or not at all; returns them."""
-        from isobench.common.plots import style
+        from isobench.common.plots import use_figure_style
 
         files: list[Path] = []
 
@@ -48,7 +48,7 @@ class Findings:
         for name, rows in self.numbers.items():
             files += write_rows(folder, name, rows)
         for name, figure in self.figures.items():
-            with style():  # also how a figure is saved; without a date the same numbers are the same bytes
+            with use_figure_style():  # also how a figure is saved; without a date the same numbers are the same bytes
                 put(f"{name}.png", partial(figure.savefig, format="png"))
                 put(f"{name}.svg", partial(figure.savefig, format="svg", metadata={"Date": None}))
         if self.tables:
@@ -69,8 +69,8 @@ class Findings:
             out.print(note, highlight=False, markup=False)
 
 
-def beside_published(
-    title: str, labels: Sequence[str], ours: Mapping[Line, Mapping[str, str]], paper: str, table: str
+def build_comparison_table(
+    title: str, labels: Sequence[str], ours: Mapping[RowLabel, Mapping[str, str]], paper: str, table: str
 ) -> Table:
     """Our lines, and below them the paper's own.
 
@@ -81,7 +81,7 @@ def beside_published(
         paper: folder of ``experiments``.
         table: which of its tables.
     """
-    content = published.load(paper)[table]
+    content = published.load_tables(paper)[table]
     columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content["columns"]]))
     shown = Table(title=title, title_justify="left", header_style="bold")
     for label in ("", *labels):
@@ -93,12 +93,14 @@ def beside_published(
     shown.add_section()
     for encoder, methods in content["cells"].items():
         for method, found in methods.items():
-            texts = {name: published.show(content["form"], found[name]).replace(" / ", "/") for name in found}
+            texts = {
+                name: published.format_statistics(content["form"], found[name]).replace(" / ", "/") for name in found
+            }
             line = (encoder, method)[: len(labels)]
             shown.add_row("paper", *line, *(texts.get(name, "-") for name in columns), style="dim")
     return shown
 
 
-def column(paper: str, table: str, task: str, metric: str) -> str:
+def find_paper_column(paper: str, table: str, task: str, metric: str) -> str:
     """The column of a task: the paper's printed name if it has one, else the task's own."""
-    return published.column(published.load(paper)[table], task, metric) or task
+    return published.find_column(published.load_tables(paper)[table], task, metric) or task

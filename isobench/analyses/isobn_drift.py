@@ -7,30 +7,30 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.subject import Subject, notes
-from isobench.common.plots import COLOURS, panels
+from isobench.analyses.subject import Subject, collect_scale_notes
+from isobench.common.plots import PALETTE, make_panels
 
-KINDS = {"fine_tuned": "fine-tuned", "optimal": "logistic regression"}
+CLASSIFIER_LABELS = {"fine_tuned": "fine-tuned", "optimal": "logistic regression"}
 
 
 def analyse(subjects: list[Subject]) -> Findings:
     """Drift and logit variance by epoch, from the records of runs with ``monitors.drift`` (``ClassifierDrift``)."""
-    rows = [row for subject in subjects for row in rows_of(subject)]
+    rows = [row for subject in subjects for row in build_drift_rows(subject)]
     top = [key.removeprefix("fine_tuned_top") for key in rows[0] if key.startswith("fine_tuned_top")]
     return Findings(
         numbers={"drift": rows},
-        figures={"figure2": figure2(rows), "figure3": figure3(rows, top)},
-        tables=[table(rows, top)],
+        figures={"figure2": draw_figure2(rows), "figure3": draw_figure3(rows, top)},
+        tables=[build_drift_table(rows, top)],
         notes=[
             "Within the top principal components of the training embeddings of the moment; mean over classes.",
             "The paper, of BERT-base and RoBERTa-large: cosine 0.9997 on CoLA with RoBERTa, L2 near 0; the first "
             "component has over 90% of the logits' variance throughout, in the optimal classifier less.",
         ],
-        differs=notes(subjects, "encoder", "task"),
+        differs=collect_scale_notes(subjects, "encoder", "task"),
     )
 
 
-def rows_of(subject: Subject) -> list[dict[str, Any]]:
+def build_drift_rows(subject: Subject) -> list[dict[str, Any]]:
     """A run's figures, one row an epoch, 0 being before training."""
     assert subject.record is not None
     history = subject.record["history"]
@@ -38,12 +38,12 @@ def rows_of(subject: Subject) -> list[dict[str, Any]]:
     name = {"encoder": subject.encoder, "task": subject.task, "method": subject.method, "seed": subject.cfg.seed}
     return [
         {**name, "epoch": epoch, "cosine": found["cosine"], "l2": found["l2"]}
-        | {f"{kind}_top{k}": share for kind in KINDS for k, share in found[kind].items()}
+        | {f"{kind}_top{k}": share for kind in CLASSIFIER_LABELS for k, share in found[kind].items()}
         for epoch, found in moments
     ]
 
 
-def lines(rows: list[dict[str, Any]], key: str) -> dict[str, list[tuple[int, float]]]:
+def average_curves(rows: list[dict[str, Any]], key: str) -> dict[str, list[tuple[int, float]]]:
     """Encoder and method -> mean over tasks and seeds of ``key`` at each epoch that all of its runs reached."""
     found: dict[str, list[tuple[int, float]]] = {}
     for name in dict.fromkeys((row["encoder"], row["method"]) for row in rows):
@@ -56,13 +56,13 @@ def lines(rows: list[dict[str, Any]], key: str) -> dict[str, list[tuple[int, flo
     return found
 
 
-def figure2(rows: list[dict[str, Any]]) -> Figure:
+def draw_figure2(rows: list[dict[str, Any]]) -> Figure:
     """Cosine and L2 distance to the initialisation against the epoch."""
-    figure, axes = panels(1, 2, 2.2)
+    figure, axes = make_panels(1, 2, 2.2)
     for axis, key, label in zip(
         axes[0], ("cosine", "l2"), ("cosine to the initialisation", "L2 distance to it"), strict=True
     ):
-        for name, points in lines(rows, key).items():
+        for name, points in average_curves(rows, key).items():
             axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
         axis.set(xlabel="epoch of fine-tuning", ylabel=label)
         axis.ticklabel_format(useOffset=False)
@@ -74,15 +74,15 @@ def figure2(rows: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def figure3(rows: list[dict[str, Any]], top: list[str]) -> Figure:
+def draw_figure3(rows: list[dict[str, Any]], top: list[str]) -> Figure:
     """Share of the logits' variance by the top components, fine-tuned against optimal, against the epoch."""
-    figure, axes = panels(1, len(top), 2.2, sharey=True)
+    figure, axes = make_panels(1, len(top), 2.2, sharey=True)
     for axis, k in zip(axes[0], top, strict=True):
-        for kind, (line, label) in zip(KINDS, (("-", "fine-tuned"), ("--", "optimal")), strict=True):
-            for number, (name, points) in enumerate(lines(rows, f"{kind}_top{k}").items()):
+        for kind, (line, label) in zip(CLASSIFIER_LABELS, (("-", "fine-tuned"), ("--", "optimal")), strict=True):
+            for number, (name, points) in enumerate(average_curves(rows, f"{kind}_top{k}").items()):
                 epochs, values = zip(*points, strict=True)
                 percent = [100 * value for value in values]
-                colour = COLOURS[number % len(COLOURS)]
+                colour = PALETTE[number % len(PALETTE)]
                 axis.plot(epochs, percent, line, color=colour, marker="o", markersize=3, label=f"{name}: {label}")
         axis.set(xlabel="epoch of fine-tuning", title=f"top {k} component{'s' if k != '1' else ''}", ylim=(0, 102))
         axis.xaxis.get_major_locator().set_params(integer=True)
@@ -91,7 +91,7 @@ def figure3(rows: list[dict[str, Any]], top: list[str]) -> Figure:
     return figure
 
 
-def table(rows: list[dict[str, Any]], top: list[str]) -> Table:
+def build_drift_table(rows: list[dict[str, Any]], top: list[str]) -> Table:
     """Before and after fine-tuning: of each run the classifier itself, and the optimal one."""
     shown = Table(title="IsoBN, Figures 2 and 3: before -> after fine-tuning", title_justify="left")
     keys = ("encoder", "task", "method", "seed")
@@ -101,7 +101,7 @@ def table(rows: list[dict[str, Any]], top: list[str]) -> Table:
         shown.add_column(title, justify="right", no_wrap=True)
     for name in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         first, *_, last = [row for row in rows if tuple(row[key] for key in keys) == name]
-        for kind, label in KINDS.items():
+        for kind, label in CLASSIFIER_LABELS.items():
             moved = [f"{last['cosine']:.4f}", f"{last['l2']:.4f}"] if kind == "fine_tuned" else ["", ""]
             ends = ((100 * first[f"{kind}_top{k}"], 100 * last[f"{kind}_top{k}"]) for k in top)
             shown.add_row(*map(str, name), label, *moved, *(f"{before:.1f} -> {after:.1f}" for before, after in ends))

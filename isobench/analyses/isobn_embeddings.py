@@ -11,24 +11,30 @@ from matplotlib.image import AxesImage
 from rich.table import Table
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.settings import not_varying, number, numbers, whole, without_calibration
-from isobench.analyses.subject import Subject, each, notes
+from isobench.analyses.settings import (
+    check_integer,
+    check_no_calibration,
+    check_number,
+    check_numbers,
+    no_variance_error,
+)
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.linalg import gram, row_mean
-from isobench.common.plots import grid, panels
+from isobench.common.plots import make_panel_grid, make_panels
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
-RANGES = (
+RANGES_NOTE = (
     "The paper has no numbers for these figures but two ranges of the standard deviation: [1e-10, 1] for BERT-base "
     "on MRPC, usually [0.01, 1] for RoBERTa-large."
 )
-READING = (
+READING_NOTE = (
     "std: of the dimensions that vary; spread: exp of the standard deviation of log std. A constant dimension counts "
     "as correlated with none. Clusters (> 1): those of more than one dimension."
 )
 
 
 @dataclass
-class Dimensions:
+class DimensionStatistics:
     """How the dimensions of one subject's embeddings vary, each alone and with each other."""
 
     encoder: str
@@ -67,44 +73,46 @@ def analyse(subjects: list[Subject], bins: int, strong: list[float], threshold: 
     Raises:
         UserError: a setting that can't be, a calibration, embeddings that do not vary.
     """
-    whole("bins", bins, 1)
-    numbers("strong", strong, 0, 1, ends=False)
-    number("threshold", threshold, 0, 1)
-    without_calibration(subjects)
-    found = [measured(subject, threshold) for subject in each(subjects, "correlation of dimensions")]
-    summaries = [summary(dims, strong) for dims in found]
+    check_integer("bins", bins, 1)
+    check_numbers("strong", strong, 0, 1, ends=False)
+    check_number("threshold", threshold, 0, 1)
+    check_no_calibration(subjects)
+    found = [
+        measure_dimensions(subject, threshold) for subject in iterate_subjects(subjects, "correlation of dimensions")
+    ]
+    summaries = [summarise_dimensions(dims, strong) for dims in found]
     return Findings(
         numbers={
             "summary": summaries,
-            "dimensions": [row for dims in found for row in dimension_rows(dims)],
-            "clusters": [row for dims in found for row in cluster_rows(dims)],
+            "dimensions": [row for dims in found for row in build_dimension_rows(dims)],
+            "clusters": [row for dims in found for row in build_cluster_rows(dims)],
         },
         figures={
-            "figure4": figure4(found, bins),
-            "figure5": figure5(found),
-            "figure6": figure6(found, summaries, threshold),
+            "figure4": draw_figure4(found, bins),
+            "figure5": draw_figure5(found),
+            "figure6": draw_figure6(found, summaries, threshold),
         },
-        tables=[table(summaries, strong, threshold)],
-        notes=[RANGES, READING],
-        differs=notes(subjects, "encoder", "task"),
+        tables=[build_dimension_table(summaries, strong, threshold)],
+        notes=[RANGES_NOTE, READING_NOTE],
+        differs=collect_scale_notes(subjects, "encoder", "task"),
     )
 
 
-def measured(subject: Subject, threshold: float) -> Dimensions:
+def measure_dimensions(subject: Subject, threshold: float) -> DimensionStatistics:
     """Deviations, absolute correlations and groups of what a head would read."""
     h = subject.embeddings()
     covariance = gram(h, row_mean(h)) / len(h)
     if not covariance.any():
-        raise not_varying(subject, len(h))
+        raise no_variance_error(subject, len(h))
     correlation = correlation_of(covariance)
     order, cluster = clusters_of(correlation, threshold)
     deviation = covariance.diagonal().sqrt().numpy()
-    return Dimensions(
+    return DimensionStatistics(
         subject.encoder, subject.task, len(h), deviation, correlation.abs().numpy(), order, cluster
     )  # fmt: skip
 
 
-def summary(dims: Dimensions, strong: list[float]) -> dict[str, Any]:
+def summarise_dimensions(dims: DimensionStatistics, strong: list[float]) -> dict[str, Any]:
     """One subject in a line; the geometric spread is exp of the standard deviation of log std."""
     values = dims.varying
     pairs = dims.correlation[np.triu_indices(len(dims.deviation), 1)]
@@ -130,7 +138,7 @@ def summary(dims: Dimensions, strong: list[float]) -> dict[str, Any]:
     }
 
 
-def dimension_rows(dims: Dimensions) -> list[dict[str, Any]]:
+def build_dimension_rows(dims: DimensionStatistics) -> list[dict[str, Any]]:
     """A row a dimension: its deviation, its place in Figure 5, its group."""
     place = np.argsort(dims.order)
     name = {"encoder": dims.encoder, "task": dims.task}
@@ -140,13 +148,13 @@ def dimension_rows(dims: Dimensions) -> list[dict[str, Any]]:
     ]
 
 
-def cluster_rows(dims: Dimensions) -> list[dict[str, Any]]:
+def build_cluster_rows(dims: DimensionStatistics) -> list[dict[str, Any]]:
     """A row a group, the largest first: how many dimensions it has."""
     name = {"encoder": dims.encoder, "task": dims.task}
     return [{**name, "cluster": k, "size": int(size)} for k, size in enumerate(np.bincount(dims.cluster)[1:], 1)]
 
 
-def table(summaries: list[dict[str, Any]], strong: list[float], threshold: float) -> Table:
+def build_dimension_table(summaries: list[dict[str, Any]], strong: list[float], threshold: float) -> Table:
     """The summaries, a line each."""
     shown = Table(title="IsoBN, Figures 4 to 6: dimensions of [CLS]", title_justify="left", header_style="bold")
     for name in ("encoder", "task"):
@@ -168,9 +176,9 @@ def table(summaries: list[dict[str, Any]], strong: list[float], threshold: float
     return shown
 
 
-def figure4(found: list[Dimensions], bins: int) -> Figure:
+def draw_figure4(found: list[DimensionStatistics], bins: int) -> Figure:
     """How many dimensions have which standard deviation; the panels of an encoder have one logarithmic axis."""
-    figure, axes = grid([dims.title for dims in found], 2.0)
+    figure, axes = make_panel_grid([dims.title for dims in found], 2.0)
     for dims, axis in zip(found, axes, strict=True):
         together = np.concatenate([other.varying for other in found if other.encoder == dims.encoder])
         low, high = math.floor(math.log10(together.min())), math.floor(math.log10(together.max())) + 1
@@ -184,28 +192,28 @@ def figure4(found: list[Dimensions], bins: int) -> Figure:
     return figure
 
 
-def figure5(found: list[Dimensions]) -> Figure:
+def draw_figure5(found: list[DimensionStatistics]) -> Figure:
     """Absolute correlations, the dimensions in the order of the clustering."""
-    figure, axes = grid([dims.title for dims in found], 2.0 if len(found) > 1 else 2.8)
+    figure, axes = make_panel_grid([dims.title for dims in found], 2.0 if len(found) > 1 else 2.8)
     figure.set_layout_engine("compressed")
     for dims, axis in zip(found, axes, strict=True):
-        image = show_matrix(axis, dims.ordered)
+        image = draw_matrix(axis, dims.ordered)
         axis.set_xlabel("dimension (clustered)")
     axes[0].set_ylabel("dimension (clustered)")
     figure.colorbar(image, ax=axes, label=r"$|\rho|$", aspect=30)
     return figure
 
 
-def figure6(found: list[Dimensions], summaries: list[dict[str, Any]], threshold: float) -> Figure:
+def draw_figure6(found: list[DimensionStatistics], summaries: list[dict[str, Any]], threshold: float) -> Figure:
     """What batch normalisation and IsoBN assume of the correlations, beside the real ones: a row for each panel."""
-    figure, axes = panels(len(found), 3, 2.6)
+    figure, axes = make_panels(len(found), 3, 2.6)
     figure.set_layout_engine("compressed")
     for axis, title in zip(axes[0], ("batch normalisation assumes", "IsoBN assumes", "real"), strict=True):
         axis.set_title(title)
     for dims, row, (identity, blocks, real) in zip(found, summaries, axes, strict=True):
-        show_matrix(identity, np.eye(len(dims.order)))
-        show_matrix(blocks, block_diagonal(dims.cluster[dims.order]))
-        image = show_matrix(real, dims.ordered)
+        draw_matrix(identity, np.eye(len(dims.order)))
+        draw_matrix(blocks, block_diagonal(dims.cluster[dims.order]))
+        image = draw_matrix(real, dims.ordered)
         off = "{:.2f} off on average"
         identity.set(ylabel=dims.title, xlabel="no correlations\n" + off.format(row["mean_correlation"]))
         number = rf"{row['clusters']} clusters at mean $|\rho|$ $\geq$ {threshold:g}"
@@ -215,7 +223,7 @@ def figure6(found: list[Dimensions], summaries: list[dict[str, Any]], threshold:
     return figure
 
 
-def show_matrix(axis: Axes, matrix: np.ndarray) -> AxesImage:
+def draw_matrix(axis: Axes, matrix: np.ndarray) -> AxesImage:
     """A matrix of |rho| as an image, white 0, dark blue 1; its diagonal as a line, thinner than a dot otherwise."""
     image = axis.imshow(matrix, "Blues", vmin=0, vmax=1)
     ends = (0, len(matrix) - 1)

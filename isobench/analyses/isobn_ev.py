@@ -4,13 +4,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from isobench.analyses.findings import Findings, Line, beside_published, column
-from isobench.analyses.settings import not_varying, whole
-from isobench.analyses.subject import Subject, each, notes
-from isobench.common.plots import LINES, grid
-from isobench.metrics.isotropy import explained_variance_of, variances
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
+from isobench.analyses.settings import check_integer, no_variance_error
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
+from isobench.common.plots import LINE_STYLES, make_panel_grid
+from isobench.metrics.isotropy import explained_variance_of, squared_singular_values
 
-UNVARYING = "no variance"
+NO_VARIANCE = "no variance"
 
 
 def analyse(subjects: list[Subject], curve: int) -> Findings:
@@ -23,39 +23,41 @@ def analyse(subjects: list[Subject], curve: int) -> Findings:
     Raises:
         UserError: a setting that can't be, embeddings of which none vary.
     """
-    whole("curve", curve, 1)
+    check_integer("curve", curve, 1)
     rows: list[dict[str, Any]] = []
-    cells: dict[Line, dict[str, str]] = {}
-    for subject in each(subjects, "explained variance"):
+    cells: dict[RowLabel, dict[str, str]] = {}
+    for subject in iterate_subjects(subjects, "explained variance"):
         h = subject.calibrated()
-        values = variances(h)
+        values = squared_singular_values(h)
         shares = explained_variance_of(values, range(1, min(curve, len(values)) + 1))
         name = {"encoder": subject.encoder, "method": subject.method, "task": subject.task}
         rows += [{**name, "k": k, "ev": share} for k, share in enumerate(shares, 1)]
         line = (subject.encoder, subject.method)
         varies = bool(values.any())
-        text = "/".join(f"{share:.2f}" for share in shares[:3]) if varies else UNVARYING
-        cells.setdefault(line, {})[column("isobn", "table2", subject.task, "ev")] = text
-    if all(text == UNVARYING for texts in cells.values() for text in texts.values()):
-        raise not_varying(subject, len(h))
+        text = "/".join(f"{share:.2f}" for share in shares[:3]) if varies else NO_VARIANCE
+        cells.setdefault(line, {})[find_paper_column("isobn", "table2", subject.task, "ev")] = text
+    if all(text == NO_VARIANCE for texts in cells.values() for text in texts.values()):
+        raise no_variance_error(subject, len(h))
     return Findings(
         numbers={"explained_variance": rows},
-        figures={"figure7": figure7(rows)},
-        tables=[beside_published("IsoBN, Table 2: EV1/EV2/EV3", ("encoder", "method"), cells, "isobn", "table2")],
+        figures={"figure7": draw_figure7(rows)},
+        tables=[
+            build_comparison_table("IsoBN, Table 2: EV1/EV2/EV3", ("encoder", "method"), cells, "isobn", "table2")
+        ],
         notes=["BN and IsoBN by the statistics of the whole training set; the paper does not say by which."],
-        differs=notes(subjects, "encoder", "task"),
+        differs=collect_scale_notes(subjects, "encoder", "task"),
     )
 
 
-def figure7(rows: list[dict[str, Any]]) -> Figure:
+def draw_figure7(rows: list[dict[str, Any]]) -> Figure:
     """EV_k against k: a panel for each encoder and task, a line for each method."""
     panels = list(dict.fromkeys((row["encoder"], row["task"]) for row in rows))
-    figure, axes = grid([f"{encoder}, {task}" for encoder, task in panels], 2.2)
+    figure, axes = make_panel_grid([f"{encoder}, {task}" for encoder, task in panels], 2.2)
     for panel, axis in zip(panels, axes, strict=True):
         found = [row for row in rows if (row["encoder"], row["task"]) == panel]
         for number, method in enumerate(dict.fromkeys(row["method"] for row in found)):
             line = [row for row in found if row["method"] == method]
-            axis.plot([row["k"] for row in line], [row["ev"] for row in line], LINES[number % 4], label=method)
+            axis.plot([row["k"] for row in line], [row["ev"] for row in line], LINE_STYLES[number % 4], label=method)
         axis.set(xlabel="k (principal components)", ylabel="EV$_k$ (share of variance)", ylim=(0, 1.02))
     axes[0].legend(loc="lower right")
     return figure

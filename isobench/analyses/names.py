@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from isobench.common.errors import UserError
-from isobench.runs.grouping import chosen, varying_settings
-from isobench.runs.grouping import names as names_in_tables
+from isobench.runs.grouping import find_varying_settings, list_setting_values
+from isobench.runs.grouping import read_run_names as names_in_tables
 from isobench.runs.row import Row
 
 
-class Names(NamedTuple):
+class SubjectNames(NamedTuple):
     """What tables and figures call a subject's parts."""
 
     encoder: str
@@ -17,26 +17,26 @@ class Names(NamedTuple):
     method: str
 
 
-def trains(analysis: dict[str, Any]) -> bool:
+def needs_training(analysis: dict[str, Any]) -> bool:
     """Whether an analysis is of trained runs."""
     return bool(analysis.get("trains", False))
 
 
-def names_of(rows: Sequence[Row]) -> list[Names]:
+def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
     """What tables and figures call each run's encoder, task and method: with the settings that tell them apart.
 
     Raises:
         UserError: two that nothing but a seed, or nothing that an analysis reads, tells apart.
     """
-    varying = varying_settings(list(rows))
+    varying = find_varying_settings(list(rows))
     found = []
     for row in rows:
         names = dict(zip(("task", "encoder", "calibration"), names_in_tables(row.cfg), strict=True))
-        for setting, value in zip(varying, chosen(row.cfg, varying), strict=True):
+        for setting, value in zip(varying, list_setting_values(row.cfg, varying), strict=True):
             section, _, key = setting.partition(".")
             part = section if section in names else "task"
             names[part] += f" {key}={value}" if value != "-" else ""
-        found.append(Names(names["encoder"], names["task"], names["calibration"]))
-    if len(set(found)) < len(found) and not trains(rows[0].cfg.analysis):
+        found.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
+    if len(set(found)) < len(found) and not needs_training(rows[0].cfg.analysis):
         raise UserError("an analysis without training has one seed: leave out seed=..., or give one")
     return found

@@ -10,18 +10,18 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
-from isobench.analyses.names import Names, names_of
-from isobench.calibration.base import overrides
+from isobench.analyses.names import SubjectNames, name_subjects
+from isobench.calibration.base import overrides_hook
 from isobench.data.loaders import Loaders
 from isobench.models import encoders
-from isobench.models.encoders import NO_POOLER
-from isobench.papers.scale import encoder_notes, task_notes
+from isobench.models.encoders import NO_POOLER_WARNING
+from isobench.papers.scale import find_encoder_differences, find_task_differences
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.runs.seeding import resolve_seeds
 from isobench.training import embeddings
-from isobench.training.build import chain_of, make_loaders, prepare, shows_progress
-from isobench.training.train import configure
+from isobench.training.build import build_chain, make_loaders, prepare_chain, should_show_progress
+from isobench.training.train import configure_process
 
 
 class Subject:
@@ -35,10 +35,10 @@ class Subject:
         names: what to call it, where its config's names do not tell it from others.
     """
 
-    def __init__(self, row: Row, names: Names | None = None) -> None:
+    def __init__(self, row: Row, names: SubjectNames | None = None) -> None:
         self.cfg, self.record, self.folder = row.cfg, row.record, row.folder
-        self.encoder, self.task, self.method = names or names_of([row])[0]
-        self.encoder_notes, self.task_notes = encoder_notes(row.cfg), task_notes(row.cfg)
+        self.encoder, self.task, self.method = names or name_subjects([row])[0]
+        self.encoder_notes, self.task_notes = find_encoder_differences(row.cfg), find_task_differences(row.cfg)
         self.warnings: list[str] = []
 
     @cached_property
@@ -47,10 +47,10 @@ class Subject:
         return encoders.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
-    def loaded(self) -> encoders.Loaded:
+    def loaded(self) -> encoders.LoadedEncoder:
         """Encoder and pooler, on the CPU, in evaluation mode."""
-        configure(self.cfg)
-        loaded = encoders.load(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
+        configure_process(self.cfg)
+        loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
         loaded.encoder.eval()
         return loaded
 
@@ -69,9 +69,9 @@ class Subject:
 
         Of ``encoder.layer`` and ``encoder.pooling``; computed once and kept in the cache.
         """
-        show = shows_progress(self.cfg)
-        self.warnings = [text for text in self.loaded.warnings if text != NO_POOLER]
-        return embeddings.pretrained(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
+        show = should_show_progress(self.cfg)
+        self.warnings = [text for text in self.loaded.warnings if text != NO_POOLER_WARNING]
+        return embeddings.load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:
@@ -88,9 +88,9 @@ class Subject:
         """
         vectors = self.encoded()
         self.warnings = list(self.loaded.warnings)
-        chain = chain_of(self.cfg, self.loaded.dim)
-        prepare(chain, vectors.split(1024), self.loaded.pooler)
-        if not any(overrides(calibration, "forward") for calibration in chain):
+        chain = build_chain(self.cfg, self.loaded.dim)
+        prepare_chain(chain, vectors.split(1024), self.loaded.pooler)
+        if not any(overrides_hook(calibration, "forward") for calibration in chain):
             return self.embeddings().double()
         pooler = self.loaded.pooler.double()
         h = chain.double().train()(vectors.double(), pooler)[0]
@@ -106,15 +106,15 @@ class Subject:
         return self.loaded.encoder.vocabulary().detach()
 
 
-def each(subjects: list[Subject], what: str) -> Iterator[Subject]:
+def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
     """The subjects one after the other, with a bar on long work; each is released once its turn is over."""
-    shown = shows_progress(subjects[0].cfg)
+    shown = should_show_progress(subjects[0].cfg)
     for subject in track(subjects, what, console=Console(stderr=True), transient=True, disable=not shown):
         yield subject
         subject.release()
 
 
-def notes(subjects: list[Subject], *kinds: str) -> list[str]:
+def collect_scale_notes(subjects: list[Subject], *kinds: str) -> list[str]:
     """How the subjects differ from the paper's: of ``encoder``, ``task`` or both."""
     found = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
     return list(dict.fromkeys(found))

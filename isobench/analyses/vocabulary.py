@@ -6,7 +6,7 @@ import numpy as np
 
 
 @dataclass
-class Vocabulary:
+class VocabularyMeasures:
     """What is known of one encoder's input embedding matrix [V, d].
 
     ``measures``: name -> number. By ``raw`` and ``centred``: ``singular`` values, descending, [min(V, d)]; rows

@@ -42,11 +42,11 @@ class Calibration(nn.Module):
         return []
 
 
-def wide(h: Tensor) -> Tensor:
+def promote_to_float32(h: Tensor) -> Tensor:
     """The same numbers in float32, or in float64 where they are: statistics are never taken in half precision."""
     return h.to(torch.promote_types(h.dtype, torch.float32))
 
 
-def overrides(calibration: Calibration, hook: str) -> bool:
+def overrides_hook(calibration: Calibration, hook: str) -> bool:
     """True if a method defines ``hook`` itself, so that unused hooks cost nothing."""
     return getattr(type(calibration), hook) is not getattr(Calibration, hook)

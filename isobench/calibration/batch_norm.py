@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, wide
-from isobench.calibration.moments import rows, total_with_gradient
+from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.moments import count_batch_rows, sum_over_processes_with_grad
 
 
 class BatchNorm(Calibration):
@@ -36,11 +36,11 @@ class BatchNorm(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> [B, d]; updates the moving statistics in training."""
         with torch.autocast(h.device.type, enabled=False):
-            given = wide(h)
+            given = promote_to_float32(h)
             mean, variance = self.mean, self.variance
-            if self.training and (count := rows(h)) > 1:
-                mean = total_with_gradient(given.sum(0)) / count
-                variance = total_with_gradient((given - mean).square().sum(0)) / count
+            if self.training and (count := count_batch_rows(h)) > 1:
+                mean = sum_over_processes_with_grad(given.sum(0)) / count
+                variance = sum_over_processes_with_grad((given - mean).square().sum(0)) / count
                 self.mean.lerp_(mean.detach().to(self.mean.dtype), self.momentum)
                 unbiased = variance.detach() * (count / (count - 1))
                 self.variance.lerp_(unbiased.to(self.variance.dtype), self.momentum)

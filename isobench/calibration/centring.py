@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, wide
-from isobench.calibration.moments import centre, covariance_of
+from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.moments import batch_covariance, center_batch
 from isobench.common.linalg import eigh, gram
 
 
@@ -21,7 +21,7 @@ def center_scaled(matrix: Tensor) -> Tensor:
 
     A zero row has no direction: it counts in the mean as zero and stays zero.
     """
-    return matrix - _lengths(matrix) * _directions(matrix).mean(0)
+    return matrix - _lengths(matrix) * _unit_rows(matrix).mean(0)
 
 
 def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) -> Tensor:
@@ -38,7 +38,7 @@ def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) ->
     Raises:
         ValueError: D outside 0..d.
     """
-    _check_directions(D, matrix.shape[1])
+    _check_direction_count(D, matrix.shape[1])
     centred = center(matrix)
     top = torch.linalg.eigh(gram(centred)).eigenvectors[:, matrix.shape[1] - D :].to(matrix.dtype)  # (d, D)
     projected = centred if centered_projection else matrix
@@ -107,7 +107,7 @@ class Centering(Calibration):
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], not {momentum}")
         count = math.ceil(dim / 100) if D is None else D
-        _check_directions(count, dim)
+        _check_direction_count(count, dim)
         self.kind, self.centered_projection, self.momentum = kind, centered_projection, momentum
         width, count = (dim, count) if kind == "all_but_the_top" else (0, 0)
         self.register_buffer("mean", torch.zeros(dim))
@@ -118,7 +118,7 @@ class Centering(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> [B, d]; updates the moving statistics in training."""
         with torch.autocast(h.device.type, enabled=False):
-            given = wide(h)
+            given = promote_to_float32(h)
             if self.training:
                 self._update(given.detach())
             if self.kind == "center_scaled":
@@ -133,12 +133,12 @@ class Centering(Calibration):
     @torch.no_grad()
     def _update(self, h: Tensor) -> None:
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
-        mean, centred = centre(_directions(h) if self.kind == "center_scaled" else h)
+        mean, centred = center_batch(_unit_rows(h) if self.kind == "center_scaled" else h)
         self.mean.lerp_(mean.to(self.mean.dtype), weight)
         self.batches += 1
         if self.top.numel():
-            self.covariance.lerp_(covariance_of(centred).to(self.covariance.dtype), weight)
-            self.top.copy_(_top_directions(self.covariance, self.top.shape[1]))
+            self.covariance.lerp_(batch_covariance(centred).to(self.covariance.dtype), weight)
+            self.top.copy_(_top_eigenvectors(self.covariance, self.top.shape[1]))
 
 
 def _lengths(matrix: Tensor) -> Tensor:
@@ -146,13 +146,13 @@ def _lengths(matrix: Tensor) -> Tensor:
     return torch.linalg.vector_norm(matrix, dim=1, keepdim=True)
 
 
-def _directions(matrix: Tensor) -> Tensor:
+def _unit_rows(matrix: Tensor) -> Tensor:
     """Unit rows, [V, d]; a zero row stays zero."""
     norms = _lengths(matrix)
     return matrix / torch.where(norms > 0, norms, 1.0)
 
 
-def _top_directions(covariance: Tensor, count: int) -> Tensor:
+def _top_eigenvectors(covariance: Tensor, count: int) -> Tensor:
     """The eigenvectors of the largest eigenvalues, [d, count]; zeros where there is no variance, not noise."""
     values, vectors = eigh(covariance.double())
     values, vectors = values[len(values) - count :], vectors[:, len(vectors) - count :]
@@ -160,6 +160,6 @@ def _top_directions(covariance: Tensor, count: int) -> Tensor:
     return (vectors * (values > noise)).to(covariance.dtype)
 
 
-def _check_directions(count: int, dim: int) -> None:
+def _check_direction_count(count: int, dim: int) -> None:
     if not 0 <= count <= dim:
         raise ValueError(f"D must be between 0 and {dim}, not {count}")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isobench.calibration.base import Calibration, overrides
+from isobench.calibration.base import Calibration, overrides_hook
 
 
 @dataclass
@@ -60,9 +60,9 @@ class Chain(nn.Module):
         """
         found = []
         for calibration, target, h in zip(self, self.targets, given, strict=True):
-            if overrides(calibration, "penalty"):
+            if overrides_hook(calibration, "penalty"):
                 found.append(calibration.penalty(matrices[target]()))
-            if overrides(calibration, "objective"):
+            if overrides_hook(calibration, "objective"):
                 found.append(calibration.objective(h.detach()))
         return found
 

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, wide
-from isobench.common.linalg import row_lengths
+from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.common.linalg import row_norms
 
 
 class CosineRegularization(Calibration):
@@ -45,8 +45,8 @@ class MeanCosine(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor) -> Tensor:
         """[V, d] -> scalar."""
         with torch.autocast(weight.device.type, enabled=False):
-            matrix = wide(weight.detach())
-            norms = row_lengths(matrix)  # (V,)
+            matrix = promote_to_float32(weight.detach())
+            norms = row_norms(matrix)  # (V,)
             smallest = torch.finfo(matrix.dtype).tiny  # below, 1 / length is no number
             inverse = torch.where(norms > smallest, 1 / norms, 0.0).to(matrix.dtype)
             total = matrix.T @ inverse  # (d,)
@@ -59,6 +59,6 @@ class MeanCosine(torch.autograd.Function):
         weight, inverse, total = ctx.saved_tensors
         with torch.autocast(weight.device.type, enabled=False):
             scale = inverse * (2 * gradient / len(weight) ** 2)  # (V,)
-            result = wide(weight) * inverse[:, None]
+            result = promote_to_float32(weight) * inverse[:, None]
             along = result @ total  # (V,)
             return result.mul_((-along * scale)[:, None]).addr_(scale, total).to(weight.dtype)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.moments import highest, together, total
+from isobench.calibration.moments import is_distributed, max_over_processes, sum_over_processes
 
 
 class FixedNorm(Calibration):
@@ -54,7 +54,7 @@ class FixedNorm(Calibration):
             mean = mean + step * (len(h) / seen)
             least, greatest = torch.minimum(least, h.amin(0)), torch.maximum(greatest, h.amax(0))
             count = seen
-        count, mean, squares, least, greatest = merged(count, mean, squares, least, greatest)
+        count, mean, squares, least, greatest = merge_over_processes(count, mean, squares, least, greatest)
         if not count:
             raise ValueError("there are no embeddings to take statistics from")
         variance = squares / count
@@ -72,12 +72,12 @@ class FixedNorm(Calibration):
         return ((h - self.shift) * self.scale).to(h.dtype)
 
 
-def merged(count: int, mean: Tensor, squares: Tensor, least: Tensor, greatest: Tensor) -> tuple:
+def merge_over_processes(count: int, mean: Tensor, squares: Tensor, least: Tensor, greatest: Tensor) -> tuple:
     """The statistics of what all processes saw, from what each saw; the same as given if there is one process."""
-    if not together():
+    if not is_distributed():
         return count, mean, squares, least, greatest
-    seen = total(torch.tensor(float(count), dtype=torch.float64))
-    overall = total(count * mean) / seen
-    squares = total(squares + count * (mean - overall).square())
-    greatest, least = highest(greatest), -highest(-least)
+    seen = sum_over_processes(torch.tensor(float(count), dtype=torch.float64))
+    overall = sum_over_processes(count * mean) / seen
+    squares = sum_over_processes(squares + count * (mean - overall).square())
+    greatest, least = max_over_processes(greatest), -max_over_processes(-least)
     return int(seen), overall, squares, least, greatest

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.moments import centre, mean_of
+from isobench.calibration.moments import batch_mean, center_batch
 
 
 class Flow(Calibration):
@@ -94,7 +94,7 @@ class Glow(nn.Module):
         super().__init__()
         sizes = [dim // 2**level for level in range(levels)]
         self.levels = nn.ModuleList(
-            nn.ModuleList(Step(size, width, affine, learned) for _ in range(steps)) for size in sizes
+            nn.ModuleList(FlowStep(size, width, affine, learned) for _ in range(steps)) for size in sizes
         )
         self._started = False
 
@@ -136,7 +136,7 @@ class Glow(nn.Module):
         self._started = True
 
 
-class Step(nn.Module):
+class FlowStep(nn.Module):
     """Actnorm, permutation, coupling."""
 
     def __init__(self, dim: int, width: int, affine: bool, learned: bool) -> None:
@@ -176,8 +176,8 @@ class ActNorm(nn.Module):
 
     def start(self, h: Tensor) -> None:
         """Statistics of a batch [B, n]; a feature without spread keeps its scale."""
-        mean, centred = centre(h)
-        deviation = mean_of(centred.square()).sqrt()
+        mean, centred = center_batch(h)
+        deviation = batch_mean(centred.square()).sqrt()
         self.bias.copy_(-mean)
         self.log_scale.copy_(torch.where(deviation > 1e-6, -deviation.clamp_min(1e-6).log(), 0.0))
         self.started.fill_(True)

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, wide
-from isobench.calibration.moments import mean_of
+from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.moments import batch_mean
 
 
 class GradientNorm(Calibration):
@@ -32,10 +32,10 @@ class GradientNorm(Calibration):
 
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> the same [B, d]."""
-        return EvenOut.apply(h, self.alpha, self.eps)
+        return GradientEqualization.apply(h, self.alpha, self.eps)
 
 
-class EvenOut(torch.autograd.Function):
+class GradientEqualization(torch.autograd.Function):
     """Identity whose backward scales the dimensions."""
 
     @staticmethod
@@ -47,8 +47,8 @@ class EvenOut(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """[B, d] -> [B, d]; the means are float32 or better."""
-        given = wide(gradient)
-        mu = mean_of(given.abs())  # (d,), over the whole batch
+        given = promote_to_float32(gradient)
+        mu = batch_mean(given.abs())  # (d,), over the whole batch
         mean = mu.mean()
         scale = torch.where(mean > 0, (mean / (mu + ctx.eps * mean)) ** ctx.alpha, 1.0)
         return (given * scale).to(gradient.dtype), None, None

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.moments import centre, covariance_of, mean_of
+from isobench.calibration.moments import batch_covariance, batch_mean, center_batch
 
 # Below this deviation a float32 variance is no longer a normal number, and a correlation means nothing.
-SMALLEST = torch.finfo(torch.float32).tiny ** 0.5
+SMALLEST_DEVIATION = torch.finfo(torch.float32).tiny ** 0.5
 
 
 class IsoBN(Calibration):
@@ -78,9 +78,9 @@ class IsoBN(Calibration):
         return (h * scale).to(h.dtype)
 
     def _update(self, h: Tensor) -> None:
-        _, centred = centre(h)
-        deviation = mean_of(centred.square()).sqrt()
-        covariance = covariance_of(centred)
+        _, centred = center_batch(h)
+        deviation = batch_mean(centred.square()).sqrt()
+        covariance = batch_covariance(centred)
         weight: float | Tensor = self.momentum
         if self.rescale != "released":
             weight = torch.where(self.batches == 0, 1.0, self.momentum)
@@ -90,7 +90,7 @@ class IsoBN(Calibration):
 
     def _scale(self) -> Tensor:
         released = self.rescale == "released"
-        inverse = torch.where(self.deviation > SMALLEST, 1 / self.deviation, 0.0)
+        inverse = torch.where(self.deviation > SMALLEST_DEVIATION, 1 / self.deviation, 0.0)
         rho = self.covariance * inverse[:, None] * inverse  # (d, d)
         if released:
             rho = rho.clamp(-1, 1)

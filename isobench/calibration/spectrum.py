@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, wide
+from isobench.calibration.base import Calibration, promote_to_float32
 from isobench.common.linalg import eigh, gram
 
 
@@ -49,7 +49,7 @@ class SpectrumControl(Calibration):
     def penalty(self, weight: Tensor) -> Tensor:
         """[V, d] -> scalar, in float64 inside."""
         with torch.autocast(weight.device.type, enabled=False):
-            vectors, values = small_spectrum(weight.detach())
+            vectors, values = smaller_side_svd(weight.detach())
             if self.c1 is None:
                 self.start.copy_(torch.where(self.start.isnan(), values[0], self.start))
             target = self.target(len(values), weight.device)
@@ -63,7 +63,7 @@ class SpectrumControl(Calibration):
         return shape * (self.start.to(device) if self.c1 is None else self.c1)
 
 
-def small_spectrum(weight: Tensor) -> tuple[Tensor, Tensor]:
+def smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Singular vectors [n, n] on the smaller side of a matrix, and its singular values [n], descending; float64."""
     eigenvalues, vectors = eigh(gram(weight if weight.shape[1] <= weight.shape[0] else weight.T))
     return vectors.flip(1), eigenvalues.clamp_min(0).sqrt().flip(0)
@@ -90,7 +90,7 @@ class SpectrumDistance(torch.autograd.Function):
         factor = torch.where(values > noise, 2 * (values - target) / values, 0.0)
         mix = (vectors * factor) @ vectors.T * gradient  # (n, n)
         with torch.autocast(weight.device.type, enabled=False):
-            matrix = wide(weight)  # the gradient itself is no more precise than the weights
+            matrix = promote_to_float32(weight)  # the gradient itself is no more precise than the weights
             mix = mix.to(matrix.dtype)
             result = matrix @ mix if weight.shape[1] <= weight.shape[0] else mix @ matrix
         return result.to(weight.dtype), None, None, None

@@ -5,8 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, wide
-from isobench.calibration.moments import centre, covariance_of
+from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.moments import batch_covariance, center_batch
 from isobench.common.linalg import eigh
 
 
@@ -62,15 +62,15 @@ class Whitening(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> [B, k]; updates the moving statistics in training."""
         with torch.autocast(h.device.type, enabled=False):
-            given = wide(h)
+            given = promote_to_float32(h)
             if self.training:
                 self._update(given.detach().to(self.covariance.dtype))
             return ((given - self.mean) @ self.transform.to(given.dtype)).to(h.dtype)
 
     @torch.no_grad()
     def _update(self, h: Tensor) -> None:
-        mean, centred = centre(h)
-        covariance = covariance_of(centred)
+        mean, centred = center_batch(h)
+        covariance = batch_covariance(centred)
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
         self.mean.lerp_(mean, weight)
         self.covariance.lerp_(covariance, weight)

@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow.parquet
 from rich.table import Table
 
-from isobench.common.errors import UserError, first_line
-from isobench.common.terminal import console
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.terminal import make_console
 from isobench.common.tidy import write_rows
-from isobench.report.build import build
-from isobench.report.claims import CLAIMS, MISSING, UNKNOWN, Claim, Outcome
+from isobench.report.build import build_report
+from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.model import Report
-from isobench.report.text import pipe
-from isobench.sweep.rows import rows_of
+from isobench.report.text import escape_markdown
+from isobench.sweep.rows import find_sweep_rows
 
 
-def overview(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
+def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
     """Every claim with its outcome in this output folder; nothing is computed that was not run.
 
     Args:
@@ -30,18 +30,18 @@ def overview(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
     """
     if not Path(output_dir).is_dir():
         raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
-    report_of = cache(lambda experiment: of_runs(experiment, arguments))
+    report_of = cache(lambda experiment: build_experiment_report(experiment, arguments))
     found = []
     for claim in CLAIMS:
-        outcome, scale = judged(claim, report_of, Path(output_dir) / "reports" / claim.experiment)
+        outcome, scale = judge_claim(claim, report_of, Path(output_dir) / "reports" / claim.experiment)
         about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
         found.append({**about, "scale": scale, "experiment": claim.experiment})
     return found
 
 
-def judged(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, str]:
+def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, str]:
     """A claim's outcome, and how what it rests on is not the paper's setting."""
-    nothing = Outcome(MISSING, f"python -m isobench +experiment={claim.experiment}")
+    nothing = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
     try:
         if not claim.rows:
             report: Report | None = report_of(claim.experiment)
@@ -53,28 +53,28 @@ def judged(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, str]:
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, pyarrow.ArrowException) as error:
-        return Outcome(UNKNOWN, f"{folder} can't be read: {first_line(error)}"), ""
+        return Outcome(UNKNOWN, f"{folder} can't be read: {extract_first_line(error)}"), ""
     return claim.check(rows), "; ".join(about["scale"]["differs"])
 
 
-def of_runs(experiment: str, arguments: list[str]) -> Report | None:
+def build_experiment_report(experiment: str, arguments: list[str]) -> Report | None:
     """The report of an experiment's runs; None if none has ended.
 
     Raises:
         UserError: what was run can't be read, or its selection can't be made.
     """
-    _, rows = rows_of([f"+experiment={experiment}", *arguments])
-    return build(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
+    _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
+    return build_report(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
 
 
-def show(claims: list[dict[str, Any]], folder: Path) -> None:
+def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
     """Print the claims, write them as a table and as Markdown, say where."""
     table = Table(title="What the papers claim, and what was found here", title_justify="left", header_style="bold")
     for name in ("paper", "claim", "here", "numbers"):
         table.add_column(name, overflow="fold")
     for claim in claims:
         table.add_row(claim["paper"], claim["claim"], claim["outcome"], claim["numbers"], end_section=True)
-    out = console()
+    out = make_console()
     out.print(table)
     for scale in dict.fromkeys(claim["scale"] for claim in claims if claim["scale"]):
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
@@ -82,9 +82,13 @@ def show(claims: list[dict[str, Any]], folder: Path) -> None:
     out.print(f"Written to {folder}/: claims (Parquet, CSV, Markdown), claims.html", highlight=False, markup=False)
 
 
-def markdown(claims: list[dict[str, Any]]) -> str:
+def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
     """The claims as a Markdown table."""
     head = ("paper", "claim", "outcome", "numbers", "scale", "experiment")
-    rows = [head, ("---",) * len(head), *(tuple(pipe(str(claim[name])) for name in head) for claim in claims)]
+    rows = [
+        head,
+        ("---",) * len(head),
+        *(tuple(escape_markdown(str(claim[name])) for name in head) for claim in claims),
+    ]
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return f"# What the papers claim, and what was found here\n\n{lines}\n"

@@ -5,24 +5,24 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-from isobench.analyses.names import trains
+from isobench.analyses.names import needs_training
 from isobench.cli.guard import run_guarded
-from isobench.common.errors import UserError, first_line
+from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Config
-from isobench.sweep.rows import rows_of
+from isobench.sweep.rows import find_sweep_rows
 from isobench.training import tracking
 
-MATRICES = {"embedding": "Embeddings after calibration", "head": "Head", "vocabulary": "Vocabulary"}
-MEASURES = {"ev1": "EV_1", "ev3": "EV_3", "ev10": "EV_10", "i1": "I1", "i2": "I2", "isoscore": "IsoScore"}
-TRAINING = {
+MATRIX_TITLES = {"embedding": "Embeddings after calibration", "head": "Head", "vocabulary": "Vocabulary"}
+MEASURE_TITLES = {"ev1": "EV_1", "ev3": "EV_3", "ev10": "EV_10", "i1": "I1", "i2": "I2", "isoscore": "IsoScore"}
+TRAINING_TITLES = {
     "loss": "Loss",
     "lr": "Learning rate",
     "gradient_norm": "Gradient norm",
     "examples_per_second": "Examples a second",
     "tokens_per_second": "Tokens a second",
 }
-COLUMNS = ["summary:best/score", "summary:best/epoch", "summary:status", "summary:failure"]
-MOST = 100  # lines a panel shows; W&B's default is 10
+PINNED_COLUMNS = ["summary:best/score", "summary:best/epoch", "summary:status", "summary:failure"]
+MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
 
 def main() -> None:
@@ -36,10 +36,10 @@ def main() -> None:
     )
     parser.add_argument("--report", action="store_true", help="a report too, task by task")
     options, arguments = parser.parse_known_args()
-    run_guarded(lambda: dashboard(arguments, options.report))
+    run_guarded(lambda: create_dashboard(arguments, options.report))
 
 
-def dashboard(arguments: Sequence[str], report: bool = False) -> None:
+def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
     """Save the workspace, and the report if wanted, and print their addresses.
 
     Raises:
@@ -47,45 +47,45 @@ def dashboard(arguments: Sequence[str], report: bool = False) -> None:
     """
     if importlib.util.find_spec("wandb_workspaces") is None:
         raise UserError("the dashboard needs wandb-workspaces: pip install 'wandb-workspaces>=0.4.13'")
-    configs = tracked_configs(arguments)
+    configs = find_tracked_configs(arguments)
     if not tracking.has_login():
         raise UserError("there is no W&B login: wandb login (or WANDB_API_KEY), then the same command")
     place = configs[0].tracking
-    group = str(tracking.group(configs[0]))
+    group = str(tracking.resolve_wandb_group(configs[0]))
     try:
-        entity = entity_with_runs(place.entity, place.project, group, configs[0].output_dir)
-        print("Workspace:", workspace(entity, place.project, group, configs).save().url)
+        entity = find_entity_with_runs(place.entity, place.project, group, configs[0].output_dir)
+        print("Workspace:", build_wandb_workspace(entity, place.project, group, configs).save().url)
         if report:
-            saved = written_report(entity, place.project, group, configs)
+            saved = build_wandb_report(entity, place.project, group, configs)
             saved.save()
             print("Report:", saved.url)
     except UserError:
         raise
     except Exception as error:  # no network, a wrong key, a server that says no
-        raise UserError(f"W&B doesn't make the dashboard: {first_line(error)}") from error
+        raise UserError(f"W&B doesn't make the dashboard: {extract_first_line(error)}") from error
 
 
-def tracked_configs(arguments: Sequence[str]) -> list[Config]:
+def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
     """The configs of the experiment's runs that W&B may know of, all in one group.
 
     Raises:
         UserError: there are none, and why.
     """
-    name, rows = rows_of(arguments)
+    name, rows = find_sweep_rows(arguments)
     configs = [row.cfg for row in rows]
-    if configs[0].analysis and not trains(configs[0].analysis):
+    if configs[0].analysis and not needs_training(configs[0].analysis):
         raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in outputs/reports/{name}")
     tracked = [cfg for cfg in configs if cfg.tracking.backend != "none"]
     if not tracked:
         raise UserError(f"{name} was run with tracking=none, so W&B has no runs of it; run it with tracking=wandb")
-    groups = list(dict.fromkeys(map(tracking.group, tracked)))
+    groups = list(dict.fromkeys(map(tracking.resolve_wandb_group, tracked)))
     if len(groups) > 1 or groups[0] is None:
         known = ", ".join(filter(None, groups)) or "none"
         raise UserError(f"name one W&B group, by +experiment=NAME or tracking.group=NAME; those here: {known}")
     return tracked
 
 
-def entity_with_runs(entity: str | None, project: str, group: str, output_dir: str) -> str:
+def find_entity_with_runs(entity: str | None, project: str, group: str, output_dir: str) -> str:
     """The W&B user or team whose project has runs of the group.
 
     Raises:
@@ -107,30 +107,30 @@ def entity_with_runs(entity: str | None, project: str, group: str, output_dir: s
     return owner
 
 
-def workspace(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
+def build_wandb_workspace(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
     """The workspace: its sections, its runs grouped by task, encoder and method."""
     from wandb_workspaces import expr
     from wandb_workspaces import workspaces as ws
 
-    sections = {"Scores": score_panels(configs)}
-    sections |= {f"Isotropy: {title}": isotropy_panels(matrix) for matrix, title in MATRICES.items()}
-    sections["Training"] = training_panels()
+    sections = {"Scores": build_score_panels(configs)}
+    sections |= {f"Isotropy: {title}": build_isotropy_panels(matrix) for matrix, title in MATRIX_TITLES.items()}
+    sections["Training"] = build_training_panels()
     return ws.Workspace(
         entity=entity,
         project=project,
         name=f"isobench {group}",
         sections=[ws.Section(name=name, panels=panels, is_open=True) for name, panels in sections.items()],
-        settings=ws.WorkspaceSettings(max_runs=MOST),
+        settings=ws.WorkspaceSettings(max_runs=MAX_LINES),
         runset_settings=ws.RunsetSettings(
             filters=[expr.Metric("Group") == group],
             groupby=[expr.Config("task.name"), expr.Config("encoder.name"), expr.Config("method")],
             order=[expr.Ordering(expr.Summary("best/score"), ascending=False)],
-            pinned_columns=COLUMNS.copy(),
+            pinned_columns=PINNED_COLUMNS.copy(),
         ),
     )
 
 
-def written_report(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
+def build_wandb_report(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
     """The report: a part for each task, its runs grouped by encoder and method."""
     import wandb_workspaces.reports.v2 as wr
     from wandb_workspaces import expr
@@ -144,12 +144,15 @@ def written_report(entity: str, project: str, group: str, configs: Sequence[Conf
             filters=[expr.Metric("Group") == group, expr.Metric("JobType") == task],
             groupby=["config.encoder.name", "config.method"],
         )
-        panels = [*score_panels([cfg for cfg in configs if cfg.task.name == task]), *isotropy_panels("embedding")]
+        panels = [
+            *build_score_panels([cfg for cfg in configs if cfg.task.name == task]),
+            *build_isotropy_panels("embedding"),
+        ]
         blocks += [wr.H2(task), wr.PanelGrid(runsets=[runs], panels=panels)]
     return wr.Report(entity=entity, project=project, title=f"isobench {group}", blocks=blocks, width="fluid")
 
 
-def score_panels(configs: Sequence[Config]) -> list[Any]:
+def build_score_panels(configs: Sequence[Config]) -> list[Any]:
     """The reported epoch's scores, every metric by epoch, and score against isotropy."""
     import wandb_workspaces.reports.v2 as wr
 
@@ -157,17 +160,17 @@ def score_panels(configs: Sequence[Config]) -> list[Any]:
     metrics = dict.fromkeys(f"{split}/{name}" for task in tasks for split in task.dev_splits for name in task.metrics)
     bars = {"best/score": "Reported epoch: score", **{f"best/{name}": f"Reported epoch: {name}" for name in metrics}}
     return [
-        *(wr.BarPlot(title=title, metrics=[name], max_bars_to_show=MOST) for name, title in bars.items()),
+        *(wr.BarPlot(title=title, metrics=[name], max_bars_to_show=MAX_LINES) for name, title in bars.items()),
         wr.ScatterPlot(
             title="Score and EV_1 of the embeddings",
             x=wr.SummaryMetric("best/isotropy/embedding/ev1"),
             y=wr.SummaryMetric("best/score"),
         ),
-        *(line(f"dev/{name}", name, "epoch") for name in metrics),
+        *(build_line_plot(f"dev/{name}", name, "epoch") for name in metrics),
     ]
 
 
-def isotropy_panels(matrix: str) -> list[Any]:
+def build_isotropy_panels(matrix: str) -> list[Any]:
     """Each measure by epoch, and the EV_k curve of every epoch over k."""
     import wandb_workspaces.reports.v2 as wr
 
@@ -178,22 +181,25 @@ def isotropy_panels(matrix: str) -> list[Any]:
         chart_fields={"step": "step", "lineKey": "lineKey", "lineVal": "lineVal"},
         chart_strings={"title": f"{matrix}: EV_k by epoch", "xname": "k"},
     )
-    return [*(line(f"{name}/{key}", f"{matrix}: {title}", "epoch") for key, title in MEASURES.items()), curve]
-
-
-def training_panels() -> list[Any]:
-    """Loss, learning rate and gradient norm by step, throughput by epoch."""
     return [
-        line(f"train/{name}", title, "epoch" if name.endswith("per_second") else tracking.STEP)
-        for name, title in TRAINING.items()
+        *(build_line_plot(f"{name}/{key}", f"{matrix}: {title}", "epoch") for key, title in MEASURE_TITLES.items()),
+        curve,
     ]
 
 
-def line(name: str, title: str, x: str) -> Any:
+def build_training_panels() -> list[Any]:
+    """Loss, learning rate and gradient norm by step, throughput by epoch."""
+    return [
+        build_line_plot(f"train/{name}", title, "epoch" if name.endswith("per_second") else tracking.STEP_METRIC)
+        for name, title in TRAINING_TITLES.items()
+    ]
+
+
+def build_line_plot(name: str, title: str, x: str) -> Any:
     """One metric as curves, one a run, or one a group of runs with their range."""
     import wandb_workspaces.reports.v2 as wr
 
-    return wr.LinePlot(title=title, x=x, y=[name], title_x="optimizer step" if x == tracking.STEP else x)
+    return wr.LinePlot(title=title, x=x, y=[name], title_x="optimizer step" if x == tracking.STEP_METRIC else x)
 
 
 if __name__ == "__main__":

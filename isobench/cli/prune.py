@@ -12,12 +12,12 @@ from isobench.cli.guard import run_guarded
 from isobench.common.resources import conf_dir
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
-from isobench.runs.folders import config_of, run_folders
+from isobench.runs.folders import list_run_folders, read_run_config
 from isobench.runs.identity import identify
-from isobench.runs.jobs import queue
-from isobench.sweep.commands import recall
-from isobench.sweep.plan import composed, replay
-from isobench.training.execute import label
+from isobench.runs.jobs import find_queued_jobs
+from isobench.sweep.commands import read_commands
+from isobench.sweep.plan import compose_sweep, plan_saved_command
+from isobench.training.execute import format_run_name
 
 
 def main() -> None:
@@ -37,9 +37,9 @@ def main() -> None:
 
 def prune(settings: Sequence[str], yes: bool) -> None:
     """List what is not produced any more; remove it if ``yes``, or if the user says so."""
-    with composed(settings) as (_, base, _):
+    with compose_sweep(settings) as (_, base, _):
         output_dir = base.output_dir
-    found = list(orphans(output_dir))
+    found = list(find_orphan_runs(output_dir))
     for folder, name in found:
         print(f"{folder}  {name}")
     if not found:
@@ -47,7 +47,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
         return
     size = sum(file.stat().st_size for folder, _ in found for file in folder.rglob("*") if file.is_file())
     print(f"{len(found)} runs that nothing produces any more, {size / 2**20:.1f} MiB.")
-    if yes or confirmed():
+    if yes or ask_confirmation():
         for folder, _ in found:
             with RunFolder(output_dir, folder.name).lock() as ours:
                 if ours:
@@ -55,7 +55,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
         print(f"Removed {sum(not folder.exists() for folder, _ in found)}.")
 
 
-def confirmed() -> bool:
+def ask_confirmation() -> bool:
     """Ask on the terminal; without one, nothing is removed."""
     if not sys.stdin.isatty():
         print("Not removed: --yes removes them.")
@@ -63,7 +63,7 @@ def confirmed() -> bool:
     return input("Remove them? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def orphans(output_dir: str) -> Iterator[tuple[Path, str]]:
+def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
     """Run folders that nothing produces any more, and why; never one that is at work or waited for.
 
     A run's own config must give its key today. A run of an experiment must also be in that experiment: its grid
@@ -72,26 +72,30 @@ def orphans(output_dir: str) -> Iterator[tuple[Path, str]]:
     Raises:
         UserError: data, weights or a sweep that are not there, for then nothing can be said of any key.
     """
-    waiting = queue(output_dir)
+    waiting = find_queued_jobs(output_dir)
     wanted: set[str] | None = None  # by the sweeps; planned once it is needed
-    for folder in run_folders(output_dir):
-        if folder.name in waiting or heartbeat.live(folder):
+    for folder in list_run_folders(output_dir):
+        if folder.name in waiting or heartbeat.read_live_heartbeat(folder):
             continue
-        cfg = config_of(folder)
+        cfg = read_run_config(folder)
         if cfg is None:
             yield folder, "a config that can't be read, or is none any more"
             continue
-        name = f"{label(cfg)} (experiment {cfg.experiment.name or 'none'})"
+        name = f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"
         if not identify(cfg).key.startswith(folder.name):
             yield folder, f"{name}: its settings have another key now"
-        elif cfg.experiment.name and cfg.experiment.grid != grid_of(cfg.experiment.name):
+        elif cfg.experiment.name and cfg.experiment.grid != read_grid(cfg.experiment.name):
             if wanted is None:
-                wanted = {key[:16] for command in recall(output_dir) for key in replay(command, output_dir)}
+                wanted = {
+                    key[:16]
+                    for command in read_commands(output_dir)
+                    for key in plan_saved_command(command, output_dir)
+                }
             if folder.name not in wanted:
                 yield folder, f"{name}: the experiment has changed"
 
 
-def grid_of(experiment: str) -> dict | None:
+def read_grid(experiment: str) -> dict | None:
     """An experiment's grid today, None if there is no such experiment here."""
     file = Path(conf_dir(), "experiment", f"{experiment}.yaml")
     return yaml.safe_load(file.read_text())["experiment"]["grid"] if file.is_file() else None

@@ -7,24 +7,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from isobench.analyses.analyse import folder_of
-from isobench.analyses.names import trains
+from isobench.analyses.analyse import find_analysis_folder
+from isobench.analyses.names import needs_training
 from isobench.cli import claims as overview
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
-from isobench.common.files import storage_error, writable, write_atomic
-from isobench.common.terminal import console
+from isobench.common.files import make_storage_error, require_writable, write_atomic
+from isobench.common.terminal import make_console
 from isobench.common.tidy import write_rows
 from isobench.config.schema import Selection, to_config
-from isobench.report.build import build
-from isobench.report.html import render, render_claims
+from isobench.report.build import build_report
+from isobench.report.html import render_claims, render_report
 from isobench.report.model import Report
 from isobench.report.table import print_table
-from isobench.report.text import latex, markdown
-from isobench.sweep.plan import composed
-from isobench.sweep.rows import rows_of
+from isobench.report.text import format_latex, format_markdown
+from isobench.sweep.plan import compose_sweep
+from isobench.sweep.rows import find_sweep_rows
 
-SELECTION = "experiment.selection."
+SELECTION_PREFIX = "experiment.selection."
 
 
 def main() -> None:
@@ -46,63 +46,63 @@ def report(arguments: Sequence[str]) -> None:
     if all(argument.startswith(("output_dir=", "data.")) for argument in arguments):
         report_claims(list(arguments))
         return
-    _, rows = rows_of([argument for argument in arguments if not argument.startswith(SELECTION)])
+    _, rows = find_sweep_rows([argument for argument in arguments if not argument.startswith(SELECTION_PREFIX)])
     cfg = rows[0].cfg
-    experiment = replace(cfg.experiment, selection=selection_of(arguments))
-    folder = folder_of(cfg.output_dir, experiment)
-    if cfg.analysis and not trains(cfg.analysis):
+    experiment = replace(cfg.experiment, selection=read_selection(arguments))
+    folder = find_analysis_folder(cfg.output_dir, experiment)
+    if cfg.analysis and not needs_training(cfg.analysis):
         raise UserError(f"{cfg.experiment.name} trains nothing: python -m isobench +experiment={cfg.experiment.name}")
     if not any(row.record for row in rows):
         raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
-    with writable(folder):
-        made = build(experiment, rows)
-        write(made, folder)
+    with require_writable(folder):
+        made = build_report(experiment, rows)
+        write_report_files(made, folder)
     print_table(experiment, [row for row, run in zip(rows, made.runs, strict=True) if run["selected"]])
-    out = console()
+    out = make_console()
     for sentence in made.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)
     out.print(f"Selection: {made.selection}", highlight=False, markup=False)
     out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
 
 
-def selection_of(arguments: Sequence[str]) -> Selection:
+def read_selection(arguments: Sequence[str]) -> Selection:
     """The experiment's selection rule, with what the command line says of it."""
-    with composed(arguments) as (_, base, _):
+    with compose_sweep(arguments) as (_, base, _):
         return to_config(base).experiment.selection
 
 
 def report_claims(arguments: list[str]) -> None:
     """What the five papers claim, and what the runs and analyses in this output folder say of it."""
-    with composed(arguments) as (_, base, _):
+    with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
-    claims = overview.overview(arguments, output_dir)
+    claims = overview.judge_claims(arguments, output_dir)
     folder = Path(output_dir) / "reports"
     try:
-        with writable(folder):
-            overview.show(claims, folder)
-        write_atomic(folder / "claims.md", partial(put, overview.markdown(claims)))
-        write_atomic(folder / "claims.html", partial(put, render_claims(claims)))
+        with require_writable(folder):
+            overview.print_claims(claims, folder)
+        write_atomic(folder / "claims.md", partial(write_text, overview.format_claims_markdown(claims)))
+        write_atomic(folder / "claims.html", partial(write_text, render_claims(claims)))
     except OSError as error:
-        raise storage_error(error, folder) from error
+        raise make_storage_error(error, folder) from error
 
 
-def write(made: Report, folder: Path) -> None:
+def write_report_files(made: Report, folder: Path) -> None:
     """Write every form of a report, each whole or not at all.
 
     Raises:
         StorageError: the folder can't be written.
     """
-    texts = {"report.md": markdown(made), "tables.tex": latex(made), "report.html": render(made)}
+    texts = {"report.md": format_markdown(made), "tables.tex": format_latex(made), "report.html": render_report(made)}
     try:
         for name, rows in (("runs", made.runs), ("epochs", made.epochs)):
             write_rows(folder, name, rows)
         for name, text in texts.items():
-            write_atomic(folder / name, partial(put, text))
+            write_atomic(folder / name, partial(write_text, text))
     except OSError as error:
-        raise storage_error(error, folder) from error
+        raise make_storage_error(error, folder) from error
 
 
-def put(text: str, file: Path) -> Any:
+def write_text(text: str, file: Path) -> Any:
     """Write a text."""
     return file.write_text(text, encoding="utf-8")
 

@@ -4,14 +4,14 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from isobench.analyses.analyse import show_plan
-from isobench.analyses.names import trains
+from isobench.analyses.analyse import print_analysis_plan
+from isobench.analyses.names import needs_training
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
-from isobench.common.terminal import console
-from isobench.runs.state import states_of
+from isobench.common.terminal import make_console
+from isobench.runs.state import find_run_states
 from isobench.sweep.overview import print_details, print_overview
-from isobench.sweep.rows import rows_of
+from isobench.sweep.rows import find_sweep_rows
 
 
 def main() -> None:
@@ -24,21 +24,21 @@ def main() -> None:
     )
     parser.add_argument("--watch", nargs="?", const=10.0, type=float, metavar="SECONDS", help="renew (every 10 s)")
     options, arguments = parser.parse_known_args()
-    run_guarded(lambda: status(arguments, options.watch))
+    run_guarded(lambda: print_status(arguments, options.watch))
 
 
-def status(arguments: Sequence[str], watch: float | None = None) -> None:
+def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
     """Print the state once, or again and again until Ctrl-C or until nothing is left to wait for."""
     if watch is not None and not watch > 0:
         raise UserError(f"--watch {watch:g} must be a number of seconds above 0")
     while True:
-        title, rows = rows_of(arguments)
-        if rows[0].cfg.analysis and not trains(rows[0].cfg.analysis):
-            show_plan(title, rows)
+        title, rows = find_sweep_rows(arguments)
+        if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
+            print_analysis_plan(title, rows)
             return
-        states = states_of(rows)
+        states = find_run_states(rows)
         if watch is not None:
-            console().clear()
+            make_console().clear()
         print_overview(title, rows, states)
         print_details(rows, states)
         if watch is None or all(state.name in ("done", "failed") for state in states):

@@ -26,14 +26,14 @@ class RunFailure(Exception):
         self.name, self.step = name, step
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
+def suggest_nearest(word: str, choices: Iterable[str]) -> str:
     """A hint naming the closest valid words, or all of them when none is close."""
     options = sorted(choices)
     close = difflib.get_close_matches(word, options, n=3, cutoff=0.5)
     return f"did you mean {', '.join(close)}?" if close else f"choose one of: {', '.join(options)}"
 
 
-def first_line(error: BaseException) -> str:
+def extract_first_line(error: BaseException) -> str:
     """The first line of what an error says, with the next if it ends in a colon; its kind if it says nothing."""
     first, *rest = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
     return f"{first} {rest[0]}" if first.endswith(":") and rest else first

@@ -52,7 +52,7 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_read_umask())
         temporary.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -91,7 +91,7 @@ def remove_temporaries(folder: Path, name: str = "") -> None:
         file.unlink(missing_ok=True)
 
 
-def storage_error(error: OSError, path: Path) -> StorageError:
+def make_storage_error(error: OSError, path: Path) -> StorageError:
     """What to tell the user if results can't be written."""
     reason = (error.strerror or str(error)).lower()
     return StorageError(
@@ -100,7 +100,7 @@ def storage_error(error: OSError, path: Path) -> StorageError:
 
 
 @contextmanager
-def writable(folder: Path) -> Iterator[None]:
+def require_writable(folder: Path) -> Iterator[None]:
     """Make sure before any work that a folder can be written; if the work fails, nothing is left of making sure.
 
     Raises:
@@ -112,7 +112,7 @@ def writable(folder: Path) -> Iterator[None]:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise storage_error(error, folder) from error
+        raise make_storage_error(error, folder) from error
     try:
         yield
     except BaseException:
@@ -134,7 +134,7 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, lambda temporary: temporary.write_text(text + "\n"))
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

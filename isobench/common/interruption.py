@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 # Time limits and preemption (SLURM through submitit: USR2; others: TERM), and Ctrl-C.
-SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 
 
 class Interrupted(BaseException):
@@ -25,13 +25,13 @@ class Interrupted(BaseException):
         return f"interrupted by {signal.Signals(self.signum).name}"
 
 
-def interrupt(signum: int, frame: FrameType | None) -> None:
+def raise_interrupted(signum: int, frame: FrameType | None) -> None:
     """A handler for where there is nothing to save: stop at once."""
     raise Interrupted(signum)
 
 
 @contextmanager
-def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+def handle_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     """A context in which the signals have this handler."""
     before = {signum: signal.signal(signum, handler) for signum in signals}
     try:
@@ -41,7 +41,7 @@ def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
             signal.signal(signum, handler_before)
 
 
-class Watch:
+class SignalWatch:
     """Notes the first signal instead of obeying it at once; a second Ctrl-C is obeyed at once.
 
     A signal that the process was started to ignore stays ignored.
@@ -57,7 +57,7 @@ class Watch:
     def start(self) -> None:
         """Take the signals over; in a thread, where Python allows no handlers, do nothing."""
         if threading.current_thread() is threading.main_thread():
-            for signum in SIGNALS:
+            for signum in STOP_SIGNALS:
                 handler = signal.getsignal(signum)
                 if handler not in (signal.SIG_IGN, self._note):
                     self._previous.setdefault(signum, handler)

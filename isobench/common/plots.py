@@ -11,11 +11,11 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-COLUMN, PAGE = 3.4, 7.0  # inches
+COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches
 # Okabe & Ito (2008), in an order that keeps neighbours apart in lightness too.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
-LINES = ("-", "--", "-.", ":")
-STYLE = {
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
+LINE_STYLES = ("-", "--", "-.", ":")
+FIGURE_STYLE = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -24,7 +24,7 @@ STYLE = {
     "ytick.labelsize": 7,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=PALETTE),
     "legend.frameon": False,
     "lines.linewidth": 1.4,
     "figure.dpi": 100,
@@ -35,26 +35,28 @@ STYLE = {
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def use_figure_style() -> Iterator[None]:
     """The look of everything drawn inside."""
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(FIGURE_STYLE):
         yield
 
 
-def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
+def make_panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
     """A figure with rows x columns panels, ``height`` inches each; returns it and its axes [rows, columns].
 
     One column of panels is a paper's column wide, more are a page.
     """
-    width = COLUMN if columns == 1 else PAGE
+    width = COLUMN_WIDTH if columns == 1 else PAGE_WIDTH
     figure = Figure(figsize=(width, rows * height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def grid(names: Sequence[str], height: float, across: int = 4, **options: Any) -> tuple[Figure, list[Axes]]:
+def make_panel_grid(
+    names: Sequence[str], height: float, across: int = 4, **options: Any
+) -> tuple[Figure, list[Axes]]:
     """A figure with one titled panel a name, at most ``across`` beside each other; returns it and its axes."""
     columns = min(across, len(names))
-    figure, axes = panels(-(-len(names) // columns), columns, height, **options)
+    figure, axes = make_panels(-(-len(names) // columns), columns, height, **options)
     flat = list(axes.flat)
     for name, axis in zip(names, flat, strict=False):
         axis.set_title(name)
@@ -63,9 +65,9 @@ def grid(names: Sequence[str], height: float, across: int = 4, **options: Any) -
     return figure, flat[: len(names)]
 
 
-def say_scale(figure: Figure, differs: Sequence[str]) -> None:
+def add_scale_note(figure: Figure, differs: Sequence[str]) -> None:
     """Write below a figure how it is not the paper's setting."""
     if differs:
-        wide = 75 if figure.get_figwidth() < PAGE else 160
+        wide = 75 if figure.get_figwidth() < PAGE_WIDTH else 160
         text = textwrap.fill(f"Not the paper's setting: {'; '.join(differs)}.", wide)
         figure.supxlabel(text, fontsize=6, color="0.35", x=0.01, ha="left")

@@ -10,24 +10,24 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = (
+RECORDED_PACKAGES = (
     "isobench", "torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "hydra-core", "omegaconf",
     "numpy", "scipy", "scikit-learn", "safetensors", "wandb",
     "sacrebleu", "rouge-score",
 )  # fmt: skip
 
 
-def provenance() -> dict[str, Any]:
+def collect_provenance() -> dict[str, Any]:
     """Git commit and whether the code differs from it, package versions, hardware, threads."""
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
-        "git": git(),
+        "git": read_git_state(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {name: read_package_version(name) for name in RECORDED_PACKAGES},
         "platform": platform.platform(),
-        "cpu": cpu_name(),
+        "cpu": read_cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": gpus,
@@ -35,27 +35,27 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def git() -> dict[str, Any] | None:
+def read_git_state() -> dict[str, Any] | None:
     """Commit and dirtiness of the checkout this code runs from; None for an installed wheel."""
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
+        commit = _run_git(folder, "rev-parse", "HEAD")
         return {
             "commit": commit,
-            "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
+            "dirty": bool(_run_git(folder, "status", "--porcelain", "--untracked-files=no")),
         }
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _run_git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
-def version(package: str) -> str | None:
+def read_package_version(package: str) -> str | None:
     """Installed version of a package, None if it is not installed."""
     try:
         return metadata.version(package)
@@ -63,7 +63,7 @@ def version(package: str) -> str | None:
         return None
 
 
-def cpu_name() -> str:
+def read_cpu_name() -> str:
     """The processor's name, as the system tells it."""
     try:
         match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
@@ -82,7 +82,7 @@ def reset_peak_memory() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak_memory_mib() -> dict[str, float]:
+def read_peak_memory_mib() -> dict[str, float]:
     """Peak resident memory, and on a GPU its peak allocation, since ``reset_peak_memory``; in MiB."""
     import torch
 

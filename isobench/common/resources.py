@@ -7,14 +7,14 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 def conf_dir() -> str:
     """The folder with the Hydra groups."""
-    return _find("conf")
+    return _find_folder("conf")
 
 
 def experiments_dir() -> str:
     """The folder with one folder a paper."""
-    return _find("experiments")
+    return _find_folder("experiments")
 
 
-def _find(name: str) -> str:
+def _find_folder(name: str) -> str:
     inside = PACKAGE / name
     return str(inside if inside.is_dir() else PACKAGE.parent / name)

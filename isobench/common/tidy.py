@@ -14,14 +14,14 @@ from isobench.common.files import write_atomic
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Write ``name.parquet`` and ``name.csv``, each whole or not at all; returns them."""
-    table = pyarrow.Table.from_pylist(list(rows), schema_of(rows))
+    table = pyarrow.Table.from_pylist(list(rows), infer_schema(rows))
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
     write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
     write_atomic(files[1], partial(pyarrow.csv.write_csv, table))
     return files
 
 
-def schema_of(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Schema:
+def infer_schema(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Schema:
     """A schema with every column that some row has, in order of appearance."""
     columns = dict.fromkeys(key for row in rows for key in row)
     types = {key: pyarrow.array([row.get(key) for row in rows]).type for key in columns}

@@ -11,43 +11,43 @@ import yaml
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from isobench.common.errors import UserError, nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.resources import conf_dir
 from isobench.config.schema import Config
 
-ABSENT = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
+ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
 DEBUG_VARIABLE = "ISOBENCH_DEBUG"  # set if the user wants tracebacks; workers inherit it
 
 
-def debugging() -> bool:
+def is_debugging() -> bool:
     """True if the user set HYDRA_FULL_ERROR."""
     return os.environ.get(DEBUG_VARIABLE) == "1"
 
 
-def complain(error: Exception) -> None:
+def print_error(error: Exception) -> None:
     """The one line; of an error that should not happen it says how to see where."""
-    known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or ABSENT in str(error)
-    text = str(error) if isinstance(error, UserError) else explain(error)
+    known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or ABSENT_PART_ERROR in str(error)
+    text = str(error) if isinstance(error, UserError) else explain_config_error(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
     print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
-def explain(error: BaseException) -> str:
+def explain_config_error(error: BaseException) -> str:
     """One line for a config that can't be composed: what is wrong and what to do."""
     text = str(error)
     cause = str(error.__cause__ or error.__context__ or "")
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists them, those on a search path too
-        return f"{found[1]}={found[2]} is not known: {nearest(found[2], options)}"
+        return f"{found[1]}={found[2]} is not known: {suggest_nearest(found[2], options)}"
     if found := re.search(r"full_key: (\S+)", cause + "\n" + text):
         return _explain_key(found[1], f"{cause}\n{text}")
-    if ABSENT in text:
+    if ABSENT_PART_ERROR in text:
         return (
             "task.generation.* needs a task of translation or summarisation (task=captions), encoder.scratch.* an "
             "encoder that starts from nothing (encoder=bart-scratch)"
         )
     if found := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
-        return unknown_key(found[1])
+        return explain_unknown_key(found[1])
     if found := re.search(r"Missing mandatory value: (\S+)", text):
         return f"{found[1]} must be set: add {found[1]}=..."
     if (
@@ -56,21 +56,21 @@ def explain(error: BaseException) -> str:
         or "extraneous input" in text
         or "token recognition" in text
     ):
-        return f"{_first(text)}; settings are written key=value (see python -m isobench --help)"
-    return _first(text)
+        return f"{_format_first_line(text)}; settings are written key=value (see python -m isobench --help)"
+    return _format_first_line(text)
 
 
 def _explain_key(key: str, text: str) -> str:
     if "is not in struct" in text or "not in '" in text:
-        return unknown_key(key)
+        return explain_unknown_key(key)
     if "Missing mandatory value" in text:
         return f"{key} must be set: add {key}=..."
     if found := re.search(r"Value '(.*?)'.* could not be converted to (\w+)", text):
         return f"{key}={found[1]} must be a{'n' if found[2] == 'Integer' else ''} {found[2].lower()}"
-    return f"{key}: {_first(text)}"
+    return f"{key}: {_format_first_line(text)}"
 
 
-def unknown_key(key: str) -> str:
+def explain_unknown_key(key: str) -> str:
     """What to say of a setting that doesn't exist."""
     *parents, name = key.split(".")
     node: Any = Config
@@ -80,21 +80,21 @@ def unknown_key(key: str) -> str:
         )
     if (parents, name) == (["calibration"], "then"):
         return "only a chain has calibration.then: calibration=[isobn_paper,cosine]"
-    by_key = {} if is_dataclass(node) else _options_by_key("/".join(part for part in parents if part != "then"))
+    by_key = {} if is_dataclass(node) else _list_options_by_key("/".join(part for part in parents if part != "then"))
     if name in by_key:
         return f"only {', '.join(f'{parents[0]}={option}' for option in by_key[name])} has the setting {key}"
     choices = [f.name for f in fields(node)] if is_dataclass(node) else list(by_key)
     if not parents:
         choices = sorted({*choices, *(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())})
     if parents[:1] in (["analysis"], ["monitors"]):
-        choices = list(_settings_of_experiment(parents))
+        choices = list(_list_experiment_settings(parents))
         if not choices:
             return f"there is no setting {key}: add it with +{key}=..."
     prefix = "".join(f"{parent}." for parent in parents)
-    return f"there is no setting {key}: {nearest(name, choices)}" + (f" (in {prefix[:-1]})" if prefix else "")
+    return f"there is no setting {key}: {suggest_nearest(name, choices)}" + (f" (in {prefix[:-1]})" if prefix else "")
 
 
-def _options_by_key(group: str) -> dict[str, list[str]]:
+def _list_options_by_key(group: str) -> dict[str, list[str]]:
     """Of a free-form group such as calibration: which options have which setting."""
     found: dict[str, list[str]] = {}
     for file in sorted((Path(conf_dir()) / group).glob("*.yaml")):
@@ -103,7 +103,7 @@ def _options_by_key(group: str) -> dict[str, list[str]]:
     return found
 
 
-def _settings_of_experiment(parents: list[str]) -> list[str]:
+def _list_experiment_settings(parents: list[str]) -> list[str]:
     """What the YAML of the command line's experiment has below a key, where it is one of those packaged here."""
     names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
     file = Path(conf_dir()) / "experiment" / f"{names[-1] if names else None}.yaml"
@@ -113,5 +113,5 @@ def _settings_of_experiment(parents: list[str]) -> list[str]:
     return [key for key in node if key != "_target_"] if isinstance(node, dict) else []
 
 
-def _first(text: str) -> str:
+def _format_first_line(text: str) -> str:
     return " ".join((text.strip().splitlines() or ["the config can't be composed"])[0].split())

@@ -189,7 +189,7 @@ class Config:
     dry_run: bool = False
 
 
-def register() -> None:
+def register_schema() -> None:
     """Put the schema where conf/config.yaml's defaults list finds it."""
     ConfigStore.instance().store(name="schema", node=Config)
 
@@ -205,12 +205,12 @@ def to_config(cfg: DictConfig) -> Config:
     return OmegaConf.to_object(merged)  # type: ignore[return-value]
 
 
-def from_plain(resolved: dict[str, Any]) -> Config:
+def config_from_plain(resolved: dict[str, Any]) -> Config:
     """The typed config of what ``asdict`` made of one: a record's, or a job's."""
     return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
 
 
-def parts(calibration: dict[str, Any]) -> list[dict[str, Any]]:
+def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
     """The methods of a ``calibration``, in order, each without its ``then``."""
     found, rest = [], calibration
     while rest:
@@ -219,6 +219,6 @@ def parts(calibration: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def method_name(calibration: dict[str, Any]) -> str:
+def format_method_name(calibration: dict[str, Any]) -> str:
     """What tables call a ``calibration``: its methods' names, joined."""
-    return "+".join(str(part.get("name")) for part in parts(calibration))
+    return "+".join(str(part.get("name")) for part in split_chain(calibration))

@@ -14,10 +14,10 @@ ADJECTIVES = ("old", "new", "small", "famous", "empty", "white")
 OBJECTS = ("library", "museum", "bridge", "theatre", "school", "market", "tower", "garden", "station", "bakery")
 TIMES = ("on Monday", "on Friday", "last week", "in the morning", "after lunch", "before sunset")
 PLACES = ("in Riverton", "in Oakfield", "near the harbour", "by the lake", "outside the town", "in the north")
-ABOUT_NOBODY = ("The weather was mild", "The shops were closed", "The streets were full", "It rained a little")
+IMPERSONAL_CLAUSES = ("The weather was mild", "The shops were closed", "The streets were full", "It rained a little")
 
 
-def example(rng: Random) -> tuple[str, str]:
+def generate_example(rng: Random) -> tuple[str, str]:
     """A report and its summary."""
     people = list(zip(rng.sample(FIRST_NAMES, 3), rng.sample(LAST_NAMES, 3), strict=True))
     (first_name, pronoun), last_name = hero = people[0]
@@ -29,16 +29,16 @@ def example(rng: Random) -> tuple[str, str]:
     named: set[str] = set()
     for (first, _), last in [hero, *later]:
         deed = f"{rng.choice(VERBS)} the {rng.choice(ADJECTIVES)} {rng.choice(OBJECTS)}"
-        sentences.append(_told(rng, last if last in named else f"{first} {last}", deed))
+        sentences.append(_make_sentence(rng, last if last in named else f"{first} {last}", deed))
         named.add(last)
         if last == last_name:
             deeds.append(deed)
     if rng.random() < 0.5:
-        sentences.insert(rng.randint(0, len(sentences)), f"{rng.choice(ABOUT_NOBODY)} {rng.choice(PLACES)}.")
+        sentences.insert(rng.randint(0, len(sentences)), f"{rng.choice(IMPERSONAL_CLAUSES)} {rng.choice(PLACES)}.")
     return " ".join(sentences), f"{first_name} {last_name} {deeds[0]}. {pronoun} also {' and '.join(deeds[1:])}."
 
 
-def _told(rng: Random, name: str, deed: str) -> str:
+def _make_sentence(rng: Random, name: str, deed: str) -> str:
     """A sentence that says who did what, when (before or after it) and where."""
     time, place = rng.choice(TIMES), rng.choice(PLACES)
     if rng.random() < 0.5:

@@ -74,7 +74,7 @@ PLACES = (  # likewise; German ones take the dative
     ("at", "an", Noun("window", "windows", "n", "Fenster", "Fenster")),
 )
 CONTRACTIONS = {"in dem": "im", "an dem": "am"}
-ANY_DO = (  # people and animals, without an object
+INTRANSITIVE_VERBS = (  # people and animals, without an object
     Verb("sleeping", "schläft", "schlafen"),
     Verb("running", "läuft", "laufen"),
     Verb("standing", "steht", "stehen"),
@@ -83,7 +83,7 @@ ANY_DO = (  # people and animals, without an object
     Verb("playing", "spielt", "spielen"),
     Verb("falling asleep", "schläft", "schlafen", "ein"),
 )
-PEOPLE_DO = (  # people, with an object
+TRANSITIVE_VERBS = (  # people, with an object
     Verb("holding", "hält", "halten"),
     Verb("carrying", "trägt", "tragen"),
     Verb("buying", "kauft", "kaufen"),
@@ -93,9 +93,9 @@ PEOPLE_DO = (  # people, with an object
     Verb("looking at", "schaut", "schauen", "an"),
     Verb("picking up", "hebt", "heben", "auf"),
 )
-OF_BEINGS = (("young", "jung"), ("old", "alt"), ("small", "klein"), ("happy", "fröhlich"), ("tired", "müd"))
-OF_THINGS = (("new", "neu"), ("old", "alt"), ("small", "klein"), ("beautiful", "schön"))
-COLOURS = (("red", "rot"), ("blue", "blau"), ("green", "grün"), ("white", "weiß"), ("black", "schwarz"))
+LIVING_ADJECTIVES = (("young", "jung"), ("old", "alt"), ("small", "klein"), ("happy", "fröhlich"), ("tired", "müd"))
+THING_ADJECTIVES = (("new", "neu"), ("old", "alt"), ("small", "klein"), ("beautiful", "schön"))
+COLOUR_ADJECTIVES = (("red", "rot"), ("blue", "blau"), ("green", "grün"), ("white", "weiß"), ("black", "schwarz"))
 TIMES = (("today", "heute"), ("now", "jetzt"), ("this morning", "heute Morgen"), ("at noon", "am Mittag"))
 CONJUNCTIONS = (("while", "während"), ("because", "weil"))
 
@@ -114,7 +114,7 @@ ARTICLES: dict[str, dict[str, tuple[str, ...]]] = {
         "dative": ("dem", "der", "dem", "den"),
     },
 }
-ENDINGS: dict[str, dict[str, tuple[str, ...]]] = {
+ADJECTIVE_ENDINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "a": {"nominative": ("er", "e", "es"), "accusative": ("en", "e", "es"), "dative": ("en", "en", "en")},
     "the": {
         "nominative": ("e", "e", "e", "en"),
@@ -122,7 +122,7 @@ ENDINGS: dict[str, dict[str, tuple[str, ...]]] = {
         "dative": ("en", "en", "en", "en"),
     },
 }
-PLURAL_ENDINGS = {"nominative": "e", "accusative": "e", "dative": "en"}  # after a number, or nothing
+PLURAL_ADJECTIVE_ENDINGS = {"nominative": "e", "accusative": "e", "dative": "en"}  # after a number, or nothing
 
 
 @dataclass(frozen=True)
@@ -145,27 +145,29 @@ class Clause:
         return _join(conjunction, self.subject, self.middle, self.prefix + self.verb)
 
 
-def example(rng: Random) -> tuple[str, str]:
+def generate_example(rng: Random) -> tuple[str, str]:
     """A caption and its translation."""
     first, second = rng.sample(PEOPLE + ANIMALS, 2)
-    clause = _clause(rng, first, details=True)
+    clause = _make_clause(rng, first, details=True)
     shape = rng.choice(("plain", "time first", "time last", "clause first", "clause last"))
     if shape == "plain":
-        return _sentence(clause.english), _sentence(clause.main())
+        return _punctuate(clause.english), _punctuate(clause.main())
     if shape.startswith("time"):
         time, german_time = rng.choice(TIMES)
         english = (time, clause.english) if shape == "time first" else (clause.english, time)
-        return _sentence(_join(*english)), _sentence(clause.main(german_time))
+        return _punctuate(_join(*english)), _punctuate(clause.main(german_time))
     conjunction, german_conjunction = rng.choice(CONJUNCTIONS)
-    other = _clause(rng, second, details=False)
+    other = _make_clause(rng, second, details=False)
     subordinate = other.subordinate(german_conjunction)
     if shape == "clause first":
         source = f"{conjunction} {other.english}, {clause.english}"
-        return _sentence(source), _sentence(clause.main(f"{subordinate},"))
-    return _sentence(f"{clause.english} {conjunction} {other.english}"), _sentence(f"{clause.main()}, {subordinate}")
+        return _punctuate(source), _punctuate(clause.main(f"{subordinate},"))
+    return _punctuate(f"{clause.english} {conjunction} {other.english}"), _punctuate(
+        f"{clause.main()}, {subordinate}"
+    )
 
 
-def noun_phrase(
+def make_noun_phrase(
     determiner: str, plural: bool, adjective: tuple[str, str] | None, noun: Noun, case: str
 ) -> tuple[str, str]:
     """A noun with its determiner (``a``, ``the``, a number or nothing) and adjective, in English and in German."""
@@ -174,27 +176,29 @@ def noun_phrase(
     if plural and case == "dative" and word[-1] not in "ns":
         word += "n"
     if determiner in ARTICLES:
-        article, ending = ARTICLES[determiner][case][column], ENDINGS[determiner][case][column]
+        article, ending = ARTICLES[determiner][case][column], ADJECTIVE_ENDINGS[determiner][case][column]
     else:
-        article, ending = NUMBERS.get(determiner, ""), PLURAL_ENDINGS[case]
+        article, ending = NUMBERS.get(determiner, ""), PLURAL_ADJECTIVE_ENDINGS[case]
     rest = _join(adjective[0] if adjective else "", noun.english_plural if plural else noun.english)
     if determiner == "a" and rest[0] in "aeiou":
         determiner = "an"
     return _join(determiner, rest), _join(article, adjective[1] + ending if adjective else "", word)
 
 
-def _clause(rng: Random, noun: Noun, details: bool) -> Clause:
+def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
     """Someone does something; with ``details`` perhaps in some clothes, perhaps somewhere."""
     determiner = rng.choice(("a", "a", "the", "the", rng.choice(tuple(NUMBERS))))
     plural = determiner in NUMBERS or (determiner == "the" and rng.random() < 0.5)
-    english, subject = noun_phrase(determiner, plural, _perhaps(rng, OF_BEINGS), noun, "nominative")
+    english, subject = make_noun_phrase(
+        determiner, plural, _maybe_choose_adjective(rng, LIVING_ADJECTIVES), noun, "nominative"
+    )
     if details and noun in PEOPLE and rng.random() < 0.3:
-        clothes, german_clothes = _wearing(rng, plural)
+        clothes, german_clothes = _make_clothes(rng, plural)
         english, subject = _join(english, clothes), _join(subject, german_clothes)
     acts = noun in PEOPLE and rng.random() < 0.6
-    verb = rng.choice(PEOPLE_DO if acts else ANY_DO)
-    thing, before, after = _object(rng) if acts else ("", "", "")
-    place, german_place = _place(rng) if details and rng.random() < 0.7 else ("", "")
+    verb = rng.choice(TRANSITIVE_VERBS if acts else INTRANSITIVE_VERBS)
+    thing, before, after = _make_direct_object(rng) if acts else ("", "", "")
+    place, german_place = _make_place(rng) if details and rng.random() < 0.7 else ("", "")
     return Clause(
         english=_join(english, "are" if plural else "is", verb.english, thing, place),
         subject=subject,
@@ -204,31 +208,33 @@ def _clause(rng: Random, noun: Noun, details: bool) -> Clause:
     )
 
 
-def _object(rng: Random) -> tuple[str, str, str]:
+def _make_direct_object(rng: Random) -> tuple[str, str, str]:
     """English; German where it stands before the place (definite) or after it (indefinite)."""
     determiner = rng.choice(("a", "a", "the", rng.choice(tuple(NUMBERS))))
-    adjective, noun = _perhaps(rng, OF_THINGS + COLOURS), rng.choice(THINGS)
-    english, german = noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")
+    adjective, noun = _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES), rng.choice(THINGS)
+    english, german = make_noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")
     return (english, german, "") if determiner == "the" else (english, "", german)
 
 
-def _place(rng: Random) -> tuple[str, str]:
+def _make_place(rng: Random) -> tuple[str, str]:
     preposition, german_preposition, noun = rng.choice(PLACES)
     determiner = rng.choice(("a", "the"))
-    english, german = noun_phrase(determiner, False, _perhaps(rng, OF_THINGS), noun, "dative")
+    english, german = make_noun_phrase(
+        determiner, False, _maybe_choose_adjective(rng, THING_ADJECTIVES), noun, "dative"
+    )
     german = f"{german_preposition} {german}"
     for long, short in CONTRACTIONS.items():
         german = german.replace(f"{long} ", f"{short} ")
     return f"{preposition} {english}", german
 
 
-def _wearing(rng: Random, plural: bool) -> tuple[str, str]:
+def _make_clothes(rng: Random, plural: bool) -> tuple[str, str]:
     preposition, german_preposition, noun = rng.choice(CLOTHES)
-    english, german = noun_phrase("" if plural else "a", plural, rng.choice(COLOURS), noun, "dative")
+    english, german = make_noun_phrase("" if plural else "a", plural, rng.choice(COLOUR_ADJECTIVES), noun, "dative")
     return f"{preposition} {english}", f"{german_preposition} {german}"
 
 
-def _perhaps(rng: Random, adjectives: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+def _maybe_choose_adjective(rng: Random, adjectives: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
     return rng.choice(adjectives) if rng.random() < 0.5 else None
 
 
@@ -236,5 +242,5 @@ def _join(*words: str) -> str:
     return " ".join(word for word in words if word)
 
 
-def _sentence(text: str) -> str:
+def _punctuate(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."

@@ -14,7 +14,7 @@ import numpy as np
 from isobench.common.files import sha256_file
 
 VERSION = 1
-CONFIG = {
+MODEL_CONFIG = {
     "model_type": "distilbert",
     "architectures": ["DistilBertModel"],
     "vocab_size": 28996,
@@ -25,7 +25,7 @@ CONFIG = {
     "max_position_embeddings": 512,
     "pad_token_id": 0,
 }
-TOKENIZER = {
+TOKENIZER_CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     "cls_token": "[CLS]",
     "sep_token": "[SEP]",
@@ -40,35 +40,35 @@ TOKENIZER = {
 def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
     """Folder of the converted encoder under ``cache``; made on the first call, appearing whole or not at all."""
     target = cache / f"distilbert-quire-v{VERSION}"
-    if is_whole(target):
+    if is_converted_folder(target):
         return target
     cache.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=cache))
     try:
-        _write(onnx_file, work)
+        _write_model_folder(onnx_file, work)
         try:
             shutil.rmtree(target, ignore_errors=True)  # damaged
             work.rename(target)
         except OSError:
-            if not is_whole(target):  # not merely another process that was faster
+            if not is_converted_folder(target):  # not merely another process that was faster
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return target
 
 
-def is_whole(folder: Path) -> bool:
+def is_converted_folder(folder: Path) -> bool:
     """True if a converted folder holds the very weights that were written to it."""
     weights, note = folder / "model.safetensors", folder / "sha256"
     return weights.is_file() and note.is_file() and sha256_file(weights) == note.read_text()
 
 
-def _write(onnx_file: Path, folder: Path) -> None:
+def _write_model_folder(onnx_file: Path, folder: Path) -> None:
     from safetensors.numpy import save_file
 
     save_file(read_weights(onnx_file), folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(CONFIG, indent=1))
-    (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER, indent=1))
+    (folder / "config.json").write_text(json.dumps(MODEL_CONFIG, indent=1))
+    (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=1))
     (folder / "sha256").write_text(sha256_file(folder / "model.safetensors"))
     tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = tokenizer["padding"] = None  # ours to decide, per task

@@ -8,39 +8,41 @@ data/embedded.py, so no split has another's. This module stays light: runs are k
 from collections.abc import Callable
 from random import Random
 
-from isobench.common.errors import UserError, nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.data import bulletins, captions
-from isobench.data.embedded import BOUNDS, position
+from isobench.data.embedded import SPLIT_BOUNDS, hash_to_fraction
 
 VERSION = 1  # raised when any example changes
-SIZES = {"train": 4000, "validation": 300, "test": 300}
-EXAMPLES: dict[str, Callable[[Random], tuple[str, str]]] = {
-    "captions": captions.example,
-    "bulletins": bulletins.example,
+SPLIT_SIZES = {"train": 4000, "validation": 300, "test": 300}
+EXAMPLE_GENERATORS: dict[str, Callable[[Random], tuple[str, str]]] = {
+    "captions": captions.generate_example,
+    "bulletins": bulletins.generate_example,
 }
-GRAMMARS = tuple(EXAMPLES)
+GRAMMARS = tuple(EXAMPLE_GENERATORS)
 
 
-def check(grammar: str, split: str) -> None:
+def check_grammar_and_split(grammar: str, split: str) -> None:
     """Raise UserError for a grammar or split that is not here."""
     if grammar not in GRAMMARS:
-        raise UserError(f"task.generation.grammar={grammar} is not known: {nearest(grammar, GRAMMARS)}")
-    if split not in SIZES:
-        raise UserError(f"task.generation.grammar={grammar} has no split {split}: {nearest(split, SIZES)}")
+        raise UserError(f"task.generation.grammar={grammar} is not known: {suggest_nearest(grammar, GRAMMARS)}")
+    if split not in SPLIT_SIZES:
+        raise UserError(
+            f"task.generation.grammar={grammar} has no split {split}: {suggest_nearest(split, SPLIT_SIZES)}"
+        )
 
 
-def read(grammar: str, split: str) -> tuple[list[str], list[str]]:
+def generate_pairs(grammar: str, split: str) -> tuple[list[str], list[str]]:
     """Sources and targets of one split, no source twice; the same on every machine.
 
     Raises:
         UserError: a grammar or split that is not here.
     """
-    check(grammar, split)
-    low, high = BOUNDS[split]
+    check_grammar_and_split(grammar, split)
+    low, high = SPLIT_BOUNDS[split]
     rng = Random(f"{grammar} {VERSION}")  # a text as seed is hashed by sha512, not by the process's own hash
     pairs: dict[str, str] = {}
-    while len(pairs) < SIZES[split]:
-        source, target = EXAMPLES[grammar](rng)
-        if low <= position(source) < high:
+    while len(pairs) < SPLIT_SIZES[split]:
+        source, target = EXAMPLE_GENERATORS[grammar](rng)
+        if low <= hash_to_fraction(source) < high:
             pairs[source] = target
     return list(pairs), list(pairs.values())

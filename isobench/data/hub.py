@@ -7,7 +7,7 @@ import urllib.request
 
 
 @functools.cache
-def reachable(timeout: float = 3.0) -> bool:
+def is_reachable(timeout: float = 3.0) -> bool:
     """True if the hub answers. When it doesn't, its clients are told to use their local cache only.
 
     Must be asked before ``transformers`` or ``datasets`` is imported: they read the flag at import.

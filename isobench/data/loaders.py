@@ -11,7 +11,16 @@ from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, sha256_json
 from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
-from isobench.data.text import VERSION, Collator, EpochSampler, Tokens, load_tokens, save_tokens, taken, tokenise
+from isobench.data.text import (
+    VERSION,
+    Collator,
+    EpochSampler,
+    Tokens,
+    load_tokens,
+    save_tokens,
+    take_examples,
+    tokenise_examples,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,7 @@ class ModelInputs:
     dim: int
 
 
-def chunk_overhead(cfg: Config, dim: int) -> int:
+def resolve_chunk_overhead(cfg: Config, dim: int) -> int:
     """Tokens that one more encoder call costs as much as, unless ``trainer.chunk_overhead`` says.
 
     A call's fixed cost is spread over d^2 operations a token: 128 tokens at d = 384 on a CPU (measured by
@@ -56,7 +65,7 @@ class Loaders:
         if task.held_out is not None:
             train, held_out = self._divided(train, task.train_split, task.held_out)
             dev.append(held_out)
-        self._overhead = chunk_overhead(cfg, inputs.dim)
+        self._overhead = resolve_chunk_overhead(cfg, inputs.dim)
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
         self.batch_size = batch = cfg.optimization.batch_size
         if cfg.optimization.drop_last and len(train) < batch:
@@ -80,10 +89,10 @@ class Loaders:
 
     def _divided(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
         """What is trained on, and the ``share`` that is held out: the same examples everywhere, for every seed."""
-        out = np.isin(np.arange(len(train)), sources.lowest(len(train), round(share * len(train))))
+        out = np.isin(np.arange(len(train)), sources.select_by_hash(len(train), round(share * len(train))))
         if not 0 < out.sum() < len(train):
             raise UserError(f"task.held_out={share:g} leaves {out.sum()} of {len(train)} examples to select on")
-        kept, held_out = (taken(train, np.flatnonzero(part), self.max_length) for part in (~out, out))
+        kept, held_out = (take_examples(train, np.flatnonzero(part), self.max_length) for part in (~out, out))
         self.sizes |= {split: len(kept), HELD_OUT: len(held_out)}
         self.at_limit |= {split: kept.at_limit, HELD_OUT: held_out.at_limit}
         self.train_fingerprint = sha256_json([self.train_fingerprint, share])
@@ -116,8 +125,8 @@ class Loaders:
         file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{fingerprint[:16]}.safetensors"
         tokens = load_tokens(file)
         if tokens is None:
-            examples = sources.read(task, cfg.data, split, limit)
-            tokens = tokenise(examples, inputs.tokenizer, self.max_length)
+            examples = sources.read_examples(task, cfg.data, split, limit)
+            tokens = tokenise_examples(examples, inputs.tokenizer, self.max_length)
             save_tokens(tokens, file)
         self.sizes[split], self.at_limit[split] = len(tokens), tokens.at_limit
         return tokens, fingerprint

@@ -11,7 +11,7 @@ from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, sha256_json
 from isobench.config.schema import Config
 from isobench.data import pairs
-from isobench.data.loaders import ModelInputs, chunk_overhead, uses_gpu
+from isobench.data.loaders import ModelInputs, resolve_chunk_overhead, uses_gpu
 from isobench.data.pair_tokens import (
     VERSION,
     PairCollator,
@@ -21,7 +21,7 @@ from isobench.data.pair_tokens import (
     save_pair_tokens,
     tokenise_pairs,
 )
-from isobench.data.pairs import generation_of
+from isobench.data.pairs import require_generation
 from isobench.data.text import EpochSampler
 
 
@@ -53,12 +53,14 @@ class PairLoaders:
         self.truncated: dict[str, dict[str, int]] = {}
         task, o = cfg.task, cfg.optimization
         self.max_length = min(task.max_length, inputs.positions, tokenizer.model_max_length)
-        self.max_target = min(generation_of(task).max_length, inputs.positions, tokenizer.model_max_length)
-        train = self._tokens(task.train_split, pairs.train_limit(task))
+        self.max_target = min(require_generation(task).max_length, inputs.positions, tokenizer.model_max_length)
+        train = self._tokens(task.train_split, pairs.resolve_train_limit(task))
         self.train_tokens = train
         self.dev_tokens = [self._tokens(split, task.dev_samples) for split in task.dev_splits]
-        self.references = [pairs.read(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits]
-        self._overhead, self._pin = chunk_overhead(cfg, inputs.dim), uses_gpu(cfg)
+        self.references = [
+            pairs.read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits
+        ]
+        self._overhead, self._pin = resolve_chunk_overhead(cfg, inputs.dim), uses_gpu(cfg)
         if o.drop_last and len(train) < o.batch_size:
             raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
         collator = PairCollator(train, tokenizer.pad_token_id, self._overhead)
@@ -96,17 +98,17 @@ class PairLoaders:
 
     def _tokens(self, split: str, limit: int | None) -> PairTokens:
         """Tokens from the cache, or made now and cached."""
-        task, generation = self.cfg.task, generation_of(self.cfg.task)
+        task, generation = self.cfg.task, require_generation(self.cfg.task)
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
         decisive = [
-            VERSION, *self.fingerprints, *pairs.decisive(task, split, limit), instruction,
+            VERSION, *self.fingerprints, *pairs.list_cache_key_inputs(task, split, limit), instruction,
             self.max_length, self.max_target, self.inputs.fingerprint,
         ]  # fmt: skip
         name = f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name
         tokens = load_pair_tokens(file)
         if tokens is None:
-            texts = pairs.read(task, self.cfg.data, split, limit)
+            texts = pairs.read_pairs(task, self.cfg.data, split, limit)
             tokens = tokenise_pairs(
                 texts, self.tokenizer, self.max_length, self.max_target, instruction, self.progress_bar
             )

@@ -14,15 +14,15 @@ from safetensors.numpy import load_file, save_file
 from torch.utils.data import Dataset
 
 from isobench.common.files import write_cached
-from isobench.data.pairs import Pairs
-from isobench.data.text import padded, split_lengths
+from isobench.data.pairs import TextPairs
+from isobench.data.text import find_chunk_bounds, pad_rows
 
 VERSION = 1  # of the cached files' content; part of their name
-SLICE = 10_000  # texts a call of the tokenizer
+TEXTS_PER_CALL = 10_000  # texts a call of the tokenizer
 
 
 @dataclass
-class Side:
+class TokenisedTexts:
     """N tokenised texts, flat: text i is ``ids[offsets[i]:offsets[i + 1]]``; ``cut`` of them were longer."""
 
     ids: np.ndarray
@@ -39,8 +39,8 @@ class Side:
 class PairTokens(Dataset):
     """N examples: what is read and what is to be written."""
 
-    sources: Side
-    targets: Side
+    sources: TokenisedTexts
+    targets: TokenisedTexts
 
     def __len__(self) -> int:
         return len(self.sources.offsets) - 1
@@ -64,7 +64,7 @@ class TokenBatches(Dataset):
     def __init__(self, tokens: PairTokens, limit: int, seed: int) -> None:
         self.tokens, self.limit = tokens, limit
         order = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed)).tolist()
-        self.batches = cut_by_tokens(order, tokens.sources.lengths, tokens.targets.lengths, limit)
+        self.batches = batch_by_tokens(order, tokens.sources.lengths, tokens.targets.lengths, limit)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -78,7 +78,7 @@ class TokenBatches(Dataset):
         return self.tokens.lengths
 
 
-def cut_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarray, limit: int) -> list[list[int]]:
+def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarray, limit: int) -> list[list[int]]:
     """Consecutive runs of ``order`` whose padded tokens are at most ``limit``; a longer example stands alone."""
     batches: list[list[int]] = []
     longest = (0, 0)
@@ -92,17 +92,19 @@ def cut_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarray
 
 
 def tokenise_pairs(
-    pairs: Pairs, tokenizer: Any, max_length: int, max_target: int, instruction: str, progress_bar: bool
+    pairs: TextPairs, tokenizer: Any, max_length: int, max_target: int, instruction: str, progress_bar: bool
 ) -> PairTokens:
     """Tokenise sources, each after the ``instruction``, and targets; those that are longer are cut and counted."""
     read = [instruction + text for text in pairs.sources] if instruction else pairs.sources
     return PairTokens(
-        side(read, tokenizer, "text", max_length, progress_bar),
-        side(pairs.targets, tokenizer, "text_target", max_target, progress_bar),
+        tokenise_texts(read, tokenizer, "text", max_length, progress_bar),
+        tokenise_texts(pairs.targets, tokenizer, "text_target", max_target, progress_bar),
     )
 
 
-def side(texts: list[str], tokenizer: Any, argument: str, max_length: int, progress_bar: bool) -> Side:
+def tokenise_texts(
+    texts: list[str], tokenizer: Any, argument: str, max_length: int, progress_bar: bool
+) -> TokenisedTexts:
     """One side's tokens. Only texts that are too long are tokenised twice: a cut one keeps its closing tokens.
 
     Where a tokenizer puts no closing token (its last but one for mBART, which ends with a language) it is added: a
@@ -114,14 +116,14 @@ def side(texts: list[str], tokenizer: Any, argument: str, max_length: int, progr
     rows: list[np.ndarray] = []
     cut = 0
     starts = track(
-        range(0, len(texts), SLICE),
+        range(0, len(texts), TEXTS_PER_CALL),
         "tokens, once",
         console=Console(stderr=True),
         transient=True,
-        disable=not progress_bar or len(texts) <= SLICE,
+        disable=not progress_bar or len(texts) <= TEXTS_PER_CALL,
     )
     for start in starts:
-        part = texts[start : start + SLICE]
+        part = texts[start : start + TEXTS_PER_CALL]
         found = tokenizer(**{argument: part}, padding=False)["input_ids"]
         long = [i for i, row in enumerate(found) if len(row) > room]
         if long:
@@ -132,7 +134,7 @@ def side(texts: list[str], tokenizer: Any, argument: str, max_length: int, progr
         cut += len(long)
         rows += [np.asarray(row if closes else [*row, closing], np.int32) for row in found]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    return Side(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]), cut)
+    return TokenisedTexts(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]), cut)
 
 
 def load_pair_tokens(file: Path) -> PairTokens | None:
@@ -140,7 +142,7 @@ def load_pair_tokens(file: Path) -> PairTokens | None:
     try:
         arrays = load_file(file)
         sides = (
-            Side(arrays[f"{name}_ids"], arrays[f"{name}_offsets"], int(arrays[f"{name}_cut"][0]))
+            TokenisedTexts(arrays[f"{name}_ids"], arrays[f"{name}_offsets"], int(arrays[f"{name}_cut"][0]))
             for name in ("source", "target")
         )
         return PairTokens(*sides)
@@ -179,15 +181,15 @@ class PairCollator:
         index = np.asarray(indices)
         order = np.argsort(-self.lengths[index], kind="stable")
         index = index[order]
-        bounds = split_lengths(self.lengths[index].tolist(), self.chunk_overhead)
+        bounds = find_chunk_bounds(self.lengths[index].tolist(), self.chunk_overhead)
         chunks = [self._pad(index[a:b]) for a, b in itertools.pairwise(bounds)]
         return {"chunks": chunks, "index": torch.from_numpy(index)}
 
     def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
         """``input_ids``, ``attention_mask`` [b, S]; ``labels`` [b, T], padded; ``real`` [b, T], where they aren't."""
         sources, targets = self.tokens.sources, self.tokens.targets
-        ids, mask, _ = padded(sources.ids, sources.offsets, index, self.pad_id)
-        labels, real, _ = padded(targets.ids, targets.offsets, index, self.pad_id)
+        ids, mask, _ = pad_rows(sources.ids, sources.offsets, index, self.pad_id)
+        labels, real, _ = pad_rows(targets.ids, targets.offsets, index, self.pad_id)
         return {
             "input_ids": torch.from_numpy(ids),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),

@@ -6,13 +6,13 @@ S and t with a comma below are Romanian's letters; older texts have the cedilla 
 
 import unicodedata
 
-CHOICES = ("keep", "comma_below", "removed")
+DIACRITIC_CHOICES = ("keep", "comma_below", "removed")
 
-COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
-PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
+CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
+LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
 
 
-def diacritics(text: str, how: str) -> str:
+def normalise_diacritics(text: str, how: str) -> str:
     """A text with its diacritics spelled in one way.
 
     Args:
@@ -23,9 +23,9 @@ def diacritics(text: str, how: str) -> str:
     Raises:
         ValueError: another ``how``.
     """
-    if how not in CHOICES:
-        raise ValueError(f"how={how} is none of {', '.join(CHOICES)}")
+    if how not in DIACRITIC_CHOICES:
+        raise ValueError(f"how={how} is none of {', '.join(DIACRITIC_CHOICES)}")
     if how == "keep":
         return text
-    commas = unicodedata.normalize("NFC", text).translate(COMMAS)
-    return commas.translate(PLAIN) if how == "removed" else commas
+    commas = unicodedata.normalize("NFC", text).translate(CEDILLA_TO_COMMA)
+    return commas.translate(LETTER_TO_PLAIN) if how == "removed" else commas

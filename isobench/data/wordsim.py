@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from isobench.common.errors import UserError, first_line, nearest
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.files import sha256_file
 from isobench.config.schema import Data
 
-SETS = ("men", "rw", "simlex999", "ws353_sim", "ws353_rel")  # in the order of the paper's Table 3
-REQUIREMENT = "gensim==4.4.0"
+PAPER_SETS = ("men", "rw", "simlex999", "ws353_sim", "ws353_rel")  # in the order of the paper's Table 3
+GENSIM_REQUIREMENT = "gensim==4.4.0"
 # Set -> file in gensim/test/test_data, its sha256. Its WordSim-353 is not divided into similarity and relatedness.
-EMBEDDED = {
+EMBEDDED_SETS = {
     "simlex999": ("simlex999.txt", "d5e0501971478a511430ee880bd0121e94ac701ba86d90544d83e6d2ba3db05d"),
     "ws353": ("wordsim353.tsv", "f92a022fc2537793a15bc3a8c162ebcd74990e033a228bb6388cb71e4c0b1e1d"),
 }
-COLUMNS = ("word1", "word2", "score")
+PARQUET_COLUMNS = ("word1", "word2", "score")
 PART_OF_SPEECH = re.compile(r"-[njv]$")  # MEN's "sun-n", where a copy has it
 
 
 @dataclass
-class Pairs:
+class WordPairs:
     """One set: words as they are written, [N] each, and scores, [N]."""
 
     first: list[str]
@@ -37,32 +37,32 @@ class Pairs:
         return len(self.scores)
 
 
-def load(data: Data) -> dict[str, Pairs]:
+def load_word_pairs(data: Data) -> dict[str, WordPairs]:
     """Every set: the five from ``data.root``, or without it the embedded two.
 
     Raises:
         UserError: a file or a package that is not there or not what it should be.
     """
     if data.root is None:
-        return {name: embedded(name) for name in EMBEDDED}
-    return {name: from_parquet(folder(data.root), name) for name in SETS}
+        return {name: read_embedded_set(name) for name in EMBEDDED_SETS}
+    return {name: read_parquet_set(find_wordsim_folder(data.root), name) for name in PAPER_SETS}
 
 
-def embedded(name: str) -> Pairs:
+def read_embedded_set(name: str) -> WordPairs:
     """A set from gensim's own test data, checked against the pinned sha256 (the package is not imported)."""
-    file_name, sha256 = EMBEDDED[name]
+    file_name, sha256 = EMBEDDED_SETS[name]
     spec = find_spec("gensim")
     if spec is None or spec.origin is None:
-        raise UserError(f"the embedded word pairs need the package gensim: pip install {REQUIREMENT}")
+        raise UserError(f"the embedded word pairs need the package gensim: pip install {GENSIM_REQUIREMENT}")
     file = Path(spec.origin).parent / "test" / "test_data" / file_name
     if not file.is_file() or sha256_file(file) != sha256:
-        raise UserError(f"{file} is not the pinned data: pip install --force-reinstall {REQUIREMENT}")
+        raise UserError(f"{file} is not the pinned data: pip install --force-reinstall {GENSIM_REQUIREMENT}")
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.reader((line for line in lines if not line.startswith("#")), delimiter="\t"))
-    return Pairs([row[0] for row in rows], [row[1] for row in rows], np.array([float(row[2]) for row in rows]))
+    return WordPairs([row[0] for row in rows], [row[1] for row in rows], np.array([float(row[2]) for row in rows]))
 
 
-def folder(root: str) -> Path:
+def find_wordsim_folder(root: str) -> Path:
     """``<root>/wordsim``."""
     found = Path(root).expanduser() / "wordsim"
     if not found.is_dir():
@@ -70,21 +70,21 @@ def folder(root: str) -> Path:
     return found
 
 
-def from_parquet(where: Path, name: str) -> Pairs:
+def read_parquet_set(where: Path, name: str) -> WordPairs:
     """A set from ``<where>/<name>.parquet`` with the columns word1, word2, score."""
     file = where / f"{name}.parquet"
     if not file.is_file():
-        hint = nearest(name, (other.stem for other in where.glob("*.parquet")))
-        raise UserError(f"data.root: {file} does not exist; the five sets are {', '.join(SETS)} ({hint})")
+        hint = suggest_nearest(name, (other.stem for other in where.glob("*.parquet")))
+        raise UserError(f"data.root: {file} does not exist; the five sets are {', '.join(PAPER_SETS)} ({hint})")
     columns = read_columns(file)
-    first, second = (words(columns[key], name, file) for key in COLUMNS[:2])
+    first, second = (clean_words(columns[key], name, file) for key in PARQUET_COLUMNS[:2])
     try:
         scores = np.asarray(columns["score"], np.float64)
     except (TypeError, ValueError) as error:
         raise UserError(f"{file} has a score that is not a number") from error
     if not len(scores) or not np.isfinite(scores).all():
         raise UserError(f"{file} has {'a score that is not a finite number' if len(scores) else 'no rows'}")
-    return Pairs(first, second, scores)
+    return WordPairs(first, second, scores)
 
 
 def read_columns(file: Path) -> dict[str, list[Any]]:
@@ -94,23 +94,23 @@ def read_columns(file: Path) -> dict[str, list[Any]]:
 
     try:
         names = pyarrow.parquet.read_schema(file).names
-        missing = [name for name in COLUMNS if name not in names]
+        missing = [name for name in PARQUET_COLUMNS if name not in names]
         if missing:
             raise UserError(f"{file} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
-        table = pyarrow.parquet.read_table(file, columns=list(COLUMNS))
+        table = pyarrow.parquet.read_table(file, columns=list(PARQUET_COLUMNS))
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{file} can't be read as Parquet: {first_line(error)}") from error
-    return {name: table[name].to_pylist() for name in COLUMNS}
+        raise UserError(f"{file} can't be read as Parquet: {extract_first_line(error)}") from error
+    return {name: table[name].to_pylist() for name in PARQUET_COLUMNS}
 
 
-def words(column: list[Any], name: str, file: Path) -> list[str]:
+def clean_words(column: list[Any], name: str, file: Path) -> list[str]:
     """A column of words, MEN's without a part of speech."""
     if not all(isinstance(word, str) for word in column):
         raise UserError(f"{file} has a row whose word is not text")
     return [PART_OF_SPEECH.sub("", word) for word in column] if name == "men" else column
 
 
-def single_tokens(pairs: Pairs, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+def select_single_token_pairs(pairs: WordPairs, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     """Token ids [n, 2] and scores [n] of the pairs whose words are both one known token, in their order.
 
     Words are taken as they are written, after a space for a byte-level tokenizer.

@@ -6,15 +6,15 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import gram, row_lengths, row_mean
+from isobench.common.linalg import gram, row_mean, row_norms
 from isobench.metrics.isotropy import (
     average_cosine_of,
-    directions,
     effective_rank_of,
     explained_variance_of,
+    gram_eigenvalues,
     isoscore_of,
     mean_ratio_of,
-    spectrum_of,
+    sum_unit_rows,
 )
 
 
@@ -47,7 +47,7 @@ class IsotropyAccumulator:
         if len(h):
             h = h.detach().to(self.mean.device)
             mean = row_mean(h)
-            self._add(len(h), mean, gram(h, mean), *directions(h), row_lengths(h).sum())
+            self._add(len(h), mean, gram(h, mean), *sum_unit_rows(h), row_norms(h).sum())
         return self
 
     def merge(self, other: "IsotropyAccumulator") -> Self:
@@ -89,7 +89,7 @@ class IsotropyAccumulator:
 
     def variances(self) -> Tensor:
         """Squared singular values of the centred vectors, descending, [d]."""
-        return spectrum_of(self.scatter)
+        return gram_eigenvalues(self.scatter)
 
     def compute(self, k: Sequence[int] = (1, 2, 3)) -> dict[str, float]:
         """``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``; as the one-shot functions.

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import float64
+from isobench.common.linalg import to_float64
 
 
 def correlation_of(covariance: Tensor) -> Tensor:
@@ -12,7 +12,7 @@ def correlation_of(covariance: Tensor) -> Tensor:
 
     A constant dimension correlates 0 with the others and 1 with itself.
     """
-    c = float64(covariance)
+    c = to_float64(covariance)
     deviation = c.diagonal().sqrt()
     divisor = torch.where(deviation > 0, deviation, torch.inf)
     rho = (c / torch.outer(divisor, divisor)).clamp(-1, 1)

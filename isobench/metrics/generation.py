@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from isobench.common.provenance import version
+from isobench.common.provenance import read_package_version
 
 
 def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
@@ -27,26 +27,28 @@ def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: 
     """
     if len(references) != len(hypotheses) or not references:
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
-    scores = _rouge([name for name in names if name.startswith("rouge")], references, hypotheses)
+    scores = _compute_rouge([name for name in names if name.startswith("rouge")], references, hypotheses)
     for name in names:
         if name not in scores:
-            score = _of_corpus(name).corpus_score(list(hypotheses), [list(references)]).score
+            score = _make_corpus_metric(name).corpus_score(list(hypotheses), [list(references)]).score
             scores[name] = min(score / 100, 1.0)  # a perfect BLEU is rounded to a little above 100
     return {name: scores[name] for name in names}
 
 
-def signatures(names: Sequence[str]) -> dict[str, str]:
+def build_metric_signatures(names: Sequence[str]) -> dict[str, str]:
     """How every named metric is computed, by which version: sacrebleu's own signature, and the like for ROUGE."""
-    return {name: _rouge_signature(name) if name.startswith("rouge") else _signature(name) for name in names}
+    return {
+        name: _rouge_signature(name) if name.startswith("rouge") else _sacrebleu_signature(name) for name in names
+    }
 
 
-def _of_corpus(name: str) -> Any:
+def _make_corpus_metric(name: str) -> Any:
     from sacrebleu.metrics import BLEU, CHRF
 
     return {"bleu": BLEU(force=True), "chrf": CHRF()}[name]  # force: no warning where texts end in " ."
 
 
-def _rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
+def _compute_rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
     """All asked ROUGE types in one pass over the examples."""
     if not names:
         return {}
@@ -59,12 +61,12 @@ def _rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str
     return {name: fmean(score[name].fmeasure for score in scores) for name in names}
 
 
-def _signature(name: str) -> str:
-    metric = _of_corpus(name)
+def _sacrebleu_signature(name: str) -> str:
+    metric = _make_corpus_metric(name)
     metric.corpus_score([""], [[""]])  # the number of references is known only then
     return str(metric.get_signature())
 
 
 def _rouge_signature(name: str) -> str:
     variant = "|variant:whole text, not Lsum" if name == "rougeL" else ""
-    return f"nrefs:1|score:f1|stemmer:porter{variant}|average:mean over examples|version:{version('rouge-score')}"
+    return f"nrefs:1|score:f1|stemmer:porter{variant}|average:mean over examples|version:{read_package_version('rouge-score')}"

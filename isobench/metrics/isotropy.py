@@ -10,7 +10,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import PIECE, float64, gram, row_lengths, row_mean
+from isobench.common.linalg import PIECE_ROWS, gram, row_mean, row_norms, to_float64
 
 
 @overload
@@ -30,7 +30,7 @@ def explained_variance(h: Tensor, k: int | Sequence[int]) -> float | list[float]
     Returns:
         EV_k in [0, 1], one for each k; NaN if ``h`` does not vary at all (a single row, or equal rows).
     """
-    return explained_variance_of(variances(h), k)
+    return explained_variance_of(squared_singular_values(h), k)
 
 
 @overload
@@ -45,22 +45,22 @@ def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | lis
     return shares[0] if isinstance(k, int) else shares
 
 
-def variances(h: Tensor, centered: bool = True) -> Tensor:
+def squared_singular_values(h: Tensor, centered: bool = True) -> Tensor:
     """Squared singular values of the centred vectors [N, d], min(N, d) of them, descending, float64.
 
     Without any variance all are 0, not rounding noise. ``centered=False`` takes the vectors as they are.
     """
-    _check(h)
+    _check_vectors(h)
     origin = row_mean(h) if centered else None
     if h.shape[0] >= h.shape[1]:
         product = gram(h.detach(), origin)
     else:
-        x = float64(h) if origin is None else float64(h) - origin
+        x = to_float64(h) if origin is None else to_float64(h) - origin
         product = x @ x.T
-    return spectrum_of(product)
+    return gram_eigenvalues(product)
 
 
-def spectrum_of(product: Tensor) -> Tensor:
+def gram_eigenvalues(product: Tensor) -> Tensor:
     """Eigenvalues of a Gram product [n, n], descending; 0 for those that rounding alone can make."""
     values = torch.linalg.eigvalsh(product).flip(0)
     floor = values[0] * len(values) * torch.finfo(values.dtype).eps
@@ -69,7 +69,7 @@ def spectrum_of(product: Tensor) -> Tensor:
 
 def spectrum(h: Tensor, centered: bool = True) -> Tensor:
     """Singular values of the centred vectors [N, d], min(N, d) of them, descending, float64."""
-    return variances(h, centered).sqrt()
+    return squared_singular_values(h, centered).sqrt()
 
 
 def isoscore(h: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
@@ -89,7 +89,7 @@ def isoscore(h: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) ->
     Raises:
         ValueError: a shrinkage outside 0..1, or a target of another size.
     """
-    _check(h)
+    _check_vectors(h)
     return isoscore_of(gram(h.detach(), row_mean(h)) / len(h), shrinkage, target)
 
 
@@ -98,12 +98,12 @@ def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | Non
     if not 0 <= shrinkage <= 1:
         raise ValueError(f"shrinkage must be between 0 and 1, not {shrinkage}")
     dim = covariance.shape[0]
-    c = float64(covariance)
+    c = to_float64(covariance)
     if target is None:
         target = torch.eye(dim, dtype=torch.float64, device=c.device) * (c.trace() / dim)
     if target.shape != c.shape:
         raise ValueError(f"target must be a covariance of size {dim} x {dim}, not {tuple(target.shape)}")
-    c = (1 - shrinkage) * c + shrinkage * float64(target)
+    c = (1 - shrinkage) * c + shrinkage * to_float64(target)
     largest = c.diagonal().max()
     if dim < 2 or not largest > 0:
         return math.nan
@@ -116,8 +116,8 @@ def average_cosine(w: Tensor) -> float:
 
     A zero row has no direction and is left out; NaN for fewer than two others.
     """
-    _check(w)
-    total, directed = directions(w)
+    _check_vectors(w)
+    total, directed = sum_unit_rows(w)
     return average_cosine_of(total, directed)
 
 
@@ -130,17 +130,17 @@ def average_cosine_of(total: Tensor, directed: int) -> float:
 
 def cosine_regularization(w: Tensor) -> float:
     """sum over i != j of cos(w_i, w_j) / V^2, what the penalty ``CosineRegularization`` has at strength 1."""
-    _check(w)
-    total, directed = directions(w)
+    _check_vectors(w)
+    total, directed = sum_unit_rows(w)
     return ((total.square().sum() - directed) / len(w) ** 2).item()
 
 
-def directions(w: Tensor) -> tuple[Tensor, int]:
+def sum_unit_rows(w: Tensor) -> tuple[Tensor, int]:
     """Sum of the unit rows, [d], float64, and how many rows have a direction."""
     total = torch.zeros(w.shape[1], dtype=torch.float64, device=w.device)
     directed = 0
-    for rows in w.detach().split(PIECE):
-        precise = float64(rows)
+    for rows in w.detach().split(PIECE_ROWS):
+        precise = to_float64(rows)
         largest = precise.abs().amax(1, keepdim=True)  # (b, 1): in its units no square overflows
         precise = precise / torch.where(largest > 0, largest, 1.0)
         norms = torch.linalg.vector_norm(precise, dim=1)
@@ -154,7 +154,7 @@ def effective_rank(h: Tensor) -> float:
 
     Between 1 and min(N, d); NaN without any variance.
     """
-    return effective_rank_of(variances(h))
+    return effective_rank_of(squared_singular_values(h))
 
 
 def effective_rank_of(values: Tensor) -> float:
@@ -166,8 +166,8 @@ def effective_rank_of(values: Tensor) -> float:
 
 def mean_ratio(w: Tensor) -> float:
     """|mean of the rows| over the mean of their lengths (Too-much-in-common, Table 1); NaN if all rows are zero."""
-    _check(w)
-    return mean_ratio_of(row_mean(w), row_lengths(w).mean())
+    _check_vectors(w)
+    return mean_ratio_of(row_mean(w), row_norms(w).mean())
 
 
 def mean_ratio_of(mean: Tensor, length: Tensor) -> float:
@@ -175,6 +175,6 @@ def mean_ratio_of(mean: Tensor, length: Tensor) -> float:
     return (torch.linalg.vector_norm(mean) / length).item() if length > 0 else math.nan
 
 
-def _check(x: Tensor) -> None:
+def _check_vectors(x: Tensor) -> None:
     if x.ndim != 2 or not len(x):
         raise ValueError(f"isotropy is of vectors [N, d] with at least one row, not {tuple(x.shape)}")

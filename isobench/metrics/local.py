@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import float64
+from isobench.common.linalg import to_float64
 from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.partition import partition_isotropy
 
@@ -28,7 +28,7 @@ def local_isotropy(h: Tensor, clusters: int, seed: int = 0) -> dict[str, float]:
 
     if not 1 <= clusters <= len(h):
         raise ValueError(f"clusters must be between 1 and the number of vectors, {len(h)}, not {clusters}")
-    vectors = float64(h).cpu()
+    vectors = to_float64(h).cpu()
     labels = torch.from_numpy(KMeans(clusters, n_init=10, random_state=seed).fit_predict(vectors.numpy())).long()
     centred = vectors.clone()
     for cluster in labels.unique():

@@ -7,13 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import PIECE, PRODUCT, float64, gram, row_mean
+from isobench.common.linalg import GRAM_ROWS_ON_CPU, PIECE_ROWS, gram, row_mean, to_float64
 
-Directions = Literal["eigenvectors", "symmetric", "as_printed"]
-KINDS: tuple[Directions, ...] = ("eigenvectors", "symmetric", "as_printed")
+DirectionKind = Literal["eigenvectors", "symmetric", "as_printed"]
+DIRECTION_KINDS: tuple[DirectionKind, ...] = ("eigenvectors", "symmetric", "as_printed")
 
 
-def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tuple[float, float]:
+def partition_isotropy(w: Tensor, directions: DirectionKind = "eigenvectors") -> tuple[float, float]:
     """I1 and I2 of Mu & Viswanath (2018): how constant the partition function is over directions.
 
     Z(v) = sum_i exp(v . w_i) for every eigenvector v of W^T W; I1 = min Z / max Z and
@@ -35,18 +35,20 @@ def partition_isotropy(w: Tensor, directions: Directions = "eigenvectors") -> tu
     """
     if len(w) == 0:
         raise ValueError("partition_isotropy needs at least one row")
-    return partition_isotropy_of(lambda: w.detach().split(PIECE), gram(w.detach()), row_mean(w) * len(w), directions)
+    return partition_isotropy_of(
+        lambda: w.detach().split(PIECE_ROWS), gram(w.detach()), row_mean(w) * len(w), directions
+    )
 
 
 def partition_isotropy_of(
-    rows: Callable[[], Iterable[Tensor]], second: Tensor, total: Tensor, directions: Directions = "eigenvectors"
+    rows: Callable[[], Iterable[Tensor]], second: Tensor, total: Tensor, directions: DirectionKind = "eigenvectors"
 ) -> tuple[float, float]:
     """The same for rows that are streamed: batches [b, d] of W, with W^T W [d, d] and the sum of its rows [d]."""
-    if directions not in KINDS:
+    if directions not in DIRECTION_KINDS:
         raise ValueError(
-            f"directions must be {', '.join(map(repr, KINDS[:-1]))} or {KINDS[-1]!r}, not {directions!r}"
+            f"directions must be {', '.join(map(repr, DIRECTION_KINDS[:-1]))} or {DIRECTION_KINDS[-1]!r}, not {directions!r}"
         )
-    vectors = oriented(torch.linalg.eigh(second).eigenvectors, second, total)  # columns, (d, d)
+    vectors = orient_eigenvectors(torch.linalg.eigh(second).eigenvectors, second, total)  # columns, (d, d)
     if directions == "as_printed":
         vectors = vectors.T
     log_z = log_partition(rows(), vectors, opposite=directions == "symmetric")
@@ -55,7 +57,7 @@ def partition_isotropy_of(
     return z.min().item(), i2 * math.sqrt(len(z)) if directions == "as_printed" else i2
 
 
-def oriented(vectors: Tensor, second: Tensor, total: Tensor) -> Tensor:
+def orient_eigenvectors(vectors: Tensor, second: Tensor, total: Tensor) -> Tensor:
     """Columns turned towards the rows' sum; where that has no part along one, by its largest entry, made positive."""
     along = total @ vectors
     largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))[0]
@@ -67,8 +69,8 @@ def log_partition(rows: Iterable[Tensor], vectors: Tensor, opposite: bool = Fals
     """log Z of every column of ``vectors`` [d, m], float64, from batches [b, d]; ``opposite``: of -v too, [2 m]."""
     log_z = torch.full(((1 + opposite) * vectors.shape[1],), -math.inf, dtype=torch.float64, device=vectors.device)
     for batch in rows:
-        for piece in batch.split(PRODUCT if batch.device.type == "cpu" else PIECE):
-            product = float64(piece) @ vectors
+        for piece in batch.split(GRAM_ROWS_ON_CPU if batch.device.type == "cpu" else PIECE_ROWS):
+            product = to_float64(piece) @ vectors
             product = torch.cat([product, -product], 1) if opposite else product
             log_z = torch.logaddexp(log_z, torch.logsumexp(product, 0))
     return log_z

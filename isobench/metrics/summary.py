@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from isobench.metrics.accumulator import IsotropyAccumulator
-from isobench.metrics.partition import Directions, partition_isotropy_of
+from isobench.metrics.partition import DirectionKind, partition_isotropy_of
 
 
 def isotropy_summary(
     rows: Callable[[], Iterable[Tensor]],
     k: Sequence[int] = (1, 2, 3),
-    directions: Sequence[Directions] = ("eigenvectors",),
+    directions: Sequence[DirectionKind] = ("eigenvectors",),
 ) -> dict[str, float]:
     """What ``IsotropyAccumulator.compute`` gives, and I1 and I2, of vectors in batches [b, d], read twice.
 

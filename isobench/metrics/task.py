@@ -9,23 +9,23 @@ from scipy import stats
 from sklearn import metrics as sk
 
 # Every metric takes (labels [N], predictions [N]) and returns a fraction, best 1.
-METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": lambda y, p: float(sk.accuracy_score(y, p)),
     "f1": lambda y, p: float(sk.f1_score(y, p, zero_division=0)),
-    "accuracy_f1": lambda y, p: (METRICS["accuracy"](y, p) + METRICS["f1"](y, p)) / 2,
+    "accuracy_f1": lambda y, p: (METRIC_FUNCTIONS["accuracy"](y, p) + METRIC_FUNCTIONS["f1"](y, p)) / 2,
     "matthews": lambda y, p: float(sk.matthews_corrcoef(y, p)),
-    "pearson": lambda y, p: _correlation(stats.pearsonr, y, p),
-    "spearman": lambda y, p: _correlation(stats.spearmanr, y, p),
-    "pearson_spearman": lambda y, p: (METRICS["pearson"](y, p) + METRICS["spearman"](y, p)) / 2,
+    "pearson": lambda y, p: _correlate(stats.pearsonr, y, p),
+    "spearman": lambda y, p: _correlate(stats.spearmanr, y, p),
+    "pearson_spearman": lambda y, p: (METRIC_FUNCTIONS["pearson"](y, p) + METRIC_FUNCTIONS["spearman"](y, p)) / 2,
 }
 
 
-def evaluate(names: list[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+def evaluate_predictions(names: list[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Every named metric; NaN where it is undefined (a correlation with a constant)."""
-    return {name: METRICS[name](labels, predictions) for name in names}
+    return {name: METRIC_FUNCTIONS[name](labels, predictions) for name in names}
 
 
-def score(value: float) -> float:
+def nan_to_zero(value: float) -> float:
     """The number a run is selected and compared by: an undefined metric counts as 0, never as missing."""
     return 0.0 if math.isnan(value) else value
 
@@ -35,7 +35,7 @@ def is_constant(predictions: np.ndarray | Sequence[str]) -> bool:
     return len(predictions) > 1 and all(prediction == predictions[0] for prediction in predictions)
 
 
-def _correlation(function: Callable, labels: np.ndarray, predictions: np.ndarray) -> float:
+def _correlate(function: Callable, labels: np.ndarray, predictions: np.ndarray) -> float:
     if len(labels) < 2:
         return math.nan
     with warnings.catch_warnings():

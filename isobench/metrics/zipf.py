@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.optimize import brentq
 
-STEEPEST = 100.0  # no exponent above it is looked for
+MAX_EXPONENT = 100.0  # no exponent above it is looked for
 
 
 def zipf_exponents(counts: np.ndarray, first: int, last: int) -> tuple[float, float]:
@@ -41,4 +41,4 @@ def zipf_exponents(counts: np.ndarray, first: int, last: int) -> tuple[float, fl
     squares = float(-np.polyfit(logs, np.log(taken), 1)[0])
     if surplus(0.0) <= 0:  # all counts are equal
         return squares, 0.0
-    return squares, brentq(surplus, 0.0, STEEPEST) if surplus(STEEPEST) < 0 else math.nan
+    return squares, brentq(surplus, 0.0, MAX_EXPONENT) if surplus(MAX_EXPONENT) < 0 else math.nan

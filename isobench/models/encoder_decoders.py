@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from isobench.common.errors import UserError, nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, sha256_json, write_cached
 from isobench.config.schema import Config
 from isobench.config.schema import Encoder as EncoderConfig
@@ -15,13 +15,13 @@ from isobench.data import pairs, weights
 from isobench.models import encoders
 from isobench.runs.identity import Identity
 
-INSTEAD = "bart-scratch"  # needs no hub
+OFFLINE_ENCODER = "bart-scratch"  # needs no hub
 VERSION = 1  # of learned tokenizers; part of their files' name
-SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
+SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
 
 
 @dataclass
-class EncoderDecoder:
+class LoadedEncoderDecoder:
     """What ``load`` returns; ``warnings`` belong in the run's result. ``dim``: of what is given to the output."""
 
     model: Any
@@ -30,40 +30,40 @@ class EncoderDecoder:
     warnings: list[str] = field(default_factory=list)
 
 
-def load(cfg: EncoderConfig, cache: str | None, seed: int, tokenizer: Any) -> EncoderDecoder:
+def load_encoder_decoder(cfg: EncoderConfig, cache: str | None, seed: int, tokenizer: Any) -> LoadedEncoderDecoder:
     """An ``AutoModelForSeq2SeqLM``; whatever a checkpoint lacks is initialised from ``seed`` and said.
 
     Raises:
         UserError: no encoder-decoder, weights that can't be loaded, or a hub that can't be reached.
     """
     torch.manual_seed(seed)
-    with encoders.loading(cfg, INSTEAD) as (where, options):
+    with encoders.handle_loading_errors(cfg, OFFLINE_ENCODER) as (where, options):
         from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
         if cfg.scratch:
-            check_settings(cfg.scratch)
-            settings = {**special_ids(tokenizer), **cfg.scratch}
+            check_scratch_settings(cfg.scratch)
+            settings = {**make_token_settings(tokenizer), **cfg.scratch}
             model, missing = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**settings)), set()
         else:
-            folder = where or weights.local_folder(cfg, cache)
-            check_kind(cfg, AutoConfig.from_pretrained(folder, **options))
+            folder = where or weights.resolve_name_or_path(cfg, cache)
+            require_encoder_decoder(cfg, AutoConfig.from_pretrained(folder, **options))
             model, report = AutoModelForSeq2SeqLM.from_pretrained(
                 folder, dtype=torch.float32, output_loading_info=True, **options
             )
             missing = set(report["missing_keys"])
-    notes = encoders.notes_on_missing(cfg, missing, model)
+    notes = encoders.describe_missing_weights(cfg, missing, model)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         words = model.get_input_embeddings().num_embeddings
         raise UserError(f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, the model {words:,}")
     if cfg.gradient_checkpointing:
-        encoders.checkpoint_gradients(model)
+        encoders.enable_gradient_checkpointing(model)
     projection = model.get_output_embeddings()
     if not isinstance(projection, torch.nn.Linear):
         raise UserError(f"encoder={cfg.name}: a {model.config.model_type} has no output projection to calibrate")
-    return EncoderDecoder(model, int(projection.in_features), encoders.positions_of(model.config), notes)
+    return LoadedEncoderDecoder(model, int(projection.in_features), encoders.read_max_positions(model.config), notes)
 
 
-def check_kind(cfg: EncoderConfig, config: Any) -> None:
+def require_encoder_decoder(cfg: EncoderConfig, config: Any) -> None:
     """Raise UserError for a model that has no decoder to generate with."""
     if not config.is_encoder_decoder:
         raise UserError(
@@ -72,7 +72,7 @@ def check_kind(cfg: EncoderConfig, config: Any) -> None:
         )
 
 
-def check_settings(scratch: dict[str, Any]) -> None:
+def check_scratch_settings(scratch: dict[str, Any]) -> None:
     """Raise UserError for a ``model_type`` without a decoder, or a setting that its config doesn't have."""
     from transformers import AutoConfig
 
@@ -83,10 +83,10 @@ def check_settings(scratch: dict[str, Any]) -> None:
         raise UserError(f"encoder.scratch.model_type={known.model_type} is no encoder-decoder: bart, t5, marian, ...")
     for name in scratch:
         if not hasattr(known, name):
-            raise UserError(f"encoder.scratch.{name} is not known: {nearest(name, known.to_dict())}")
+            raise UserError(f"encoder.scratch.{name} is not known: {suggest_nearest(name, known.to_dict())}")
 
 
-def special_ids(tokenizer: Any) -> dict[str, Any]:
+def make_token_settings(tokenizer: Any) -> dict[str, Any]:
     """What a transformers config has to know of a tokenizer; BART's decoder starts with the closing token."""
     bos = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.cls_token_id
     return {
@@ -99,12 +99,12 @@ def special_ids(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def load_tokenizer(cfg: Config, identity: Identity) -> Any:
+def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
     """The tokenizer of the run's encoder-decoder, told its task's languages; learned where there is none."""
-    encoder, languages = cfg.encoder, pairs.generation_of(cfg.task).languages
+    encoder, languages = cfg.encoder, pairs.require_generation(cfg.task).languages
     if encoder.scratch and not encoder.path:
-        return learned(cfg, identity)
-    tokenizer = encoders.load_tokenizer(encoder, cfg.data.cache, INSTEAD)
+        return load_or_train_tokenizer(cfg, identity)
+    tokenizer = encoders.load_tokenizer(encoder, cfg.data.cache, OFFLINE_ENCODER)
     if tokenizer.eos_token_id is None:
         tokenizer.eos_token = tokenizer.sep_token
     if tokenizer.eos_token_id is None:
@@ -115,40 +115,47 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
                 f"encoder={encoder.name} marks languages and task={cfg.task.name} names none: set "
                 "task.generation.languages=[en,en], or others"
             )
-        tokenizer.src_lang, tokenizer.tgt_lang = (code_of(tokenizer, language) for language in languages)
+        tokenizer.src_lang, tokenizer.tgt_lang = (find_language_code(tokenizer, language) for language in languages)
     return tokenizer
 
 
-def code_of(tokenizer: Any, language: str) -> str:
+def find_language_code(tokenizer: Any, language: str) -> str:
     """A tokenizer's own code of a language: ``ro_RO`` of ``ro`` for mBART."""
     known = getattr(tokenizer, "lang_code_to_id", None) or tokenizer.all_special_tokens
     found = [code for code in known if language in (code, code.partition("_")[0])]
     if not found:
-        raise UserError(f"task.generation.languages: the tokenizer knows no {language}: {nearest(language, known)}")
+        raise UserError(
+            f"task.generation.languages: the tokenizer knows no {language}: {suggest_nearest(language, known)}"
+        )
     return str(found[0])
 
 
-def tokenizer_fingerprint(tokenizer: Any) -> str:
+def fingerprint_seq2seq_tokenizer(tokenizer: Any) -> str:
     """As of encoders, with the language that targets are marked with."""
-    return sha256_json([encoders.tokenizer_fingerprint(tokenizer), getattr(tokenizer, "tgt_lang", None)])
+    return sha256_json([encoders.fingerprint_tokenizer(tokenizer), getattr(tokenizer, "tgt_lang", None)])
 
 
-def learned(cfg: Config, identity: Identity) -> Any:
+def load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
     """A byte-level BPE tokenizer, BART's kind, learned from the training set's sources and targets, once."""
     from transformers import PreTrainedTokenizerFast
 
     task, encoder = cfg.task, cfg.encoder
-    limit = pairs.train_limit(task)
-    decisive = [VERSION, identity.data, *pairs.decisive(task, task.train_split, limit), encoder.vocabulary_size]
+    limit = pairs.resolve_train_limit(task)
+    decisive = [
+        VERSION,
+        identity.data,
+        *pairs.list_cache_key_inputs(task, task.train_split, limit),
+        encoder.vocabulary_size,
+    ]
     file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{sha256_json(decisive)[:16]}.json"
-    if not is_tokenizer(file):
-        texts = pairs.read(task, cfg.data, task.train_split, limit)
-        learn(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)
+    if not is_tokenizer_file(file):
+        texts = pairs.read_pairs(task, cfg.data, task.train_split, limit)
+        train_tokenizer(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)
     length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))
-    return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=length, **SPECIAL)
+    return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=length, **SPECIAL_TOKENS)
 
 
-def is_tokenizer(file: Path) -> bool:
+def is_tokenizer_file(file: Path) -> bool:
     """Whether a file holds a tokenizer, whole."""
     from tokenizers import Tokenizer
 
@@ -159,7 +166,7 @@ def is_tokenizer(file: Path) -> bool:
     return True
 
 
-def learn(texts: Iterator[str], size: int, file: Path) -> None:
+def train_tokenizer(texts: Iterator[str], size: int, file: Path) -> None:
     """Learn a tokenizer of at most ``size`` tokens and write it, whole or not at all."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -168,7 +175,7 @@ def learn(texts: Iterator[str], size: int, file: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    special = list(SPECIAL.values())
+    special = list(SPECIAL_TOKENS.values())
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )

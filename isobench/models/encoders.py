@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isobench.common.errors import UserError, first_line, nearest
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.files import sha256_json
 from isobench.config.schema import POOLINGS
 from isobench.config.schema import Encoder as EncoderConfig
 from isobench.data import hub, weights
-from isobench.models.last_layer import first_token_only
+from isobench.models.last_layer import restrict_to_first_token
 
-NO_POOLER = "the checkpoint has no pooler: pooler.dense is randomly initialised"
+NO_POOLER_WARNING = "the checkpoint has no pooler: pooler.dense is randomly initialised"
 
 
-class Encoder(nn.Module):
+class SentenceEncoder(nn.Module):
     """Token ids to one vector a sentence, before any pooler.
 
     Args:
@@ -70,10 +70,10 @@ class Pooler(nn.Module):
 
 
 @dataclass
-class Loaded:
+class LoadedEncoder:
     """What ``load`` returns; ``warnings`` belong in the run's result."""
 
-    encoder: Encoder
+    encoder: SentenceEncoder
     pooler: nn.Module
     dim: int
     positions: int
@@ -82,20 +82,20 @@ class Loaded:
     warnings: list[str] = field(default_factory=list)
 
 
-def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
+def load_encoder(cfg: EncoderConfig, cache: str | None, seed: int) -> LoadedEncoder:
     """Load a pretrained encoder; whatever the checkpoint lacks is initialised from ``seed`` and said.
 
     Raises:
         UserError: no such pooling, weights that can't be loaded, or a hub that can't be reached.
     """
     if cfg.pooling not in POOLINGS:
-        raise UserError(f"encoder.pooling={cfg.pooling} is not known: {nearest(cfg.pooling, POOLINGS)}")
+        raise UserError(f"encoder.pooling={cfg.pooling} is not known: {suggest_nearest(cfg.pooling, POOLINGS)}")
     torch.manual_seed(seed)
-    with loading(cfg) as (where, options):
+    with handle_loading_errors(cfg) as (where, options):
         from transformers import AutoModel
 
         model, report = AutoModel.from_pretrained(
-            where or weights.local_folder(cfg, cache),
+            where or weights.resolve_name_or_path(cfg, cache),
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,
@@ -109,8 +109,8 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     if cfg.layer is not None and not 0 <= cfg.layer <= layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
-    notes = notes_on_missing(cfg, missing, model)
-    if cfg.pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder(config.model_type):
+    notes = describe_missing_weights(cfg, missing, model)
+    if cfg.pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder_only(config.model_type):
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
             f"{config.model_type}: use encoder.pooling=last or mean"
@@ -118,23 +118,31 @@ def load(cfg: EncoderConfig, cache: str | None, seed: int) -> Loaded:
     pooler: nn.Module = nn.Identity()
     if cfg.pooling == "pooler":
         pooler = Pooler(dim)
-        if not _take_pooler(model, pooler, report["missing_keys"], float(getattr(config, "initializer_range", 0.02))):
-            notes.append(NO_POOLER)
+        if not _copy_or_init_pooler(
+            model, pooler, report["missing_keys"], float(getattr(config, "initializer_range", 0.02))
+        ):
+            notes.append(NO_POOLER_WARNING)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # ours does its work, so that a calibration can stand before it
     if cfg.first_token_only and cfg.pooling in ("pooler", "cls") and cfg.layer is None:
-        first_token_only(model)
+        restrict_to_first_token(model)
     if cfg.gradient_checkpointing:
-        checkpoint_gradients(model)
+        enable_gradient_checkpointing(model)
     if cfg.compile:
         model.compile(dynamic=True)
     drawn = seed if missing else None
-    return Loaded(
-        Encoder(model, cfg.pooling, cfg.layer), pooler, dim, positions_of(config), _dropout(config), drawn, notes
+    return LoadedEncoder(
+        SentenceEncoder(model, cfg.pooling, cfg.layer),
+        pooler,
+        dim,
+        read_max_positions(config),
+        _read_dropout(config),
+        drawn,
+        notes,
     )
 
 
-def notes_on_missing(cfg: EncoderConfig, missing: Collection[str], model: nn.Module) -> list[str]:
+def describe_missing_weights(cfg: EncoderConfig, missing: Collection[str], model: nn.Module) -> list[str]:
     """What to say of parameters that a checkpoint lacks, if it lacks any.
 
     Raises:
@@ -148,7 +156,7 @@ def notes_on_missing(cfg: EncoderConfig, missing: Collection[str], model: nn.Mod
     return [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
 
 
-def checkpoint_gradients(model: Any) -> None:
+def enable_gradient_checkpointing(model: Any) -> None:
     """Keep fewer activations, compute the others again in the backward pass."""
     with warnings.catch_warnings():  # renamed in transformers 5, under a name that 5.0 lacks
         warnings.simplefilter("ignore", FutureWarning)
@@ -157,17 +165,17 @@ def checkpoint_gradients(model: Any) -> None:
 
 def load_tokenizer(cfg: EncoderConfig, cache: str | None, instead: str = "minilm") -> Any:
     """The encoder's tokenizer, with a padding token (GPT-2 has none: its end token, always masked)."""
-    with loading(cfg, instead) as (where, options):
+    with handle_loading_errors(cfg, instead) as (where, options):
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(where or weights.local_folder(cfg, cache), **options)
+        tokenizer = AutoTokenizer.from_pretrained(where or weights.resolve_name_or_path(cfg, cache), **options)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"
     return tokenizer
 
 
-def tokenizer_fingerprint(tokenizer: Any) -> str:
+def fingerprint_tokenizer(tokenizer: Any) -> str:
     """sha256 of what decides a tokenizer's output: its serialised pipeline, or its vocabulary and class.
 
     Truncation and padding are left out: every call sets them, and they stay set in the object.
@@ -179,11 +187,11 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 @contextlib.contextmanager
-def loading(cfg: EncoderConfig, instead: str = "minilm") -> Iterator[tuple[str, dict[str, Any]]]:
+def handle_loading_errors(cfg: EncoderConfig, instead: str = "minilm") -> Iterator[tuple[str, dict[str, Any]]]:
     """Options for ``from_pretrained``; its many exceptions become one line, which may name another encoder."""
-    on_hub = weights.source_name(cfg) == "hub"
-    there = hub.reachable() if on_hub else True
-    quiet()
+    on_hub = weights.find_encoder_source(cfg) == "hub"
+    there = hub.is_reachable() if on_hub else True
+    silence_transformers()
     options: dict[str, Any] = {"trust_remote_code": cfg.trust_remote_code}
     if on_hub:
         options["revision"] = cfg.revision
@@ -193,7 +201,7 @@ def loading(cfg: EncoderConfig, instead: str = "minilm") -> Iterator[tuple[str, 
     except UserError:
         raise
     except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...
-        reason = first_line(error)
+        reason = extract_first_line(error)
         if not there:
             raise UserError(
                 f"encoder={cfg.name}: the hub can't be reached and {cfg.hub} is not in its cache; set "
@@ -204,7 +212,7 @@ def loading(cfg: EncoderConfig, instead: str = "minilm") -> Iterator[tuple[str, 
         raise UserError(f"encoder={cfg.name} can't be loaded: {reason}") from error
 
 
-def quiet() -> None:
+def silence_transformers() -> None:
     """Keep transformers' load reports and bars off the terminal: what matters goes into the result."""
     from transformers.utils import logging
 
@@ -212,7 +220,7 @@ def quiet() -> None:
     logging.disable_progress_bar()
 
 
-def _take_pooler(model: nn.Module, pooler: Pooler, missing: set[str], std: float) -> bool:
+def _copy_or_init_pooler(model: nn.Module, pooler: Pooler, missing: set[str], std: float) -> bool:
     """Copy the checkpoint's pooler, if it has one; else initialise as BERT does. True if it was there."""
     theirs = getattr(model, "pooler", None)
     dense = theirs if isinstance(theirs, nn.Linear) else getattr(theirs, "dense", None)  # ALBERT's is a Linear
@@ -224,7 +232,7 @@ def _take_pooler(model: nn.Module, pooler: Pooler, missing: set[str], std: float
     return True
 
 
-def _is_decoder(model_type: str) -> bool:
+def _is_decoder_only(model_type: str) -> bool:
     """True for families that are only ever causal, such as GPT-2."""
     from transformers.models.auto import modeling_auto as auto
 
@@ -234,14 +242,14 @@ def _is_decoder(model_type: str) -> bool:
     )
 
 
-def positions_of(config: Any) -> int:
+def read_max_positions(config: Any) -> int:
     """How many tokens the model takes; RoBERTa's family keeps its first positions for padding."""
     positions = getattr(config, "max_position_embeddings", None) or 1 << 20
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
     return int(positions) - offset
 
 
-def _dropout(config: Any) -> float:
+def _read_dropout(config: Any) -> float:
     """The encoder's hidden dropout, under the name its family uses."""
     for name in ("hidden_dropout_prob", "dropout", "resid_pdrop"):
         value = getattr(config, name, None)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-def first_token_only(model: Any) -> bool:
+def restrict_to_first_token(model: Any) -> bool:
     """Change the model's last layer in place; False, and nothing changed, for architectures not known here."""
     config: Any = model.config
     layer: Any

@@ -16,14 +16,14 @@ from typing import Any, Self
 
 import yaml
 
-from isobench.common.errors import UserError, nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.resources import experiments_dir
 from isobench.config.schema import Experiment
 
-Cell = tuple[str, str]
+PrintedCell = tuple[str, str]
 
 
-class Printed(float):
+class PrintedNumber(float):
     """A number that shows the digits it was typed with."""
 
     text: str
@@ -39,37 +39,39 @@ class Printed(float):
         return self.text
 
 
-class Loader(yaml.SafeLoader):
+class PrintedNumberLoader(yaml.SafeLoader):
     """YAML whose floats are ``Printed``."""
 
 
-Loader.add_constructor("tag:yaml.org,2002:float", Printed.construct)
+PrintedNumberLoader.add_constructor("tag:yaml.org,2002:float", PrintedNumber.construct)
 
 
-def cell(paper: str | None, table: str | None, encoder: str, method: str, task: str, metric: str) -> Cell | None:
+def find_published_cell(
+    paper: str | None, table: str | None, encoder: str, method: str, task: str, metric: str
+) -> PrintedCell | None:
     """The printed cell and the encoder it is for: this encoder's if there is one, else the table's first.
 
     ``method`` is a calibration's name; the paper's variants share the paper's cell (``methods`` in the file).
     None if the paper has no such cell, or its metric is another one.
     """
-    content = load(paper).get(table) if paper and table else None
-    name = column(content, task, metric) if content else None
+    content = load_tables(paper).get(table) if paper and table else None
+    name = find_column(content, task, metric) if content else None
     if content is None or name is None:
         return None
-    return of_column(content, encoder, method, name)
+    return find_cell_in_column(content, encoder, method, name)
 
 
-def of_column(table: dict[str, Any], encoder: str, method: str, name: str) -> Cell | None:
+def find_cell_in_column(table: dict[str, Any], encoder: str, method: str, name: str) -> PrintedCell | None:
     """The same, in the column of this printed name."""
     row = table["methods"].get(method)
     for where in [encoder, *table["cells"]]:
         found = table["cells"].get(where, {}).get(row, {}).get(name)
         if found is not None:
-            return show(table["form"], found), where
+            return format_statistics(table["form"], found), where
     return None
 
 
-def column(table: dict[str, Any], task: str, metric: str, split: str | None = None) -> str | None:
+def find_column(table: dict[str, Any], task: str, metric: str, split: str | None = None) -> str | None:
     """The printed name of the column for a task, a metric (or isotropy figure, or ``minutes``) and a split.
 
     ``split=None`` is the first one. None if there is no such column.
@@ -82,7 +84,7 @@ def column(table: dict[str, Any], task: str, metric: str, split: str | None = No
     return None
 
 
-def show(form: list[str], values: Sequence[float | str | None]) -> str:
+def format_statistics(form: list[str], values: Sequence[float | str | None]) -> str:
     """A cell on one line: ``mean ± sd``, ``median (sd)``, others after a stroke."""
     text = str(values[0])
     for (before, _), (name, value) in pairwise(zip(form, values, strict=True)):
@@ -92,16 +94,18 @@ def show(form: list[str], values: Sequence[float | str | None]) -> str:
     return text
 
 
-def check(experiment: Experiment) -> None:
+def check_tables_exist(experiment: Experiment) -> None:
     """Raise UserError for a table that is not there: before anything has been run for it."""
-    known = load(experiment.paper) if experiment.paper else {}
+    known = load_tables(experiment.paper) if experiment.paper else {}
     for name in experiment.tables:
         if name not in known:
-            raise UserError(f"experiment.tables: {experiment.paper} has no {name}: {nearest(name, list(known))}")
+            raise UserError(
+                f"experiment.tables: {experiment.paper} has no {name}: {suggest_nearest(name, list(known))}"
+            )
 
 
 @cache
-def load(paper: str) -> dict[str, Any]:
+def load_tables(paper: str) -> dict[str, Any]:
     """All tables of one paper; empty if its numbers are not there."""
     file = Path(experiments_dir()) / paper / "published.yaml"
-    return yaml.load(file.read_text(), Loader) if file.is_file() else {}
+    return yaml.load(file.read_text(), PrintedNumberLoader) if file.is_file() else {}

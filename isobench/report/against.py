@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from isobench.report.model import Cell, ReportTable
 from isobench.report.resampling import Arms
 
-Name = tuple[str, str]  # encoder, method
-CONSTANT = "constant_predictor"
+MethodKey = tuple[str, str]  # encoder, method
+CONSTANT_PREDICTOR = "constant_predictor"
 
 
 @dataclass
-class Against:
+class MethodArms:
     """A method's runs beside the base's: column -> both arms, one column a task.
 
     ``tested``: where both have two seeds or more; ``single``: where one has not.
@@ -22,7 +22,7 @@ class Against:
     single: dict[str, Arms] = field(default_factory=dict)
 
 
-class Runs:
+class BaselineComparison:
     """The cells of all tables, each column of a line once.
 
     Args:
@@ -32,7 +32,7 @@ class Runs:
 
     def __init__(self, tables: Sequence[ReportTable], base: str) -> None:
         self.base = base
-        self.cells: dict[Name, dict[str, Cell]] = {}
+        self.cells: dict[MethodKey, dict[str, Cell]] = {}
         self.tasks: dict[str, str] = {}
         for table in tables:
             self.tasks |= table.tasks
@@ -44,7 +44,7 @@ class Runs:
         self.methods = [name for name in self.cells if name[1] != base]
         self.several_encoders = len({encoder for encoder, _ in self.cells}) > 1
 
-    def label(self, name: Name) -> str:
+    def label(self, name: MethodKey) -> str:
         """A method, with its encoder if there are several."""
         return f"{name[1]} ({name[0]})" if self.several_encoders else name[1]
 
@@ -52,20 +52,20 @@ class Runs:
         """The task of a column, itself where none is known."""
         return self.tasks.get(column, column)
 
-    def base_cells(self, name: Name) -> dict[str, Cell]:
+    def base_cells(self, name: MethodKey) -> dict[str, Cell]:
         """The base's cells of the same encoder."""
         return self.cells.get((name[0], self.base), {})
 
-    def has_base(self, name: Name) -> bool:
+    def has_base(self, name: MethodKey) -> bool:
         """True if the base has any score of the same encoder."""
         return any(cell.values for cell in self.base_cells(name).values())
 
-    def against(self, name: Name) -> Against:
+    def against(self, name: MethodKey) -> MethodArms:
         """A method's and the base's values; of columns that show the same runs the first."""
-        found, seen = Against(), set()
+        found, seen = MethodArms(), set()
         for column, cell in self.cells[name].items():
             base = self.base_cells(name).get(column)
-            if cell.comparison is None or base is None or not usable(cell) or not usable(base):
+            if cell.comparison is None or base is None or not is_usable(cell) or not is_usable(base):
                 continue
             if self.task(column) not in seen:
                 seen.add(self.task(column))
@@ -74,6 +74,6 @@ class Runs:
         return found
 
 
-def usable(cell: Cell) -> bool:
+def is_usable(cell: Cell) -> bool:
     """True if a cell's values may be averaged: no constant predictor and no undefined score among its runs."""
-    return bool(cell.values) and CONSTANT not in cell.troubles and not any(map(math.isnan, cell.values))
+    return bool(cell.values) and CONSTANT_PREDICTOR not in cell.troubles and not any(map(math.isnan, cell.values))

@@ -4,45 +4,45 @@ import math
 from collections import Counter
 from typing import Any
 
-from isobench.config.schema import Experiment, method_name
+from isobench.config.schema import Experiment, format_method_name
 from isobench.papers import published
-from isobench.report.collect import epochs_of, runs_of
-from isobench.report.columns import SCORE, Column, columns_for
-from isobench.report.evidence import evidence
-from isobench.report.generation import generation_notes
-from isobench.report.model import Cell, Line, Report, ReportTable
-from isobench.report.paper_table import BASE, PaperTable, papers_tables
-from isobench.report.select import select
-from isobench.report.statistics import compare, correct
-from isobench.runs.grouping import chosen as chosen_values
-from isobench.runs.grouping import differences, varying_settings
-from isobench.runs.row import Row, failure, troubles
-from isobench.runs.state import states_of
+from isobench.report.collect import build_epoch_rows, build_run_rows
+from isobench.report.columns import SCORE_KIND, Column, build_foreign_columns
+from isobench.report.evidence import describe_evidence
+from isobench.report.generation import describe_generation
+from isobench.report.model import Cell, Report, ReportLine, ReportTable
+from isobench.report.paper_table import BASE_METHOD, PaperTable, list_paper_tables
+from isobench.report.select import select_runs
+from isobench.report.statistics import apply_holm_correction, compare
+from isobench.runs.grouping import find_varying_settings, read_scale_differences
+from isobench.runs.grouping import list_setting_values as chosen_values
+from isobench.runs.row import Row, count_troubles, find_failure
+from isobench.runs.state import find_run_states
 
-PLAIN = ["mean", "sd"]  # a cell's statistics where the paper has no table
+DEFAULT_STATISTICS = ["mean", "sd"]  # a cell's statistics where the paper has no table
 
 
-def build(experiment: Experiment, rows: list[Row]) -> Report:
+def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     """The report of these runs, ended or not.
 
     Raises:
         UserError: a selection that can't be made.
     """
-    for row, state in zip(rows, states_of(rows), strict=True):
+    for row, state in zip(rows, find_run_states(rows), strict=True):
         row.state = state.name
     tables, selections, kept = [], dict[str, None](), set[str]()
-    settings = by_setting(rows)
+    settings = split_by_setting(rows)
     for alike in settings:
-        chosen, selection = select(alike, experiment.selection)
-        scale = "; ".join(dict.fromkeys(note for row in alike for note in differences(row)))
-        found = tables_of(experiment, chosen, varying_settings(alike))
+        chosen, selection = select_runs(alike, experiment.selection)
+        scale = "; ".join(dict.fromkeys(note for row in alike for note in read_scale_differences(row)))
+        found = build_tables(experiment, chosen, find_varying_settings(alike))
         for table in found:
             table.title += f" ({scale or 'as in the paper'})" if len(settings) > 1 else ""
         tables += found
         selections[selection] = None
         kept |= {row.folder.key for row in chosen}
-    correct(tables)
-    runs = runs_of(rows)
+    apply_holm_correction(tables)
+    runs = build_run_rows(rows)
     for run, row in zip(runs, rows, strict=True):
         run["selected"] = row.folder.key in kept
     return Report(
@@ -50,29 +50,29 @@ def build(experiment: Experiment, rows: list[Row]) -> Report:
         paper=experiment.paper,
         tables=tables,
         runs=runs,
-        epochs=epochs_of(rows),
-        selection=f"{' '.join(selections)} {epoch_rule(rows)}",
+        epochs=build_epoch_rows(rows),
+        selection=f"{' '.join(selections)} {describe_epoch_rule(rows)}",
         state=dict(Counter(row.state for row in rows)),
-        scale=list(dict.fromkeys(note for row in rows for note in differences(row))),
-        evidence=evidence(tables),
-        failures=[sentence for row in rows if (sentence := failed(row))],
-        provenance=provenance_of(runs),
-        notes=[*generation_notes(rows), *warnings_of(rows)],
+        scale=list(dict.fromkeys(note for row in rows for note in read_scale_differences(row))),
+        evidence=describe_evidence(tables),
+        failures=[sentence for row in rows if (sentence := describe_failure(row))],
+        provenance=summarize_provenance(runs),
+        notes=[*describe_generation(rows), *collect_warnings(rows)],
     )
 
 
-def by_setting(rows: list[Row]) -> list[list[Row]]:
+def split_by_setting(rows: list[Row]) -> list[list[Row]]:
     """The runs in as many parts as an encoder and task has settings: nothing is compared or selected across them."""
     seen: dict[tuple[str, str], dict[tuple[str, ...], None]] = {}
     parts: dict[int, list[Row]] = {}
     for row in rows:
         settings = seen.setdefault((row.cfg.encoder.name, row.cfg.task.name), {})
-        settings.setdefault(tuple(differences(row)))
-        parts.setdefault(list(settings).index(tuple(differences(row))), []).append(row)
+        settings.setdefault(tuple(read_scale_differences(row)))
+        parts.setdefault(list(settings).index(tuple(read_scale_differences(row))), []).append(row)
     return list(parts.values())
 
 
-def epoch_rule(rows: list[Row]) -> str:
+def describe_epoch_rule(rows: list[Row]) -> str:
     """Which epoch of a run is reported, in words."""
     if {row.cfg.optimization.report for row in rows} == {"last"}:
         return "Of every run its last epoch."
@@ -81,7 +81,7 @@ def epoch_rule(rows: list[Row]) -> str:
     return f"Of every run the best epoch {where}."
 
 
-def chosen_settings(rows: list[Row], varying: list[str]) -> str:
+def describe_settings(rows: list[Row], varying: list[str]) -> str:
     """The configuration of a line's runs, in words; by task where tasks differ."""
     if not varying:
         return ""
@@ -96,35 +96,37 @@ def chosen_settings(rows: list[Row], varying: list[str]) -> str:
     return "; ".join(f"{task}: {words}" for task, words in tasks.items())
 
 
-def tables_of(experiment: Experiment, rows: list[Row], varying: list[str]) -> list[ReportTable]:
+def build_tables(experiment: Experiment, rows: list[Row], varying: list[str]) -> list[ReportTable]:
     """The paper's tables that the runs have columns of; one of the tasks where the paper has none."""
     found = []
-    for name, content, columns in papers_tables(experiment, rows):
+    for name, content, columns in list_paper_tables(experiment, rows):
         if columns:
             title = f"{experiment.paper}, {name}: {content['what']}"
-            found.append(table_of(name, title, PaperTable(content, columns, rows), varying))
+            found.append(build_table(name, title, PaperTable(content, columns, rows), varying))
     if not found:
-        content = {"form": PLAIN, "cells": {}, "columns": {}, "methods": {}}
+        content = {"form": DEFAULT_STATISTICS, "cells": {}, "columns": {}, "methods": {}}
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}
-        table = PaperTable(content, list(columns_for(list(tasks.values()), [SCORE])), rows)
-        found.append(table_of("", "mean and standard deviation over seeds", table, varying))
+        table = PaperTable(content, list(build_foreign_columns(list(tasks.values()), [SCORE_KIND])), rows)
+        found.append(build_table("", "mean and standard deviation over seeds", table, varying))
     return found
 
 
-def table_of(name: str, title: str, table: PaperTable, varying: list[str]) -> ReportTable:
+def build_table(name: str, title: str, table: PaperTable, varying: list[str]) -> ReportTable:
     """One table with its cells."""
     lines = []
     for encoder, method in table.lines:
-        cells = {column.title: cell_of(table, encoder, method, column) for column in table.columns}
+        cells = {column.title: build_cell(table, encoder, method, column) for column in table.columns}
         runs = [
             row for (of, name, _), group in table.seeds.items() if (of, name) == (encoder, method) for row in group
         ]
-        lines.append(Line(encoder, method, cells, table.time(encoder, method), chosen_settings(runs, varying)))
+        lines.append(
+            ReportLine(encoder, method, cells, table.time(encoder, method), describe_settings(runs, varying))
+        )
     tasks = {column.title: column.task for column in table.columns}
     return ReportTable(name, title, list(tasks), lines, table.notes(with_time=True), tasks)
 
 
-def cell_of(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:
+def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:
     """One cell: the seeds, the paper's form, the verdict, the comparison with plain fine-tuning."""
     rows = table.runs(encoder, method, column.task)
     scored = [(row.cfg.seed, value) for row in rows if (value := column.value(row)) is not None]
@@ -132,20 +134,20 @@ def cell_of(table: PaperTable, encoder: str, method: str, column: Column) -> Cel
         values=[value for _, value in scored],
         seeds=[seed for seed, _ in scored],
         ours=table.cell(encoder, method, column, marked=False),
-        troubles=dict(troubles(rows)),
+        troubles=dict(count_troubles(rows)),
     )
-    found = published.of_column(table.content, encoder, method, column.title)
+    found = published.find_cell_in_column(table.content, encoder, method, column.title)
     if found:
         cell.published, cell.published_of = found
-    cell.verdict, cell.why = verdict(table, column, cell, encoder, method, rows)
-    base = table.values(encoder, BASE, column)
-    constant = any(table.is_constant(encoder, name, column) for name in (method, BASE))
-    if method != BASE and column.is_score and cell.values and base and not constant:
+    cell.verdict, cell.why = judge_cell(table, column, cell, encoder, method, rows)
+    base = table.values(encoder, BASE_METHOD, column)
+    constant = any(table.is_constant(encoder, name, column) for name in (method, BASE_METHOD))
+    if method != BASE_METHOD and column.is_score and cell.values and base and not constant:
         cell.comparison = compare(cell.values, base)
     return cell
 
 
-def verdict(
+def judge_cell(
     table: PaperTable, column: Column, cell: Cell, encoder: str, method: str, rows: list[Row]
 ) -> tuple[str, str]:
     """How our cell stands to the published one, and why."""
@@ -157,31 +159,31 @@ def verdict(
         return "not comparable", "times of two machines"
     if cell.published_of != encoder:
         return "not comparable", f"the paper's cell is {cell.published_of}'s"
-    notes = list(dict.fromkeys(note for row in rows for note in differences(row)))
+    notes = list(dict.fromkeys(note for row in rows for note in read_scale_differences(row)))
     if notes:
         return "not comparable", f"scale: {'; '.join(notes)}"
     row = table.content["methods"][method]
     printed = table.content["cells"][encoder][row][column.title]
     ours = table.summary(cell.values)[0]
-    target, spread = printed[0], spread_of(table.content["form"], printed)
+    target, spread = printed[0], find_printed_spread(table.content["form"], printed)
     if ours is None:
         return "not comparable", "no number"
     if math.isnan(ours) or math.isnan(target):
         both = math.isnan(ours) and math.isnan(target)
         return ("within", "both undefined") if both else ("not comparable", "one is undefined")
     said = f"{ours - target:+.2f}, {'no spread is printed' if spread is None else f'spread {spread:g}'}"
-    if same_digits(ours, target) or (spread is not None and abs(ours - target) <= spread):
+    if matches_printed(ours, target) or (spread is not None and abs(ours - target) <= spread):
         return "within", said
     return ("above" if ours > target else "below"), said
 
 
-def same_digits(ours: float, target: Any) -> bool:
+def matches_printed(ours: float, target: Any) -> bool:
     """True if a number gives the printed one, rounded or cut to its digits."""
     scale = 10 ** len(str(target).partition(".")[2])
     return float(target) in (round(ours * scale) / scale, math.trunc(ours * scale) / scale)
 
 
-def spread_of(form: list[str], printed: list[Any]) -> float | None:
+def find_printed_spread(form: list[str], printed: list[Any]) -> float | None:
     """The deviation that a cell prints, if it does."""
     for name, value in zip(form, printed, strict=True):
         if name.endswith("sd") and value is not None:
@@ -189,18 +191,18 @@ def spread_of(form: list[str], printed: list[Any]) -> float | None:
     return None
 
 
-def failed(row: Row) -> str | None:
+def describe_failure(row: Row) -> str | None:
     """What went wrong in a run, in a line; None if nothing did."""
-    name = failure(row)
+    name = find_failure(row)
     if name is None and not row.trouble:
         return None
     cfg = row.cfg
     said = row.trouble or ((row.record or {}).get("failure") or {}).get("message", "")
-    about = f"{cfg.task.name}, {cfg.encoder.name}, {method_name(cfg.calibration)}, seed {cfg.seed}"
+    about = f"{cfg.task.name}, {cfg.encoder.name}, {format_method_name(cfg.calibration)}, seed {cfg.seed}"
     return f"{about}: {name or 'damaged'} {said}".strip()
 
 
-def provenance_of(runs: list[dict[str, Any]]) -> dict[str, str]:
+def summarize_provenance(runs: list[dict[str, Any]]) -> dict[str, str]:
     """What the runs come from; where they differ, every value."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
@@ -210,6 +212,6 @@ def provenance_of(runs: list[dict[str, Any]]) -> dict[str, str]:
     return {name: ", ".join(values) for name, values in found.items()}
 
 
-def warnings_of(rows: list[Row]) -> list[str]:
+def collect_warnings(rows: list[Row]) -> list[str]:
     """What runs warned of, each once."""
     return list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))

@@ -3,29 +3,29 @@
 from typing import Any
 
 from isobench.common.files import sha256_json
-from isobench.config.schema import method_name
-from isobench.runs.grouping import chosen, differences, varying_settings
-from isobench.runs.row import Row, failure
+from isobench.config.schema import format_method_name
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
+from isobench.runs.row import Row, find_failure
 
-Rows = list[dict[str, Any]]
-NO_FRACTIONS = ("loss",)  # metrics of a split that are no percentages
+TidyRows = list[dict[str, Any]]
+NON_FRACTION_METRICS = ("loss",)  # metrics of a split that are no percentages
 
 
-def runs_of(rows: list[Row]) -> Rows:
+def build_run_rows(rows: list[Row]) -> TidyRows:
     """One row a run, ended or not: what it is, its score (x 100), every metric, isotropy, cost, provenance."""
-    varying = varying_settings(rows)
-    return [{**identity(row, varying), **outcome(row), **origin(row)} for row in rows]
+    varying = find_varying_settings(rows)
+    return [{**read_identity(row, varying), **read_outcome(row), **read_origin(row)} for row in rows]
 
 
-def epochs_of(rows: list[Row]) -> Rows:
+def build_epoch_rows(rows: list[Row]) -> TidyRows:
     """One row a run and epoch that was evaluated: score (x 100) and isotropy."""
-    varying = varying_settings(rows)
+    varying = find_varying_settings(rows)
     return [
         {
-            **identity(row, varying),
+            **read_identity(row, varying),
             "epoch": epoch["epoch"],
             "step": epoch["step"],
-            "score": percent(epoch["score"]),
+            "score": to_percent(epoch["score"]),
             **epoch.get("isotropy", {}),
         }
         for row in rows
@@ -34,26 +34,28 @@ def epochs_of(rows: list[Row]) -> Rows:
     ]
 
 
-def identity(row: Row, varying: list[str]) -> dict[str, Any]:
+def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
     """What tells a run from the others."""
     cfg = row.cfg
     names = {"key": row.folder.key[:16], "task": cfg.task.name, "encoder": cfg.encoder.name}
-    names |= {"method": method_name(cfg.calibration), "seed": str(cfg.seed)}
-    return {**names, **dict(zip(varying, chosen(cfg, varying), strict=True)), "seed": cfg.seed}
+    names |= {"method": format_method_name(cfg.calibration), "seed": str(cfg.seed)}
+    return {**names, **dict(zip(varying, list_setting_values(cfg, varying), strict=True)), "seed": cfg.seed}
 
 
-def outcome(row: Row) -> dict[str, Any]:
+def read_outcome(row: Row) -> dict[str, Any]:
     """Score, metrics, isotropy and cost of the reported epoch; None where there is none."""
     record = row.record
-    found: dict[str, Any] = {"status": record["status"] if record else row.state, "failure": failure(row)}
+    found: dict[str, Any] = {"status": record["status"] if record else row.state, "failure": find_failure(row)}
     best = record["best"] if record else None
-    found |= {"metric": row.cfg.task.primary, "score": percent(best["score"]) if best else None}
+    found |= {"metric": row.cfg.task.primary, "score": to_percent(best["score"]) if best else None}
     if record is None:
         return found
     if best:
         splits = {split: best[split] for split in row.cfg.task.evaluated if split in best}
         found |= {"epoch": best["epoch"]}
-        found |= {f"{s}/{m}": in_unit(m, v) for s, scores in splits.items() for m, v in scores.items() if is_score(v)}
+        found |= {
+            f"{s}/{m}": scale_metric(m, v) for s, scores in splits.items() for m, v in scores.items() if is_score(v)
+        }
         found |= best.get("isotropy", {})
     cost = record["cost"]
     names = ("seconds", "training_seconds", "evaluation_seconds", "examples", "tokens_per_second")
@@ -63,15 +65,15 @@ def outcome(row: Row) -> dict[str, Any]:
     return {**found, "attempts": record.get("attempts")}
 
 
-def origin(row: Row) -> dict[str, Any]:
+def read_origin(row: Row) -> dict[str, Any]:
     """Scale, data, weights, code and machine."""
     record = row.record or {}
     where = record.get("provenance") or {}
     git = where.get("git") or {}
     return {
-        "scale": "; ".join(differences(row)),
-        "data": fingerprint(record.get("data", {}).get("fingerprint")),
-        "weights": fingerprint(record.get("encoder", {}).get("fingerprint")),
+        "scale": "; ".join(read_scale_differences(row)),
+        "data": shorten_fingerprint(record.get("data", {}).get("fingerprint")),
+        "weights": shorten_fingerprint(record.get("encoder", {}).get("fingerprint")),
         "commit": git.get("commit"),
         "code_changed": git.get("dirty"),
         "python": where.get("python"),
@@ -80,17 +82,17 @@ def origin(row: Row) -> dict[str, Any]:
     }
 
 
-def fingerprint(hashes: Any) -> str | None:
+def shorten_fingerprint(hashes: Any) -> str | None:
     """Sixteen digits for a set of hashes."""
     return sha256_json(hashes)[:16] if hashes else None
 
 
-def in_unit(metric: str, value: Any) -> float | None:
+def scale_metric(metric: str, value: Any) -> float | None:
     """A metric x 100, but for those that are no fractions: a loss."""
-    return value if metric in NO_FRACTIONS else percent(value)
+    return value if metric in NON_FRACTION_METRICS else to_percent(value)
 
 
-def percent(value: Any) -> float | None:
+def to_percent(value: Any) -> float | None:
     """A score x 100."""
     return None if value is None else 100 * float(value)
 

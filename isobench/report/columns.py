@@ -8,8 +8,8 @@ from typing import Any
 from isobench.config.schema import Task
 from isobench.runs.row import Row
 
-Kind = tuple[str | None, str | None]  # of a column: its isotropy and its time
-SCORE: Kind = (None, None)
+ColumnKind = tuple[str | None, str | None]  # of a column: its isotropy and its time
+SCORE_KIND: ColumnKind = (None, None)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Column:
         if row.record is None or row.record["failure"] or row.record["best"] is None:
             return None
         if self.time:
-            seconds = epoch_seconds([row])
+            seconds = compute_epoch_seconds([row])
             return None if seconds is None else seconds / 60
         best = row.record["best"]
         if self.isotropy:
@@ -61,7 +61,7 @@ class Column:
         return f"{number:.3f}" if number == 0 or abs(number) >= 1e-3 else f"{number:.0e}"
 
 
-def columns_of(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Column]:
+def build_paper_columns(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Column]:
     """The paper's columns for the tasks that ran."""
     for title, what in content["columns"].items():
         metric = what.get("metric", [])
@@ -71,7 +71,7 @@ def columns_of(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Colu
             yield Column(title, task.name, tuple(has), what.get("split"), what.get("isotropy"), what.get("time"))
 
 
-def columns_for(foreign: list[Task], kinds: list[Kind]) -> Iterator[Column]:
+def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Iterator[Column]:
     """Columns of the same kinds for tasks that the paper doesn't have."""
     for task in foreign:
         for isotropy, time in kinds:
@@ -79,7 +79,7 @@ def columns_for(foreign: list[Task], kinds: list[Kind]) -> Iterator[Column]:
             yield Column(title, task.name, (task.primary,), None, isotropy, time)
 
 
-def epoch_seconds(rows: list[Row]) -> float | None:
+def compute_epoch_seconds(rows: list[Row]) -> float | None:
     """Training seconds of an epoch, of the fastest seed: what else the machine did counts least; None without any."""
     records = [row.record for row in rows if row.record and row.record["history"]]
     seconds = [record["cost"]["training_seconds"] / len(record["history"]) for record in records]

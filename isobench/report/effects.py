@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 ALPHA, POWER = 0.05, 0.8
-FARTHEST = 1000  # t up to which scipy inverts the noncentral t well, and soon
+MAX_T_STATISTIC = 1000  # t up to which scipy inverts the noncentral t well, and soon
 
 
 class Estimate(NamedTuple):
@@ -20,7 +20,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-NOTHING = Estimate(math.nan, math.nan, math.nan)
+NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
 def pooled_sd(arms: Sequence[Sequence[float]]) -> float:
@@ -44,14 +44,14 @@ def hedges_g(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
 
     n, m = len(ours), len(theirs)
     if min(n, m) < 2 or any(math.isnan(value) for value in (*ours, *theirs)):
-        return NOTHING
+        return NO_ESTIMATE
     spread = pooled_sd([ours, theirs])
     if spread == 0:
-        return NOTHING
+        return NO_ESTIMATE
     freedom, root = n + m - 2, math.sqrt(n * m / (n + m))
     d = (statistics.fmean(ours) - statistics.fmean(theirs)) / spread
     unbias = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(freedom / 2)
-    if abs(d * root) > FARTHEST:
+    if abs(d * root) > MAX_T_STATISTIC:
         return Estimate(unbias * d, math.nan, math.nan)
     low, high = (float(special.nctdtrinc(freedom, p, d * root)) / root for p in (1 - ALPHA / 2, ALPHA / 2))
     return Estimate(unbias * d, unbias * low, unbias * high)

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from isobench.common.terminal import counted
-from isobench.report.against import CONSTANT, Against, Name, Runs
+from isobench.common.terminal import format_count
+from isobench.report.against import CONSTANT_PREDICTOR, BaselineComparison, MethodArms, MethodKey
 from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
 from isobench.report.model import ReportTable
 from isobench.report.resampling import (
@@ -13,16 +13,16 @@ from isobench.report.resampling import (
     mean_difference,
     mean_difference_interval,
     probability_of_improvement,
-    stratified_permutation,
+    stratified_permutation_test,
 )
-from isobench.report.statistics import family, holm, smallest_p
+from isobench.report.statistics import collect_test_family, holm, smallest_p
 
-NAN = "undefined score (NaN)"
-UNFINISHED = ("running", "queued", "interrupted", "missing", "damaged")  # states, not what became of a run
-NARROW = 0.94  # a 95% bootstrap interval that covers less is said to be too narrow
+UNDEFINED_SCORE = "undefined score (NaN)"
+UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  # states, not what became of a run
+MIN_COVERAGE = 0.94  # a 95% bootstrap interval that covers less is said to be too narrow
 
 
-def evidence(tables: Sequence[ReportTable], base: str = "none") -> list[str]:
+def describe_evidence(tables: Sequence[ReportTable], base: str = "none") -> list[str]:
     """Sentences on the comparisons of all methods with ``base``, each with its numbers; nothing beyond them.
 
     Args:
@@ -30,20 +30,20 @@ def evidence(tables: Sequence[ReportTable], base: str = "none") -> list[str]:
             (``ReportTable.tasks``) show the same runs: across tasks the first of them counts.
         base: the method that the others are compared with.
     """
-    runs = Runs(tables, base)
+    runs = BaselineComparison(tables, base)
     against = {name: runs.against(name) for name in runs.methods}
     return [
-        *nothing_to_compare(runs, against),
-        *comparisons(runs, tables),
-        *across_tasks(runs, against, survivors(tables)),
-        *single_seeds(runs, against),
-        *limits(against),
-        *same_runs(runs),
-        *troubles(runs),
+        *describe_uncompared(runs, against),
+        *describe_comparisons(runs, tables),
+        *describe_across_tasks(runs, against, find_holm_survivors(tables)),
+        *describe_single_seeds(runs, against),
+        *describe_power_limits(against),
+        *describe_repeated_columns(runs),
+        *describe_troubles(runs),
     ]
 
 
-def nothing_to_compare(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
+def describe_uncompared(runs: BaselineComparison, against: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
     """What has no counterpart."""
     if not runs.methods:
         yield f"Only {runs.base} was run: there is nothing to compare." if runs.cells else "There are no runs."
@@ -56,21 +56,21 @@ def nothing_to_compare(runs: Runs, against: Mapping[Name, Against]) -> Iterator[
             yield f"{runs.label(name)}: there is no task on which its runs and those of {runs.base} can be compared."
 
 
-def comparisons(runs: Runs, tables: Sequence[ReportTable]) -> Iterator[str]:
+def describe_comparisons(runs: BaselineComparison, tables: Sequence[ReportTable]) -> Iterator[str]:
     """How many there are, how many are below .05, how many by chance, how many after Holm's correction."""
-    tested = [(key, copies[0], copies[0].welch or 0.0) for key, copies in family(tables).items()]
+    tested = [(key, copies[0], copies[0].welch or 0.0) for key, copies in collect_test_family(tables).items()]
     if not tested:
         return
     low = [comparison for _, comparison, p in tested if p < ALPHA]
     better = sum(comparison.difference > 0 for comparison in low)
     yield (
-        f"{counted(len(tested), 'comparison')} with {runs.base}: {len(low)} with p < {ALPHA} (Welch's t-test, not "
+        f"{format_count(len(tested), 'comparison')} with {runs.base}: {len(low)} with p < {ALPHA} (Welch's t-test, not "
         f"corrected; {better} better, {len(low) - better} worse); chance alone gives about {ALPHA * len(tested):.2g}."
     )
     if len(tested) > 1:
         left = [
-            f"{runs.label(name)} on {column} ({points(difference)} points)"
-            for name, columns in survivors(tables).items()
+            f"{runs.label(name)} on {column} ({format_points(difference)} points)"
+            for name, columns in find_holm_survivors(tables).items()
             for column, difference in columns.items()
         ]
         yield f"After Holm's correction over these {len(tested)}, {len(left) or 'none'} remain" + (
@@ -78,46 +78,46 @@ def comparisons(runs: Runs, tables: Sequence[ReportTable]) -> Iterator[str]:
         )
 
 
-def survivors(tables: Sequence[ReportTable]) -> dict[Name, dict[str, float]]:
+def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
     """Columns and differences of every method that survive Holm's correction over all comparisons."""
-    tested = family(tables)
+    tested = collect_test_family(tables)
     adjusted = holm([copies[0].welch or 0.0 for copies in tested.values()])
-    found: dict[Name, dict[str, float]] = {}
+    found: dict[MethodKey, dict[str, float]] = {}
     for ((encoder, method, column, _), copies), p in zip(tested.items(), adjusted, strict=True):
         if p < ALPHA:
             found.setdefault((encoder, method), {})[column] = copies[0].difference
     return found
 
 
-def across_tasks(
-    runs: Runs, against: Mapping[Name, Against], single: Mapping[Name, Mapping[str, float]]
+def describe_across_tasks(
+    runs: BaselineComparison, against: Mapping[MethodKey, MethodArms], single: Mapping[MethodKey, Mapping[str, float]]
 ) -> Iterator[str]:
     """Every method over its tasks; p corrected for the number of methods. ``single``: the ``survivors``."""
     tested = {name: list(found.tested.values()) for name, found in against.items() if found.tested}
-    tests = {name: stratified_permutation(tasks) for name, tasks in tested.items()}
+    tests = {name: stratified_permutation_test(tasks) for name, tasks in tested.items()}
     adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
     for name, tasks in tested.items():
         test, mean = tests[name], mean_difference_interval(tasks)
         how = "exact" if test.drawn is None else f"{test.drawn:,} random relabellings"
-        corrected = f"; {p_text(adjusted[name])} after Holm over {len(tests)} methods" if len(tests) > 1 else ""
+        corrected = f"; {describe_p(adjusted[name])} after Holm over {len(tests)} methods" if len(tests) > 1 else ""
         several = len(tasks) > 1
         columns = {c: by for c, by in single.get(name, {}).items() if c in against[name].tested}
-        says = verdict(mean_difference(tasks), adjusted[name], columns, several)
+        says = describe_difference(mean_difference(tasks), adjusted[name], columns, several)
         yield (
-            f"{runs.label(name)} on {listed(list(against[name].tested))}: {says}. "
-            f"{'Mean difference' if several else 'Difference'} {interval(mean, points)} points, probability of "
-            f"improvement {interval(probability_of_improvement(tasks), '{:.2f}'.format)}, permutation test"
-            f"{' within tasks' * several} {p_text(test.p)} ({how}{corrected})."
+            f"{runs.label(name)} on {format_columns(list(against[name].tested))}: {says}. "
+            f"{'Mean difference' if several else 'Difference'} {format_interval(mean, format_points)} points, probability of "
+            f"improvement {format_interval(probability_of_improvement(tasks), '{:.2f}'.format)}, permutation test"
+            f"{' within tasks' * several} {describe_p(test.p)} ({how}{corrected})."
         )
     fewest = min((len(arm) for tasks in tested.values() for arms in tasks for arm in arms), default=0)
-    if tested and bootstrap_coverage(fewest) < NARROW:
+    if tested and bootstrap_coverage(fewest) < MIN_COVERAGE:
         yield (
             f"Brackets: 95% bootstrap intervals, runs drawn within tasks. With {fewest} seeds they are too narrow: "
             f"they hold the truth in {bootstrap_coverage(fewest):.0%} of cases at best."
         )
 
 
-def verdict(difference: float, p: float, single: Mapping[str, float], several: bool) -> str:
+def describe_difference(difference: float, p: float, single: Mapping[str, float], several: bool) -> str:
     """What a mean difference and its corrected p say, no more.
 
     ``single``: differences on one task that survive Holm. ``several``: there are more tasks than one.
@@ -132,39 +132,39 @@ def verdict(difference: float, p: float, single: Mapping[str, float], several: b
     return f"{', '.join(parts)}, {shown} {'over all tasks' if several else 'by the permutation test'}"
 
 
-def single_seeds(runs: Runs, against: Mapping[Name, Against]) -> Iterator[str]:
+def describe_single_seeds(runs: BaselineComparison, against: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
     """Where there is one run in an arm: numbers without a test."""
     for name, found in against.items():
         if found.single:
             mean = "mean " * (len(found.single) > 1)
             yield (
-                f"{runs.label(name)} on {listed(list(found.single))}: one seed in an arm, no test is possible; its "
-                f"{mean}difference of {points(mean_difference(list(found.single.values())))} points may be chance."
+                f"{runs.label(name)} on {format_columns(list(found.single))}: one seed in an arm, no test is possible; its "
+                f"{mean}difference of {format_points(mean_difference(list(found.single.values())))} points may be chance."
             )
 
 
-def limits(against: Mapping[Name, Against]) -> Iterator[str]:
+def describe_power_limits(against: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
     """What so few seeds can't show: the smallest p, and the least difference that is usually found."""
-    columns = by_column(against)
+    columns = group_arms_by_column(against)
     sizes = [(len(ours), len(theirs)) for every in columns.values() for ours, theirs in every]
     if hopeless := [size for size in sizes if smallest_p(*size) >= ALPHA]:
         some = f" ({len(hopeless)} of {len(sizes)} comparisons)" if len(hopeless) < len(sizes) else ""
         least_p = min(smallest_p(*size) for size in hopeless)
         yield (
-            f"With {seeds(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, however large the "
+            f"With {format_seeds_per_arm(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, however large the "
             f"difference: its smallest possible p is {least_p:.2f}."
         )
-    least = {column: least_difference(every) for (_, column), every in columns.items()}
+    least = {column: column_detectable_difference(every) for (_, column), every in columns.items()}
     if least := {column: points for column, points in least.items() if points > 0}:
         low, high = min(least, key=least.__getitem__), max(least, key=least.__getitem__)
         span = f"about {least[low]:.2g} points" + (f" ({low}) to {least[high]:.2g} ({high})" if low != high else "")
         yield (
-            f"With {seeds(sizes)} a difference under {span} would usually go unnoticed: at the spread of these runs, "
+            f"With {format_seeds_per_arm(sizes)} a difference under {span} would usually go unnoticed: at the spread of these runs, "
             f"that is what a single t-test at {ALPHA}, not corrected, finds in {POWER:.0%} of cases."
         )
 
 
-def by_column(against: Mapping[Name, Against]) -> dict[tuple[str, str], list[Arms]]:
+def group_arms_by_column(against: Mapping[MethodKey, MethodArms]) -> dict[tuple[str, str], list[Arms]]:
     """The tested arms of all methods by encoder and column."""
     columns: dict[tuple[str, str], list[Arms]] = {}
     for (encoder, _), found in against.items():
@@ -173,14 +173,14 @@ def by_column(against: Mapping[Name, Against]) -> dict[tuple[str, str], list[Arm
     return columns
 
 
-def least_difference(every: Sequence[Arms]) -> float:
+def column_detectable_difference(every: Sequence[Arms]) -> float:
     """The least difference that one column's runs would show, from their pooled spread and the smallest arms."""
     base = every[0][1]
     spread = pooled_sd([base, *(ours for ours, _ in every)])
     return detectable_difference(spread, min(len(ours) for ours, _ in every), len(base))
 
 
-def same_runs(runs: Runs) -> Iterator[str]:
+def describe_repeated_columns(runs: BaselineComparison) -> Iterator[str]:
     """Columns that show runs which another one shows already."""
     columns = dict.fromkeys(c for cells in runs.cells.values() for c, cell in cells.items() if cell.comparison)
     first: dict[str, str] = {}
@@ -189,56 +189,60 @@ def same_runs(runs: Runs) -> Iterator[str]:
             yield f"{column} shows the runs of {first[runs.task(column)]} again: across tasks one of them counts."
 
 
-def troubles(runs: Runs) -> Iterator[str]:
+def describe_troubles(runs: BaselineComparison) -> Iterator[str]:
     """What went wrong, the base's too, and that it is in no mean."""
     for name, cells in runs.cells.items():
         found: dict[tuple[str, str], tuple[str, int]] = {}  # task, what -> first column, runs
         for column, cell in cells.items():
-            undefined = sum(map(math.isnan, cell.values)) - cell.troubles.get(CONSTANT, 0)
-            for what, number in (cell.troubles | ({NAN: undefined} if undefined > 0 else {})).items():
+            undefined = sum(map(math.isnan, cell.values)) - cell.troubles.get(CONSTANT_PREDICTOR, 0)
+            for what, number in (cell.troubles | ({UNDEFINED_SCORE: undefined} if undefined > 0 else {})).items():
                 found.setdefault((runs.task(column), what), (column, number))
         kinds: dict[str, list[str]] = {}
         for (_, what), (column, number) in found.items():
-            named = f"{number} on {column}" if what in (CONSTANT, NAN) else f"{number} {what} on {column}"
-            kinds.setdefault(consequence(what), []).append(named)
+            named = (
+                f"{number} on {column}"
+                if what in (CONSTANT_PREDICTOR, UNDEFINED_SCORE)
+                else f"{number} {what} on {column}"
+            )
+            kinds.setdefault(describe_consequence(what), []).append(named)
         for words, where in kinds.items():
             yield f"{runs.label(name)}: {words.format(', '.join(where))}."
 
 
-def consequence(what: str) -> str:
+def describe_consequence(what: str) -> str:
     """A sentence on runs with this trouble, with a place for which."""
-    if what == CONSTANT:
+    if what == CONSTANT_PREDICTOR:
         return "constant predictors ({}): those tasks are in no mean, though the collapse is a result"
-    if what == NAN:
+    if what == UNDEFINED_SCORE:
         return "undefined scores, NaN ({}): those tasks are in no mean"
-    if what in UNFINISHED:
+    if what in UNFINISHED_STATES:
         return "runs without a result ({}): in no mean, which may yet change"
     return "failed runs ({}): without a score and in no mean, which is of the others only"
 
 
-def listed(columns: Sequence[str]) -> str:
+def format_columns(columns: Sequence[str]) -> str:
     """A few by name, many by number."""
     return ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} tasks"
 
 
-def seeds(sizes: Sequence[tuple[int, int]]) -> str:
+def format_seeds_per_arm(sizes: Sequence[tuple[int, int]]) -> str:
     """How many seeds arms have, in words."""
     low, high = min(map(min, sizes)), max(map(max, sizes))
     return f"{low} seeds an arm" if low == high else f"{low} to {high} seeds an arm"
 
 
-def interval(estimate: Estimate, form: Callable[[float], str]) -> str:
+def format_interval(estimate: Estimate, form: Callable[[float], str]) -> str:
     """A number with its interval, where there is one."""
     shown = form(estimate.value)
     return shown if math.isnan(estimate.low) else f"{shown} [{form(estimate.low)}, {form(estimate.high)}]"
 
 
-def points(difference: float) -> str:
+def format_points(difference: float) -> str:
     """A difference with its sign; none has next to nothing."""
     shown = f"{difference:+.2f}"
     return "0.00" if shown in ("+0.00", "-0.00") else shown
 
 
-def p_text(p: float) -> str:
+def describe_p(p: float) -> str:
     """A p with two digits that count."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"

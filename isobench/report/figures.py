@@ -19,26 +19,28 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from isobench.common.plots import LINES, STYLE
-from isobench.report.derived import Point, Runs, number
-from isobench.report.paper_table import BASE
+from isobench.common.plots import FIGURE_STYLE, LINE_STYLES
+from isobench.report.derived import Point, TidyRows, to_finite_float
+from isobench.report.paper_table import BASE_METHOD
 
 T = TypeVar("T")
-INK = "#010203"  # stands for the page's text colour
-COLOURS = [f"#fe01{i:02x}" for i in range(7)]  # stand for the page's --m0, --m1, ...
-VARIABLES = {INK: "currentColor"} | {colour: f"var(--m{i})" for i, colour in enumerate(COLOURS)}
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-RUNS_DRAWN, POINTS_DRAWN = 10, 600  # at most: runs of a method in a panel of curves, points in a scatter
-SIZE, FRAME = (2.4, 1.7), (0.2, 0.24, 0.76, 0.68)  # inches; left, bottom, width, height as parts of it
-LOOK = STYLE | {
-    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
+INK_PLACEHOLDER = "#010203"  # stands for the page's text colour
+COLOUR_PLACEHOLDERS = [f"#fe01{i:02x}" for i in range(7)]  # stand for the page's --m0, --m1, ...
+CSS_VARIABLES = {INK_PLACEHOLDER: "currentColor"} | {
+    colour: f"var(--m{i})" for i, colour in enumerate(COLOUR_PLACEHOLDERS)
+}
+METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MAX_RUNS_DRAWN, MAX_POINTS_DRAWN = 10, 600  # at most: runs of a method in a panel of curves, points in a scatter
+PANEL_SIZE, AXES_FRAME = (2.4, 1.7), (0.2, 0.24, 0.76, 0.68)  # inches; left, bottom, width, height as parts of it
+RC_PARAMS = FIGURE_STYLE | {
+    "text.color": INK_PLACEHOLDER, "axes.labelcolor": INK_PLACEHOLDER, "axes.edgecolor": INK_PLACEHOLDER, "xtick.color": INK_PLACEHOLDER, "ytick.color": INK_PLACEHOLDER,
     "text.parse_math": False, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
     "lines.linewidth": 1.5,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Look:
+class MethodStyle:
     """How a method is drawn everywhere on the page: its number, -1 for plain fine-tuning, which is in ink."""
 
     index: int
@@ -46,58 +48,62 @@ class Look:
     @property
     def colour(self) -> str:
         """As matplotlib takes it."""
-        return INK if self.index < 0 else COLOURS[self.index % len(COLOURS)]
+        return INK_PLACEHOLDER if self.index < 0 else COLOUR_PLACEHOLDERS[self.index % len(COLOUR_PLACEHOLDERS)]
 
     @property
     def css(self) -> str:
         """As the page takes it."""
-        return VARIABLES[self.colour]
+        return CSS_VARIABLES[self.colour]
 
     @property
     def dash(self) -> str:
         """As matplotlib takes it."""
-        return LINES[self.step % len(LINES)]
+        return LINE_STYLES[self.step % len(LINE_STYLES)]
 
     @property
     def marker(self) -> str:
         """As matplotlib takes it."""
-        return MARKERS[self.step % len(MARKERS)]
+        return METHOD_MARKERS[self.step % len(METHOD_MARKERS)]
 
     @property
     def step(self) -> int:
         """Grows with the colour, and once more when the colours start anew."""
-        return 0 if self.index < 0 else 1 + self.index % len(COLOURS) + self.index // len(COLOURS)
+        return (
+            0
+            if self.index < 0
+            else 1 + self.index % len(COLOUR_PLACEHOLDERS) + self.index // len(COLOUR_PLACEHOLDERS)
+        )
 
 
-def looks(methods: Iterable[str]) -> dict[str, Look]:
+def assign_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
     """A look for every method; the same for the same methods in the same order."""
     names = list(dict.fromkeys(methods))
-    others = [name for name in names if name != BASE]
-    plain = {BASE: Look(-1)} if BASE in names else {}
-    return plain | {name: Look(index) for index, name in enumerate(others)}
+    others = [name for name in names if name != BASE_METHOD]
+    plain = {BASE_METHOD: MethodStyle(-1)} if BASE_METHOD in names else {}
+    return plain | {name: MethodStyle(index) for index, name in enumerate(others)}
 
 
-class Sheet:
+class PanelDrawer:
     """Draws one panel after the other on the same axes: making axes takes longer than drawing on them."""
 
     def __init__(self) -> None:
-        with matplotlib.rc_context(LOOK):
-            self.figure = Figure(figsize=SIZE)
+        with matplotlib.rc_context(RC_PARAMS):
+            self.figure = Figure(figsize=PANEL_SIZE)
             self.canvas = FigureCanvasSVG(self.figure)
-            self.axes = self.figure.add_axes(FRAME)
+            self.axes = self.figure.add_axes(AXES_FRAME)
         self.figure.patch.set_visible(False)
         self.axes.patch.set_visible(False)
         self.drawn = 0
 
     def panel(self, paint: Callable[[Axes], None], x: str, y: str, says: str, integers: bool = False) -> Markup:
         """What ``paint`` puts on the axes, as SVG; ``says``: its description for who can't see it."""
-        with matplotlib.rc_context(LOOK):
+        with matplotlib.rc_context(RC_PARAMS):
             paint(self.axes)
             self.axes.set_xlabel(x)
             self.axes.set_ylabel(y)
             for name in ("x", "y"):
                 values = [value for line in self.axes.lines for value in getattr(line, f"get_{name}data")()]
-                ticks(self.axes, name, values, integers and name == "x")
+                set_ticks(self.axes, name, values, integers and name == "x")
             self.axes.relim()
             self.axes.autoscale()
             svg = self.save(says)
@@ -119,12 +125,12 @@ class Sheet:
         text = re.sub(r' width="[^"]*" height="[^"]*" viewBox', " viewBox", text, count=1)
         text = re.sub(r"font-family: [^;\"]*;?", "", text)
         text = re.sub(r"\s*\n\s*", " ", text)
-        for colour, variable in VARIABLES.items():
+        for colour, variable in CSS_VARIABLES.items():
             text = text.replace(colour, variable)
         return Markup(text).replace("<svg", Markup('<svg role="img" aria-label="{}"').format(says), 1)
 
 
-def ticks(axes: Axes, name: str, values: Sequence[float], integers: bool = False) -> None:
+def set_ticks(axes: Axes, name: str, values: Sequence[float], integers: bool = False) -> None:
     """At most four short labels on axis x or y; powers of ten where the numbers span more than two of them."""
     axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
     known = [value for value in values if math.isfinite(value)]
@@ -139,14 +145,16 @@ def ticks(axes: Axes, name: str, values: Sequence[float], integers: bool = False
     axis.get_major_formatter().set_powerlimits((-2, 4))  # type: ignore[attr-defined]
 
 
-def curves(sheet: Sheet, epochs: Runs, measure: str, look: dict[str, Look], says: str) -> Markup | None:
+def draw_curves(
+    sheet: PanelDrawer, epochs: TidyRows, measure: str, look: dict[str, MethodStyle], says: str
+) -> Markup | None:
     """A measure against the epoch: a thin line a run, the mean of each method's on top; None without a number.
 
     The mean is of the runs that have come as far.
     """
     lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in epochs:
-        epoch, value = number(row.get("epoch")), number(row.get(measure))
+        epoch, value = to_finite_float(row.get("epoch")), to_finite_float(row.get(measure))
         if epoch is not None and value is not None:
             runs = lines.setdefault(str(row.get("method")), {})
             runs.setdefault(str(row.get("key")), []).append((epoch, value))
@@ -156,7 +164,7 @@ def curves(sheet: Sheet, epochs: Runs, measure: str, look: dict[str, Look], says
     def paint(axes: Axes) -> None:
         for method in (name for name in look if name in lines):
             runs = [sorted(run) for run in lines[method].values()]
-            joined = [point for run in thinned(runs, RUNS_DRAWN) for point in [*run, (np.nan, np.nan)]]
+            joined = [point for run in subsample_evenly(runs, MAX_RUNS_DRAWN) for point in [*run, (np.nan, np.nan)]]
             axes.plot(*zip(*joined, strict=True), color=look[method].colour, lw=0.6, alpha=0.45, zorder=1)
         for method in (name for name in look if name in lines):
             of_epoch: dict[float, list[float]] = {}
@@ -170,13 +178,15 @@ def curves(sheet: Sheet, epochs: Runs, measure: str, look: dict[str, Look], says
     return sheet.panel(paint, "epoch", "", says, integers=True)
 
 
-def scatter(sheet: Sheet, cloud: Sequence[Point], look: dict[str, Look], x: str, y: str, says: str) -> Markup | None:
+def draw_scatter(
+    sheet: PanelDrawer, cloud: Sequence[Point], look: dict[str, MethodStyle], x: str, y: str, says: str
+) -> Markup | None:
     """Score against isotropy, a point a run; None without a point."""
     if not cloud:
         return None
 
     def paint(axes: Axes) -> None:
-        shown = thinned(cloud, POINTS_DRAWN)
+        shown = subsample_evenly(cloud, MAX_POINTS_DRAWN)
         for method in look:
             own = [(point.x, point.y) for point in shown if point.method == method]
             if own:
@@ -186,7 +196,7 @@ def scatter(sheet: Sheet, cloud: Sequence[Point], look: dict[str, Look], x: str,
     return sheet.panel(paint, x, y, says)
 
 
-def thinned(items: Sequence[T], most: int) -> Sequence[T]:
+def subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
     """At most so many of the items, evenly spaced."""
     if len(items) <= most:
         return items

@@ -10,47 +10,50 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from isobench.report import derived, figures
-from isobench.report.claims import SYMBOLS
-from isobench.report.derived import MEASURES, Runs
-from isobench.report.figures import Look, Sheet
+from isobench.report.claims import OUTCOME_SYMBOLS
+from isobench.report.derived import ISOTROPY_COLUMNS, TidyRows
+from isobench.report.figures import MethodStyle, PanelDrawer
 from isobench.report.model import Cell, Report, ReportTable
-from isobench.report.paper_table import ALPHA, BASE
-from isobench.report.text import mark
+from isobench.report.paper_table import ALPHA, BASE_METHOD
+from isobench.report.text import format_mark
 
-__all__ = ["render", "render_claims"]
+__all__ = ["render_claims", "render_report"]
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 # At most: pairs of encoder and task with curves, those not folded away, runs of a method in one, points in a scatter.
-LIMITS = {"groups": 30, "open": 4, "runs": figures.RUNS_DRAWN, "points": figures.POINTS_DRAWN}
-VERDICTS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}  # verdict -> symbol
+DRAWING_LIMITS = {"groups": 30, "open": 4, "runs": figures.MAX_RUNS_DRAWN, "points": figures.MAX_POINTS_DRAWN}
+VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}  # verdict -> symbol
 
 
-def render(report: Report) -> str:
+def render_report(report: Report) -> str:
     """The page, the same for the same report.
 
     ``runs`` and ``epochs`` may lack any column and any value, and a report may lack everything: the page then says
     what is missing.
     """
-    report = derived.by_scale(report)
-    methods = [*(line.method for table in report.tables for line in table.lines), *column(report.runs, "method")]
-    look = figures.looks([*methods, *column(report.epochs, "method")])
-    sheet = Sheet()
-    same_epoch = derived.grouped(report.epochs, "encoder", "task", "method", "epoch")
-    return page().render(
+    report = derived.add_scale_to_encoder(report)
+    methods = [
+        *(line.method for table in report.tables for line in table.lines),
+        *list_distinct_values(report.runs, "method"),
+    ]
+    look = figures.assign_styles([*methods, *list_distinct_values(report.epochs, "method")])
+    sheet = PanelDrawer()
+    same_epoch = derived.group_rows(report.epochs, "encoder", "task", "method", "epoch")
+    return load_template().render(
         report=report,
         look=look,
         total=sum(report.state.values()),
-        scales=column(report.runs, "scale"),
-        tables=[_Table(table) for table in report.tables],
-        curves=list(curve_figures(sheet, report.epochs, look)),
+        scales=list_distinct_values(report.runs, "scale"),
+        tables=[_TableView(table) for table in report.tables],
+        curves=list(draw_curve_groups(sheet, report.epochs, look)),
         unfinished=sum(count for name, count in report.state.items() if name not in ("done", "failed")),
-        curve_groups=len(derived.grouped(report.epochs, "encoder", "task")),
-        isotropy=Isotropy.of(sheet, report.runs, look),
-        overheads=derived.overheads(report.runs),
-        tasks=column(report.runs, "task"),
-        limits=LIMITS,
+        curve_groups=len(derived.group_rows(report.epochs, "encoder", "task")),
+        isotropy=IsotropySection.of(sheet, report.runs, look),
+        overheads=derived.compute_overheads(report.runs),
+        tasks=list_distinct_values(report.runs, "task"),
+        limits=DRAWING_LIMITS,
         most_runs=max(map(len, same_epoch.values()), default=0),
-        several=several(report),
+        several=has_several_configs(report),
     )
 
 
@@ -59,60 +62,66 @@ def render_claims(claims: list[dict[str, Any]]) -> str:
     papers: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
         papers.setdefault(claim["paper"], []).append(claim)
-    return page("claims.html.j2").render(
+    return load_template("claims.html.j2").render(
         papers=papers,
         counts=Counter(claim["outcome"] for claim in claims),
         scaled=sum(bool(claim["scale"]) for claim in claims),
-        SYMBOLS=SYMBOLS,
+        SYMBOLS=OUTCOME_SYMBOLS,
     )
 
 
-def page(name: str = "page.html.j2") -> Any:
+def load_template(name: str = "page.html.j2") -> Any:
     """A page's template."""
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"words": words, "p": p_value, "signed": signed, "number": shown, "seconds": seconds}
-    environment.globals |= {"ALPHA": ALPHA, "BASE": BASE, "VERDICTS": VERDICTS, "mark": mark}
+    environment.filters |= {
+        "words": format_name,
+        "p": format_p_value,
+        "signed": format_signed,
+        "number": format_number,
+        "seconds": format_seconds,
+    }
+    environment.globals |= {"ALPHA": ALPHA, "BASE": BASE_METHOD, "VERDICTS": VERDICT_SYMBOLS, "mark": format_mark}
     return environment.get_template(name)
 
 
-def column(rows: Runs, name: str) -> list[str]:
+def list_distinct_values(rows: TidyRows, name: str) -> list[str]:
     """The different values of a column, in order of appearance, without those that are not there."""
     return list(dict.fromkeys(str(row[name]) for row in rows if row.get(name) is not None))
 
 
-def several(report: Report) -> bool:
+def has_several_configs(report: Report) -> bool:
     """True if a method has runs of more than one configuration: a line is a chosen one, or runs differ in more."""
     chosen = any(line.settings for table in report.tables for line in table.lines)
-    same = derived.grouped(report.runs, "encoder", "task", "method", "seed", "scale")
+    same = derived.group_rows(report.runs, "encoder", "task", "method", "seed", "scale")
     return chosen or any(len(runs) > 1 for runs in same.values())
 
 
-class _Table:
+class _TableView:
     """A table with what the page adds to it: numbered reasons, comparisons in a list, every column's axis."""
 
     def __init__(self, table: ReportTable) -> None:
         self.table = table
         cells = [cell for line in table.lines for cell in line.cells.values()]
         self.reasons = list(dict.fromkeys(cell.why for cell in cells if cell.verdict and cell.why))
-        self.comparisons = list(comparisons(table))
+        self.comparisons = list(list_comparisons(table))
         self.tests = sum(cell.comparison.welch is not None for *_, cell in self.comparisons if cell.comparison)
-        self.verdicts = [verdict for verdict in VERDICTS if any(cell.verdict == verdict for cell in cells)]
-        self.marked = any(mark(cell) for cell in cells)
+        self.verdicts = [verdict for verdict in VERDICT_SYMBOLS if any(cell.verdict == verdict for cell in cells)]
+        self.marked = any(format_mark(cell) for cell in cells)
         self.single = bool(cells) and max(len(cell.values) for cell in cells) == 1
         self.has_time = any(line.time not in ("", "-") for line in table.lines)
-        self.axes = {name: axis for name in table.columns if (axis := derived.axis_of(table, name))}
+        self.axes = {name: axis for name in table.columns if (axis := derived.build_axis(table, name))}
         self.strips = {
-            (number, name): derived.strip(line.cells[name], axis)
+            (number, name): derived.build_strip_plot(line.cells[name], axis)
             for number, line in enumerate(table.lines)
             for name, axis in self.axes.items()
             if name in line.cells
         }
 
 
-def comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, Cell]]:
+def list_comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, Cell]]:
     """Encoder, method, its settings, column and cell of every comparison with plain fine-tuning."""
     for line in table.lines:
         for name in table.columns:
@@ -130,7 +139,7 @@ class Panel:
 
 
 @dataclass
-class Curves:
+class CurveGroup:
     """The panels of one encoder and task, and the methods in them."""
 
     title: str
@@ -138,23 +147,25 @@ class Curves:
     methods: list[str]
 
 
-def curve_figures(sheet: Sheet, epochs: Runs, look: dict[str, Look]) -> Iterator[Curves]:
+def draw_curve_groups(sheet: PanelDrawer, epochs: TidyRows, look: dict[str, MethodStyle]) -> Iterator[CurveGroup]:
     """The curves over training of every encoder and task, up to ``LIMITS``."""
-    measures = {"score": "Score"} | {name: f"{symbol}, {of}" for name, (symbol, of) in MEASURES.items()}
-    for (encoder, task), rows in list(derived.grouped(epochs, "encoder", "task").items())[: LIMITS["groups"]]:
+    measures = {"score": "Score"} | {name: f"{symbol}, {of}" for name, (symbol, of) in ISOTROPY_COLUMNS.items()}
+    for (encoder, task), rows in list(derived.group_rows(epochs, "encoder", "task").items())[
+        : DRAWING_LIMITS["groups"]
+    ]:
         title = f"{task}, {encoder}"
         drawn = [
             Panel(text, svg)
             for name, text in measures.items()
-            if (svg := figures.curves(sheet, rows, name, look, f"{text} against the epoch: {title}"))
+            if (svg := figures.draw_curves(sheet, rows, name, look, f"{text} against the epoch: {title}"))
         ]
         if drawn:
-            here = set(column(rows, "method"))
-            yield Curves(title, drawn, [method for method in look if method in here])
+            here = set(list_distinct_values(rows, "method"))
+            yield CurveGroup(title, drawn, [method for method in look if method in here])
 
 
 @dataclass
-class Isotropy:
+class IsotropySection:
     """Isotropy against score: panels and correlations, as they are and less the means of encoder and task."""
 
     names: list[str]
@@ -163,57 +174,57 @@ class Isotropy:
     most_points: int
 
     @classmethod
-    def of(cls, sheet: Sheet, runs: Runs, look: dict[str, Look]) -> "Isotropy":
+    def of(cls, sheet: PanelDrawer, runs: TidyRows, look: dict[str, MethodStyle]) -> "IsotropySection":
         """Of the measures that any run has."""
-        clouds = {name: derived.points(runs, name) for name in MEASURES}
+        clouds = {name: derived.collect_points(runs, name) for name in ISOTROPY_COLUMNS}
         measures = [name for name, cloud in clouds.items() if cloud]
-        with_score = [run for run in runs if derived.number(run.get("score")) is not None]
+        with_score = [run for run in runs if derived.to_finite_float(run.get("score")) is not None]
         kinds = {False: "As measured"}
-        if len(derived.grouped(with_score, "encoder", "task")) > 1:
+        if len(derived.group_rows(with_score, "encoder", "task")) > 1:
             kinds[True] = "Less the mean of each encoder and task"
         parts = []
         for centred, kind in kinds.items() if measures else ():
             panels = []
             for name in measures:
-                symbol, of = MEASURES[name]
-                cloud = derived.points(runs, name, centred) if centred else clouds[name]
+                symbol, of = ISOTROPY_COLUMNS[name]
+                cloud = derived.collect_points(runs, name, centred) if centred else clouds[name]
                 labels = (f"{symbol} less mean", "score less mean") if centred else (symbol, "score")
                 says = f"Score against {symbol} of the {of}, a point a run. {kind}."
-                if svg := figures.scatter(sheet, cloud, look, *labels, says):
+                if svg := figures.draw_scatter(sheet, cloud, look, *labels, says):
                     panels.append(Panel(f"{symbol}, {of}", svg))
-            parts.append((kind, panels, derived.correlations(with_score, measures, centred)))
+            parts.append((kind, panels, derived.compute_correlations(with_score, measures, centred)))
         here = {point.method for cloud in clouds.values() for point in cloud}
-        names = [", ".join(MEASURES[name]) for name in measures]
+        names = [", ".join(ISOTROPY_COLUMNS[name]) for name in measures]
         most = max(map(len, clouds.values()), default=0)
         return cls(names, parts, [method for method in look if method in here], most)
 
 
-def words(name: str) -> str:
+def format_name(name: str) -> str:
     """A name from the records, such as constant_predictor, as words."""
     return name.replace("_", " ")
 
 
-def p_value(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """A p-value as papers print it."""
-    if p is None or derived.number(p) is None:
+    if p is None or derived.to_finite_float(p) is None:
         return DASH
     return "< .001" if p < 0.001 else "1" if p >= 0.9995 else f"{p:.3f}".removeprefix("0")
 
 
-def signed(value: float | None, digits: int = 2) -> str:
+def format_signed(value: float | None, digits: int = 2) -> str:
     """A number with its sign, a dash for none."""
-    if derived.number(value) is None:
+    if derived.to_finite_float(value) is None:
         return DASH
     text = f"{value:+.{digits}f}"
     return text.replace("-", MINUS) if float(text) else text[1:]
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """A time in seconds, to about three digits."""
     digits = 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:,.{digits}f} s"
 
 
-def shown(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A number in four digits at most, a dash for none."""
     return DASH if value is None else f"{value:.4g}".replace("-", MINUS)

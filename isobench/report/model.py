@@ -44,7 +44,7 @@ class Cell:
 
 
 @dataclass
-class Line:
+class ReportLine:
     """One encoder and method: a line of a table.
 
     ``time``: training seconds an epoch over plain fine-tuning's. ``settings``: the chosen configuration, by task
@@ -68,7 +68,7 @@ class ReportTable:
     name: str
     title: str
     columns: list[str]
-    lines: list[Line]
+    lines: list[ReportLine]
     notes: list[str] = field(default_factory=list)
     tasks: dict[str, str] = field(default_factory=dict)
 

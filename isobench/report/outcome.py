@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-HOLDS, FAILS, OPEN, MISSING, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
+HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 
 
 class Outcome(NamedTuple):

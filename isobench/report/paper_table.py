@@ -10,14 +10,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from isobench.config.schema import method_name
+from isobench.config.schema import format_method_name
 from isobench.papers import published
-from isobench.report.columns import Column, Kind, columns_for, columns_of, epoch_seconds
-from isobench.report.statistics import holm, summary, welch
-from isobench.runs.row import Row, all_constant, troubles
+from isobench.report.columns import (
+    Column,
+    ColumnKind,
+    build_foreign_columns,
+    build_paper_columns,
+    compute_epoch_seconds,
+)
+from isobench.report.statistics import compute_cell_statistics, holm, welch
+from isobench.runs.row import Row, are_constant_predictors, count_troubles
 
 ALPHA = 0.05  # the papers' level
-BASE = "none"
+BASE_METHOD = "none"
 
 
 class PaperTable:
@@ -33,7 +39,7 @@ class PaperTable:
         self.content, self.columns = content, columns
         self.seeds: dict[tuple[str, str, str], list[Row]] = {}
         for row in rows:
-            key = (row.cfg.encoder.name, method_name(row.cfg.calibration), row.cfg.task.name)
+            key = (row.cfg.encoder.name, format_method_name(row.cfg.calibration), row.cfg.task.name)
             self.seeds.setdefault(key, []).append(row)
         self.lines = list(dict.fromkeys((encoder, method) for encoder, method, _ in self.seeds))
 
@@ -52,39 +58,39 @@ class PaperTable:
         found = {}
         for encoder, method in self.lines:
             for column in self.columns:
-                both = [(encoder, name, column) for name in (method, BASE)]
-                if method != BASE and column.is_score and not any(self.is_constant(*one) for one in both):
+                both = [(encoder, name, column) for name in (method, BASE_METHOD)]
+                if method != BASE_METHOD and column.is_score and not any(self.is_constant(*one) for one in both):
                     found[both[0]] = welch(*(self.values(*one) for one in both))
         return {key: p for key, p in found.items() if not math.isnan(p)}
 
     def is_constant(self, encoder: str, method: str, column: Column) -> bool:
         """True if no seed has learned to tell anything apart."""
-        return all_constant(self.runs(encoder, method, column.task))
+        return are_constant_predictors(self.runs(encoder, method, column.task))
 
     def mark(self, encoder: str, method: str, column: Column) -> str:
         """* for significantly better than plain fine-tuning, † for worse."""
         if self.p_values.get((encoder, method, column), 1.0) >= ALPHA:
             return ""
         difference = statistics.fmean(self.values(encoder, method, column)) - statistics.fmean(
-            self.values(encoder, BASE, column)
+            self.values(encoder, BASE_METHOD, column)
         )
         return " *" if difference > 0 else " †"
 
     def summary(self, values: list[float]) -> list[float | None]:
         """The statistics of the paper's cells; None for a spread that one seed doesn't have."""
-        found = zip(self.content["form"], summary(values, self.content["form"]), strict=True)
+        found = zip(self.content["form"], compute_cell_statistics(values, self.content["form"]), strict=True)
         return [None if name.endswith("sd") and len(values) == 1 else number for name, number in found]
 
     def cell(self, encoder: str, method: str, column: Column, marked: bool = True) -> str:
         """Ours: statistics over seeds with what went wrong in some, or its name if it went wrong in all."""
         rows = self.runs(encoder, method, column.task)
-        wrong = troubles(rows)
+        wrong = count_troubles(rows)
         values = self.values(encoder, method, column)
         if not rows:
             return ""
         if not values:
             return ", ".join(wrong)
-        numbers = published.show(self.content["form"], [column.text(x) for x in self.summary(values)])
+        numbers = published.format_statistics(self.content["form"], [column.text(x) for x in self.summary(values)])
         if any(math.isnan(value) for value in values):
             numbers = "NaN"
         if column.is_score and self.is_constant(encoder, method, column):
@@ -96,7 +102,7 @@ class PaperTable:
 
     def printed(self, encoder: str, method: str, column: Column) -> str:
         """The paper's cell below ours; of another encoder, named, if the paper doesn't have this one."""
-        found = published.of_column(self.content, encoder, method, column.title)
+        found = published.find_cell_in_column(self.content, encoder, method, column.title)
         if found is None:
             return "not in the paper"
         cell, of = found
@@ -107,7 +113,7 @@ class PaperTable:
         ratios = []
         seconds = 0.0
         for task in dict.fromkeys(column.task for column in self.columns):
-            ours, base = (epoch_seconds(self.runs(encoder, name, task)) for name in (method, BASE))
+            ours, base = (compute_epoch_seconds(self.runs(encoder, name, task)) for name in (method, BASE_METHOD))
             if ours and base:
                 ratios.append(ours / base)
                 seconds = ours
@@ -122,7 +128,7 @@ class PaperTable:
         if tests := list(self.p_values.values()):
             survive = sum(p < ALPHA for p in holm(tests))
             found.append(
-                f"* better, † worse than {BASE}: p < {ALPHA}, Welch's t-test over seeds, not corrected; of "
+                f"* better, † worse than {BASE_METHOD}: p < {ALPHA}, Welch's t-test over seeds, not corrected; of "
                 f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
             )
         if any(column.time for column in self.columns):
@@ -136,37 +142,40 @@ class PaperTable:
 
 def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
     """Print every table of the experiment's paper that its runs have columns of."""
-    for number, (name, content, columns) in enumerate(papers_tables(experiment, rows)):
+    for number, (name, content, columns) in enumerate(list_paper_tables(experiment, rows)):
         if columns:
             table = PaperTable(content, columns, rows)
-            title = f"{experiment.paper}, {name}: {published.show(content['form'], content['form'])}"
-            for drawn in draw(table, title, out.width, with_time=number == 0):
+            title = f"{experiment.paper}, {name}: {published.format_statistics(content['form'], content['form'])}"
+            for drawn in build_terminal_tables(table, title, out.width, with_time=number == 0):
                 out.print(drawn)
             for note in table.notes(with_time=number == 0):
                 out.print(note, highlight=False, markup=False)
 
 
-def papers_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, dict[str, Any], list[Column]]]:
+def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, dict[str, Any], list[Column]]]:
     """Name, content and columns of every table of the experiment's paper; no columns where its runs have none.
 
     Tasks that are not the paper's stand in the first table with columns of a kind.
     """
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
-    contents = {name: published.load(experiment.paper)[name] for name in experiment.tables if experiment.paper}
+    contents = {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
     known = {what["task"] for content in contents.values() for what in content["columns"].values()}
     foreign = [task for name, task in tasks.items() if name not in known]
-    shown: set[Kind] = set()  # kinds of columns in which tasks that are not the paper's have been shown
+    shown: set[ColumnKind] = set()  # kinds of columns in which tasks that are not the paper's have been shown
     for name, content in contents.items():
         kinds = dict.fromkeys((what.get("isotropy"), what.get("time")) for what in content["columns"].values())
         yield (
             name,
             content,
-            [*columns_of(content, tasks), *columns_for(foreign, [k for k in kinds if k not in shown])],
+            [
+                *build_paper_columns(content, tasks),
+                *build_foreign_columns(foreign, [k for k in kinds if k not in shown]),
+            ],
         )
         shown |= set(kinds)
 
 
-def draw(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:
+def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:
     """The table, as several below one another if it is wider than the terminal."""
     columns = [
         [column.title, *(f"{table.cell(*line, column)}\n{table.printed(*line, column)}" for line in table.lines)]
@@ -174,11 +183,11 @@ def draw(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator
     ]
     if with_time:
         columns.append(["training time an epoch", *(table.time(*line) for line in table.lines)])
-    label = wide([f"{method}\n{encoder}" for encoder, method in table.lines])
+    label = compute_column_width([f"{method}\n{encoder}" for encoder, method in table.lines])
     while columns:
-        count, used = 1, label + wide(columns[0])
-        while count < len(columns) and used + wide(columns[count]) <= width:
-            used += wide(columns[count])
+        count, used = 1, label + compute_column_width(columns[0])
+        while count < len(columns) and used + compute_column_width(columns[count]) <= width:
+            used += compute_column_width(columns[count])
             count += 1
         part = Table(title=title, title_justify="left", header_style="bold")
         part.add_column("")
@@ -190,6 +199,6 @@ def draw(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator
         title, columns = "", columns[count:]
 
 
-def wide(texts: list[str]) -> int:
+def compute_column_width(texts: list[str]) -> int:
     """Characters that a column of these texts takes in a table, borders included."""
     return 3 + max(len(line) for text in texts for line in text.splitlines())

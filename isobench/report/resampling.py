@@ -16,14 +16,14 @@ from isobench.report.effects import Estimate
 
 Arms = tuple[Sequence[float], Sequence[float]]  # one task: ours, theirs
 
-EXACT = 200_000  # ways to relabel, up to which all are counted
-RELABELLINGS = 19_999  # drawn where there are more
-RESAMPLES = 1_999  # of a bootstrap
+MAX_EXACT_RELABELLINGS = 200_000  # ways to relabel, up to which all are counted
+RANDOM_RELABELLINGS = 19_999  # drawn where there are more
+BOOTSTRAP_RESAMPLES = 1_999  # of a bootstrap
 SEED = 0
-TIE = 1e-9  # differences closer than this share of the largest score are the same but for rounding
+TIE_TOLERANCE = 1e-9  # differences closer than this share of the largest score are the same but for rounding
 
 
-class Permutation(NamedTuple):
+class PermutationResult(NamedTuple):
     """Two-sided p; ``drawn``: how many relabellings were drawn at random, None where all were counted."""
 
     p: float
@@ -35,28 +35,30 @@ def mean_difference(tasks: Sequence[Arms]) -> float:
     return statistics.fmean(statistics.fmean(ours) - statistics.fmean(theirs) for ours, theirs in tasks)
 
 
-def stratified_permutation(tasks: Sequence[Arms]) -> Permutation:
+def stratified_permutation_test(tasks: Sequence[Arms]) -> PermutationResult:
     """Permutation test of ``mean_difference``: methods' labels change places within each task.
 
     Exact up to ``EXACT`` relabellings, else of random ones, ours among them (Phipson & Smyth 2010). Two-sided: twice
     the smaller tail. p is NaN without tasks, or with an undefined value.
     """
     if not tasks or any(math.isnan(value) for arms in tasks for arm in arms for value in arm):
-        return Permutation(math.nan, None)
-    exact = math.prod(math.comb(len(ours) + len(theirs), len(ours)) for ours, theirs in tasks) <= EXACT
+        return PermutationResult(math.nan, None)
+    exact = (
+        math.prod(math.comb(len(ours) + len(theirs), len(ours)) for ours, theirs in tasks) <= MAX_EXACT_RELABELLINGS
+    )
     if exact:
-        totals = reduce(np.add.outer, [_every_difference(*arms) for arms in tasks]).ravel()
+        totals = reduce(np.add.outer, [_all_differences(*arms) for arms in tasks]).ravel()
     else:
         rng = np.random.default_rng(SEED)
         totals = np.sum([_random_differences(*arms, rng) for arms in tasks], axis=0)
     observed = mean_difference(tasks) * len(tasks)
-    tie = TIE * max(abs(value) for arms in tasks for arm in arms for value in arm)
+    tie = TIE_TOLERANCE * max(abs(value) for arms in tasks for arm in arms for value in arm)
     added = 0 if exact else 1
     tail = min(int((totals >= observed - tie).sum()), int((totals <= observed + tie).sum())) + added
-    return Permutation(min(1.0, 2 * tail / (len(totals) + added)), None if exact else RELABELLINGS)
+    return PermutationResult(min(1.0, 2 * tail / (len(totals) + added)), None if exact else RANDOM_RELABELLINGS)
 
 
-def _every_difference(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
+def _all_differences(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
     """The difference of means for every choice of our runs among all. [C(n+m, n)]"""
     n, m = len(ours), len(theirs)
     pool = np.array([*ours, *theirs], dtype=np.float64)
@@ -68,7 +70,7 @@ def _every_difference(ours: Sequence[float], theirs: Sequence[float]) -> np.ndar
 def _random_differences(ours: Sequence[float], theirs: Sequence[float], rng: np.random.Generator) -> np.ndarray:
     """The same for random choices. [RELABELLINGS]"""
     n = len(ours)
-    pool = np.tile(np.array([*ours, *theirs], dtype=np.float64), (RELABELLINGS, 1))
+    pool = np.tile(np.array([*ours, *theirs], dtype=np.float64), (RANDOM_RELABELLINGS, 1))
     mixed = rng.permuted(pool, axis=1)
     return mixed[:, :n].mean(axis=1) - mixed[:, n:].mean(axis=1)
 
@@ -109,7 +111,9 @@ def _bootstrap(tasks: Sequence[Arms], of_a_task: Callable[..., np.ndarray]) -> E
     if min(map(len, samples)) < 2:
         return Estimate(value, math.nan, math.nan)
     rng = np.random.default_rng(SEED)
-    found = stats.bootstrap(samples, statistic, n_resamples=RESAMPLES, vectorized=True, method="percentile", rng=rng)
+    found = stats.bootstrap(
+        samples, statistic, n_resamples=BOOTSTRAP_RESAMPLES, vectorized=True, method="percentile", rng=rng
+    )
     low, high = map(float, found.confidence_interval)
     return Estimate(value, low, high) if low < high else Estimate(value, math.nan, math.nan)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from isobench.report.effects import hedges_g
 from isobench.report.model import Comparison, ReportTable
-from isobench.report.resampling import stratified_permutation
+from isobench.report.resampling import stratified_permutation_test
 
 
 def _sd(values: Sequence[float]) -> float:
@@ -15,7 +15,7 @@ def _sd(values: Sequence[float]) -> float:
 
 
 # What a paper's cell may print, by name; sd is the sample's.
-STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+CELL_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "sd": _sd,
     "median": statistics.median,
@@ -24,11 +24,11 @@ STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def summary(values: Sequence[float], form: Sequence[str]) -> list[float]:
+def compute_cell_statistics(values: Sequence[float], form: Sequence[str]) -> list[float]:
     """The statistics that a paper's cell prints, in its order; all NaN if a value is."""
     if not values or any(math.isnan(value) for value in values):
         return [math.nan] * len(form)
-    return [float(STATISTICS[name](values)) for name in form]
+    return [float(CELL_STATISTICS[name](values)) for name in form]
 
 
 def t_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -47,14 +47,14 @@ def welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def _t_test(ours: Sequence[float], theirs: Sequence[float], equal_var: bool) -> float:
     from scipy import stats  # slow to import: not for those who only plan a sweep
 
-    if not _several(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
+    if not _have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
         return math.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # almost no spread: the p-value says it
         return float(stats.ttest_ind(ours, theirs, equal_var=equal_var).pvalue)
 
 
-def _several(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+def _have_several_values(ours: Sequence[float], theirs: Sequence[float]) -> bool:
     """True if both have two values or more, all defined."""
     return min(len(ours), len(theirs)) > 1 and not any(math.isnan(value) for value in (*ours, *theirs))
 
@@ -68,12 +68,12 @@ def welch_of_summaries(mean: float, sd: float, n: int, their_mean: float, their_
     return float(stats.ttest_ind_from_stats(mean, sd, n, their_mean, their_sd, their_n, equal_var=False).pvalue)
 
 
-def permutation(ours: Sequence[float], theirs: Sequence[float]) -> float:
+def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Two-sided p of the permutation test of the difference of means: ``stratified_permutation`` of one task.
 
     NaN for one seed or an undefined value.
     """
-    return stratified_permutation([(ours, theirs)]).p if _several(ours, theirs) else math.nan
+    return stratified_permutation_test([(ours, theirs)]).p if _have_several_values(ours, theirs) else math.nan
 
 
 def smallest_p(n: int, m: int) -> float:
@@ -96,17 +96,17 @@ def compare(ours: Sequence[float], base: Sequence[float]) -> Comparison:
     both = [*ours, *base]
     undefined = not ours or not base or any(math.isnan(value) for value in both)
     difference = math.nan if undefined else statistics.fmean(ours) - statistics.fmean(base)
-    numbers = (welch(ours, base), permutation(ours, base), *hedges_g(ours, base))
+    numbers = (welch(ours, base), permutation_test(ours, base), *hedges_g(ours, base))
     tests = [None if math.isnan(number) else number for number in numbers]
     return Comparison(difference, tests[0], tests[1], None, *tests[2:])
 
 
-Tested = tuple[str, str, str, tuple[float, ...]]  # encoder, method, column, values
+ComparisonKey = tuple[str, str, str, tuple[float, ...]]  # encoder, method, column, values
 
 
-def family(tables: Sequence[ReportTable]) -> dict[Tested, list[Comparison]]:
+def collect_test_family(tables: Sequence[ReportTable]) -> dict[ComparisonKey, list[Comparison]]:
     """All comparisons with a p; one that stands in two tables (same line, title and values) is one."""
-    found: dict[Tested, list[Comparison]] = {}
+    found: dict[ComparisonKey, list[Comparison]] = {}
     for table in tables:
         for line in table.lines:
             for column, cell in line.cells.items():
@@ -116,9 +116,9 @@ def family(tables: Sequence[ReportTable]) -> dict[Tested, list[Comparison]]:
     return found
 
 
-def correct(tables: Sequence[ReportTable]) -> None:
+def apply_holm_correction(tables: Sequence[ReportTable]) -> None:
     """Fill ``Comparison.holm``: Welch's p corrected over the ``family`` of all comparisons in these tables."""
-    same = list(family(tables).values())
+    same = list(collect_test_family(tables).values())
     adjusted = holm([p for p in (copies[0].welch for copies in same) if p is not None])
     for copies, p in zip(same, adjusted, strict=True):
         for comparison in copies:

@@ -5,19 +5,24 @@ from typing import Any
 
 from rich.table import Table
 
-from isobench.common.terminal import console
-from isobench.config.schema import method_name
-from isobench.papers.published import cell
-from isobench.report.generation import generation_notes
+from isobench.common.terminal import make_console
+from isobench.config.schema import format_method_name
+from isobench.papers.published import find_published_cell
+from isobench.report.generation import describe_generation
 from isobench.report.paper_table import print_paper_tables
-from isobench.runs.grouping import chosen, differences, groups, varying_settings
-from isobench.runs.row import Row, all_constant, shown, troubles
+from isobench.runs.grouping import (
+    find_varying_settings,
+    group_over_seeds,
+    list_setting_values,
+    read_scale_differences,
+)
+from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
 
 def print_table(experiment: Any, rows: list[Row]) -> None:
     """Print the table of a sweep's runs, what it is not, and where everything lies."""
-    out = console()
-    varying = varying_settings(rows)
+    out = make_console()
+    varying = find_varying_settings(rows)
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
     for name in ("task", "encoder", "method", *(name.partition(".")[2] for name in varying)):
         table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
@@ -25,8 +30,8 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("every seed", *(["published"] if experiment.tables else []), "failures"):
         table.add_column(name, overflow="fold")
-    for group in groups(rows, varying):
-        table.add_row(*cells(group, varying, experiment))
+    for group in group_over_seeds(rows, varying):
+        table.add_row(*format_table_line(group, varying, experiment))
     out.print(table)
     if varying and experiment.tables:
         out.print(
@@ -34,50 +39,51 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
         )
     else:
         print_paper_tables(out, experiment, rows)
-    for note in footnotes(rows):
+    for note in list_footnotes(rows):
         out.print(note, highlight=False, markup=False)
 
 
-def cells(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
+def format_table_line(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
     """One line of the table."""
     cfg = group[0].cfg
     metric = cfg.task.primary
     ended = [row.record for row in group if row.record and row.record["best"] and not row.record["failure"]]
     scores = [100 * record["best"]["score"] for record in ended]
-    method = method_name(cfg.calibration)
+    method = format_method_name(cfg.calibration)
     of_papers = [
-        cell(experiment.paper, name, cfg.encoder.name, method, cfg.task.name, metric) for name in experiment.tables
+        find_published_cell(experiment.paper, name, cfg.encoder.name, method, cfg.task.name, metric)
+        for name in experiment.tables
     ]
     published = next((found for found in of_papers if found is not None), None)
     return [
         f"{cfg.task.name} ({metric})",
         cfg.encoder.name,
         method,
-        *chosen(cfg, varying),
+        *list_setting_values(cfg, varying),
         str(len(scores)),
-        middle(group, scores),
-        f"{statistics.stdev(scores):.2f}" if len(scores) > 1 and not all_constant(group) else "-",
-        "  ".join(f"{row.cfg.seed}: {shown(row)}" for row in group),
+        format_median(group, scores),
+        f"{statistics.stdev(scores):.2f}" if len(scores) > 1 and not are_constant_predictors(group) else "-",
+        "  ".join(f"{row.cfg.seed}: {format_score(row)}" for row in group),
         *(["not in the paper" if published is None else " ".join(published)] if experiment.tables else []),
-        failures(group),
+        format_failures(group),
     ]
 
 
-def middle(group: list[Row], scores: list[float]) -> str:
+def format_median(group: list[Row], scores: list[float]) -> str:
     """The median, unless no model of the group has learned to tell anything apart."""
-    if all_constant(group):
+    if are_constant_predictors(group):
         return "constant"
     return f"{statistics.median(scores):.2f}" if scores else "-"
 
 
-def failures(group: list[Row]) -> str:
+def format_failures(group: list[Row]) -> str:
     """Failures by name and number; runs that have not ended are said to be missing, running, ..."""
-    return ", ".join(f"{count} {name}" for name, count in sorted(troubles(group).items())) or "none"
+    return ", ".join(f"{count} {name}" for name, count in sorted(count_troubles(group).items())) or "none"
 
 
-def footnotes(rows: list[Row]) -> list[str]:
+def list_footnotes(rows: list[Row]) -> list[str]:
     """Scale, selection rule, and where the records are."""
-    differs = list(dict.fromkeys(note for row in rows for note in differences(row)))
+    differs = list(dict.fromkeys(note for row in rows for note in read_scale_differences(row)))
     scale = f"scale={rows[0].cfg.scale}. "
     scale += f"NOT the paper's setting: {'; '.join(differs)}." if differs else "Data and encoder are the paper's."
     rules = {
@@ -90,15 +96,15 @@ def footnotes(rows: list[Row]) -> list[str]:
     warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
     return [
         scale,
-        trained(rows),
+        describe_training(rows),
         f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
-        *generation_notes(rows),
+        *describe_generation(rows),
         *(f"Warning: {warning}." for warning in warnings),
         f"Records: {rows[0].folder.path.parent}/<key>/result.json",
     ]
 
 
-def trained(rows: list[Row]) -> str:
+def describe_training(rows: list[Row]) -> str:
     """What the runs were trained with: the values of the settings that papers state."""
     settings = [row.cfg.optimization for row in rows]
     shown = {"lr": dict.fromkeys(f"{o.lr:g}" for o in settings)}

@@ -12,8 +12,8 @@ import filelock
 import yaml
 
 from isobench.common.errors import StorageError, UserError
-from isobench.common.files import is_storage_error, remove_temporaries, replace_text, storage_error, write_json
-from isobench.runs.record import FORMAT, REQUIRED, finite, is_whole
+from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text, write_json
+from isobench.runs.record import RECORD_FIELDS, RECORD_FORMAT, is_valid_record, replace_non_finite
 
 
 class RunFolder:
@@ -40,10 +40,10 @@ class RunFolder:
             return None
         except (OSError, ValueError) as error:
             raise UserError(f"{self.result_file} is damaged; remove it to run again") from error
-        whole = isinstance(record, dict) and record.get("key") == self.key and record.keys() >= REQUIRED
+        whole = isinstance(record, dict) and record.get("key") == self.key and record.keys() >= RECORD_FIELDS
         if not whole:
             raise UserError(f"{self.result_file} is not this run's record; remove it to run again")
-        if not is_whole(record):
+        if not is_valid_record(record):
             raise UserError(f"{self.result_file} is damaged; remove it to run again")
         return record
 
@@ -80,7 +80,7 @@ class RunFolder:
                 f"{self.path}: this file system has no locks; set output_dir to one that does"
             ) from error
         except OSError as error:
-            raise storage_error(error, self.path) from error
+            raise make_storage_error(error, self.path) from error
         try:
             yield True
         except UserError:
@@ -88,7 +88,7 @@ class RunFolder:
                 self._remove()  # nothing stays of a run that could not start
             raise
         except OSError as error:
-            raise storage_error(error, self.path) if is_storage_error(error) else error from None
+            raise make_storage_error(error, self.path) if is_storage_error(error) else error from None
         finally:
             lock.release()
 
@@ -112,4 +112,4 @@ class RunFolder:
 
     def write_result(self, record: dict[str, Any]) -> None:
         """Write result.json atomically; numbers that are not finite become null."""
-        write_json(self.result_file, finite({"format": FORMAT, "key": self.key, **record}))
+        write_json(self.result_file, replace_non_finite({"format": RECORD_FORMAT, "key": self.key, **record}))

@@ -8,32 +8,32 @@ from pathlib import Path
 import yaml
 
 from isobench.common.errors import UserError
-from isobench.config.schema import Config, from_plain
+from isobench.config.schema import Config, config_from_plain
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
-from isobench.runs.validate import validate
+from isobench.runs.validate import validate_config
 
 
-def run_folders(output_dir: str) -> list[Path]:
+def list_run_folders(output_dir: str) -> list[Path]:
     """All of them, by name."""
     return sorted(path for path in (Path(output_dir) / "runs").glob("*") if path.is_dir())
 
 
-def config_of(folder: Path) -> Config | None:
+def read_run_config(folder: Path) -> Config | None:
     """The config a run was started with; None if it can't be read, or is none today."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        cfg = from_plain(yaml.load((folder / "config.yaml").read_text(), loader))
-        validate(cfg)
+        cfg = config_from_plain(yaml.load((folder / "config.yaml").read_text(), loader))
+        validate_config(cfg)
     except Exception:  # damaged in any of many ways, or of another version
         return None
     return cfg
 
 
-def rows_in(output_dir: str, but: set[str]) -> Iterator[Row]:
+def read_rows(output_dir: str, but: set[str]) -> Iterator[Row]:
     """Rows of the folders that are not in ``but`` and still have the key their config gives."""
-    for folder in run_folders(output_dir):
-        cfg = None if folder.name in but else config_of(folder)
+    for folder in list_run_folders(output_dir):
+        cfg = None if folder.name in but else read_run_config(folder)
         try:
             key = identify(cfg).key if cfg is not None else ""
         except UserError as error:

@@ -11,12 +11,12 @@ from typing import Any, Self
 
 from isobench.common.files import replace_text
 
-INTERVAL = 10.0  # seconds between beats
-STALE = 60.0  # seconds of silence after which a run counts as gone
-FILE = "progress.json"
+BEAT_INTERVAL = 10.0  # seconds between beats
+STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
+PROGRESS_FILE = "progress.json"
 LOG_VARIABLE = "ISOBENCH_LOG"  # set by a launcher's worker: where this process's output goes
-NEEDED = {"state", "step", "steps", "host", "machine", "job", "log", "pid", "since", "updated"}
-SHARE_VARIABLE = "ISOBENCH_SHARE"  # set by a launcher: how many runs share this process's device
+BEAT_FIELDS = {"state", "step", "steps", "host", "machine", "job", "log", "pid", "since", "updated"}
+DEVICE_SHARE_VARIABLE = "ISOBENCH_SHARE"  # set by a launcher: how many runs share this process's device
 JOB_VARIABLE = "ISOBENCH_JOB"  # likewise: the scheduler's name of the job
 
 
@@ -24,13 +24,13 @@ class Heartbeat:
     """A context in which a thread keeps ``progress.json`` fresh; it stays behind if the process dies."""
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / FILE
-        before = read(folder) or {}
+        self.file = folder / PROGRESS_FILE
+        before = read_heartbeat(folder) or {}
         self.state: dict[str, Any] = {
             "state": "starting",
             "step": before.get("step"),
             "steps": before.get("steps"),
-            **where(),
+            **describe_process(),
             "pid": os.getpid(),
             "since": time.time(),
             "attempt": before.get("attempt", 0) + 1,
@@ -70,44 +70,44 @@ class Heartbeat:
             replace_text(self.file, json.dumps({**self.state, "updated": time.time()}))
 
     def _beat(self) -> None:
-        while not self._stop.wait(INTERVAL):
+        while not self._stop.wait(BEAT_INTERVAL):
             self.write()
 
 
-def where() -> dict[str, Any]:
+def describe_process() -> dict[str, Any]:
     """Host, job and log of this process, and among how many runs its device is shared, as far as a launcher told."""
     return {
         "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         "machine": socket.gethostname(),
         "job": os.environ.get(JOB_VARIABLE),
         "log": os.environ.get(LOG_VARIABLE),
-        "share": int(os.environ.get(SHARE_VARIABLE, "1")),
+        "share": int(os.environ.get(DEVICE_SHARE_VARIABLE, "1")),
     }
 
 
-def read(folder: Path) -> dict[str, Any] | None:
+def read_heartbeat(folder: Path) -> dict[str, Any] | None:
     """The last beat of a run, None if there is none or it can't be read."""
     try:
-        state = json.loads((folder / FILE).read_text())
+        state = json.loads((folder / PROGRESS_FILE).read_text())
     except (OSError, ValueError):
         return None
-    return state if isinstance(state, dict) and state.keys() >= NEEDED else None
+    return state if isinstance(state, dict) and state.keys() >= BEAT_FIELDS else None
 
 
-def alive(beat: dict[str, Any]) -> bool:
+def is_alive(beat: dict[str, Any]) -> bool:
     """Whether a run is still at it: its last beat is fresh and, on this machine, its process is there."""
-    if beat["state"] == "interrupted" or time.time() - beat["updated"] > STALE:
+    if beat["state"] == "interrupted" or time.time() - beat["updated"] > STALE_AFTER:
         return False
-    return beat["machine"] != socket.gethostname() or is_process(beat["pid"])
+    return beat["machine"] != socket.gethostname() or is_process_alive(beat["pid"])
 
 
-def live(folder: Path) -> dict[str, Any] | None:
+def read_live_heartbeat(folder: Path) -> dict[str, Any] | None:
     """The last beat of a run that is still at it, else None."""
-    beat = read(folder)
-    return beat if beat is not None and alive(beat) else None
+    beat = read_heartbeat(folder)
+    return beat if beat is not None and is_alive(beat) else None
 
 
-def is_process(pid: int) -> bool:
+def is_process_alive(pid: int) -> bool:
     """Whether a process of this machine is there and no zombie."""
     try:
         os.kill(pid, 0)
@@ -118,12 +118,12 @@ def is_process(pid: int) -> bool:
         return True
 
 
-def beats_on(folder: Path) -> bool:
+def wait_for_beat(folder: Path) -> bool:
     """Watch a run's heartbeat for longer than it takes to beat: True if it does, or the run ends."""
-    first = read(folder)
-    deadline = time.monotonic() + 2.5 * INTERVAL
+    first = read_heartbeat(folder)
+    deadline = time.monotonic() + 2.5 * BEAT_INTERVAL
     while time.monotonic() < deadline:
         time.sleep(1)
-        if read(folder) != first:
+        if read_heartbeat(folder) != first:
             return True
     return False

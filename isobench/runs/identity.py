@@ -19,7 +19,7 @@ NOT_IN_KEY = {
     "encoder": {"hub", "revision", "embedded", "path", "trust_remote_code"},
     "trainer": {"accelerator", "threads", "progress_bar"},
 }
-SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "trainer", "monitors")
+KEY_SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "trainer", "monitors")
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ def identify(cfg: Config) -> Identity:
     Raises:
         UserError: data or weights that are not there.
     """
-    data = sources.fingerprint(cfg.task, cfg.data)
-    encoder = weights.fingerprint(cfg.encoder)
-    decisive: dict[str, Any] = {section: plain(getattr(cfg, section)) for section in SECTIONS}
+    data = sources.fingerprint_data(cfg.task, cfg.data)
+    encoder = weights.fingerprint_encoder(cfg.encoder)
+    decisive: dict[str, Any] = {section: to_plain(getattr(cfg, section)) for section in KEY_SECTIONS}
     for section, names in NOT_IN_KEY.items():
         decisive[section] = {k: v for k, v in decisive[section].items() if k not in names}
     # A setting that is not set decides nothing: one that is added later leaves the keys of runs as they are.
     decisive = {name: drop_none(section) for name, section in decisive.items()}
     if cfg.task.generation:
-        decisive["task"]["generation"] = drop_none(plain(cfg.task.generation))
+        decisive["task"]["generation"] = drop_none(to_plain(cfg.task.generation))
     decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
     return Identity(sha256_json(decisive), data, encoder)
 
@@ -55,6 +55,6 @@ def drop_none(section: Any) -> Any:
     return {k: v for k, v in section.items() if v is not None} if isinstance(section, dict) else section
 
 
-def plain(section: Any) -> Any:
+def to_plain(section: Any) -> Any:
     """A section of a config as plain values."""
     return asdict(section) if is_dataclass(section) and not isinstance(section, type) else section

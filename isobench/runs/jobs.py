@@ -37,14 +37,14 @@ def jobs_folder(output_dir: str | Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class QueuedJob:
     """The job that is to carry out a run, and when it was submitted."""
 
     job: str
     since: float
 
 
-def submissions(output_dir: str | Path) -> list[Submission]:
+def read_submissions(output_dir: str | Path) -> list[Submission]:
     """All submissions noted, oldest first; files that are none are passed over."""
     found = []
     for file in jobs_folder(output_dir).glob("*.json"):
@@ -57,23 +57,23 @@ def submissions(output_dir: str | Path) -> list[Submission]:
     return sorted(found, key=lambda submission: submission.submitted)
 
 
-def queue(output_dir: str | Path) -> Mapping[str, Waiting]:
+def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
     """The jobs that are still waiting or running, by the names of the run folders they hold.
 
     Raises:
         UserError: SLURM is here and does not answer: its jobs must not be taken for gone.
     """
-    noted = submissions(output_dir)
-    in_slurm = slurm_jobs() if any(submission.launcher == "slurm" for submission in noted) else set()
+    noted = read_submissions(output_dir)
+    in_slurm = list_slurm_jobs() if any(submission.launcher == "slurm" for submission in noted) else set()
     found = {}
     for submission in noted:
         for job, runs in submission.runs.items():
-            if job in in_slurm if submission.launcher == "slurm" else is_local_job(job):
-                found.update(dict.fromkeys(runs, Waiting(job, submission.submitted)))
+            if job in in_slurm if submission.launcher == "slurm" else is_local_job_alive(job):
+                found.update(dict.fromkeys(runs, QueuedJob(job, submission.submitted)))
     return found
 
 
-def slurm_jobs() -> set[str]:
+def list_slurm_jobs() -> set[str]:
     """The names of this user's jobs and array tasks that SLURM still means to run; empty without SLURM.
 
     Raises:
@@ -89,7 +89,7 @@ def slurm_jobs() -> set[str]:
     return set(answer.stdout.split())
 
 
-def array_limit() -> int:
+def read_slurm_array_limit() -> int:
     """How many jobs SLURM takes in one array; its default where it does not say."""
     try:
         answer = subprocess.run(
@@ -100,7 +100,7 @@ def array_limit() -> int:
         return 1000
 
 
-def is_local_job(job: str) -> bool:
+def is_local_job_alive(job: str) -> bool:
     """Whether a local job's controlling process is there. ``job`` is its process id."""
     try:
         command = Path(f"/proc/{job}/cmdline").read_bytes()
@@ -115,7 +115,9 @@ def is_local_job(job: str) -> bool:
     return b"submitit" in command
 
 
-def wait_for(output_dir: str | Path, submission: Submission, folders: Sequence[RunFolder], poll: float = 2.0) -> None:
+def wait_for_runs(
+    output_dir: str | Path, submission: Submission, folders: Sequence[RunFolder], poll: float = 2.0
+) -> None:
     """Return once every run has its record, or none of the jobs is there any more, as two looks in a row agree.
 
     The records decide: a scheduler without accounting never says that a cancelled job is over.
@@ -130,5 +132,5 @@ def wait_for(output_dir: str | Path, submission: Submission, folders: Sequence[R
             return
         time.sleep(poll)
         with contextlib.suppress(UserError):  # a scheduler that doesn't answer has lost no job
-            there = {waiting.job for waiting in queue(output_dir).values()}
+            there = {waiting.job for waiting in find_queued_jobs(output_dir).values()}
             gone = 0 if there & submission.runs.keys() else gone + 1

@@ -3,11 +3,11 @@
 import math
 from typing import Any
 
-FORMAT = 1  # of result.json
-REQUIRED = {"status", "failure", "best", "cost", "scale", "warnings", "config"}
+RECORD_FORMAT = 1  # of result.json
+RECORD_FIELDS = {"status", "failure", "best", "cost", "scale", "warnings", "config"}
 
 
-def is_whole(record: dict[str, Any]) -> bool:
+def is_valid_record(record: dict[str, Any]) -> bool:
     """True if a record has, inside its parts, what its readers take for granted."""
     cost, scale, failure, best = (record[name] for name in ("cost", "scale", "failure", "best"))
     history: Any = record.get("history")
@@ -17,19 +17,19 @@ def is_whole(record: dict[str, Any]) -> bool:
         return False
     timed = is_number(cost.get("seconds")) and (not history or is_number(cost.get("training_seconds")))
     named = failure is None or (isinstance(failure, dict) and "name" in failure)
-    evaluated = all(is_evaluation(epoch) and "step" in epoch for epoch in history)
-    return timed and named and evaluated and (best is None or is_best(best, record["config"]))
+    evaluated = all(is_valid_epoch(epoch) and "step" in epoch for epoch in history)
+    return timed and named and evaluated and (best is None or is_valid_best_epoch(best, record["config"]))
 
 
-def is_best(best: Any, config: dict[str, Any]) -> bool:
+def is_valid_best_epoch(best: Any, config: dict[str, Any]) -> bool:
     """True if the reported epoch has its metrics on the first dev split."""
     task = config.get("task")
     splits = task.get("dev_splits") if isinstance(task, dict) else None
-    metrics = best.get(splits[0]) if is_evaluation(best) and isinstance(splits, list) and splits else None
+    metrics = best.get(splits[0]) if is_valid_epoch(best) and isinstance(splits, list) and splits else None
     return isinstance(metrics, dict) and "constant_predictor" in metrics
 
 
-def is_evaluation(epoch: Any) -> bool:
+def is_valid_epoch(epoch: Any) -> bool:
     """True for an epoch's entry: its number, its score (null where undefined), isotropies if they were measured."""
     if not isinstance(epoch, dict) or not {"epoch", "score"} <= epoch.keys():
         return False
@@ -41,10 +41,10 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """A copy in which NaN and infinities are None, as JSON has no words for them."""
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
+        return {key: replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -34,7 +34,7 @@ class Row:
             self.record, self.trouble = None, str(error)
 
 
-def failure(row: Row) -> str | None:
+def find_failure(row: Row) -> str | None:
     """The name of what went wrong in a run, None if nothing did."""
     if row.record is None:
         return None
@@ -46,17 +46,17 @@ def failure(row: Row) -> str | None:
     return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
 
 
-def troubles(rows: list[Row]) -> Counter[str]:
+def count_troubles(rows: list[Row]) -> Counter[str]:
     """What went wrong in which number of runs, by name; of those that have not ended, their state."""
-    return Counter(failure(row) or row.state for row in rows if failure(row) or row.record is None)
+    return Counter(find_failure(row) or row.state for row in rows if find_failure(row) or row.record is None)
 
 
-def all_constant(rows: list[Row]) -> bool:
+def are_constant_predictors(rows: list[Row]) -> bool:
     """True if there are runs, and every one predicts the same for every example."""
-    return bool(rows) and all(failure(row) == "constant_predictor" for row in rows)
+    return bool(rows) and all(find_failure(row) == "constant_predictor" for row in rows)
 
 
-def shown(row: Row) -> str:
+def format_score(row: Row) -> str:
     """A run's score, or what became of it."""
     if row.record is None:
         return row.state
@@ -64,4 +64,4 @@ def shown(row: Row) -> str:
     if best := row.record["best"]:
         undefined = best[row.cfg.task.dev_splits[0]].get(row.cfg.task.primary) is None
         score = "NaN" if undefined else f"{100 * best['score']:.2f}"
-    return f"{score} {failure(row) or ''}".strip()
+    return f"{score} {find_failure(row) or ''}".strip()

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from isobench.runs import heartbeat, jobs
-from isobench.runs.jobs import Waiting
+from isobench.runs.jobs import QueuedJob
 from isobench.runs.row import Row
 
-STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")
-OPEN = ("interrupted", "missing")  # what a sweep has to start; with retry_failed the failed ones too
+RUN_STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")
+OPEN_STATES = ("interrupted", "missing")  # what a sweep has to start; with retry_failed the failed ones too
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """One of STATES; of a run that was ever started, its last heartbeat; of a queued one, its job."""
 
     name: str
@@ -27,35 +27,35 @@ class State:
         return self.name == "interrupted" and self.beat is not None and self.beat["state"] != "interrupted"
 
 
-def state_of(row: Row, queue: Mapping[str, Waiting]) -> State:
+def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
     """A run's state, from its record, its heartbeat and the jobs that wait for it (by folder name).
 
     What is at work on a run, or was queued for it after it failed, counts for more than its failure.
     """
     if row.trouble:
-        return State("damaged")
+        return RunState("damaged")
     if row.record is not None and row.record["status"] != "failed":
-        return State("done")
-    beat = heartbeat.read(row.folder.path)
-    if beat is not None and heartbeat.alive(beat):
-        return State("running", beat, beat["job"])
+        return RunState("done")
+    beat = heartbeat.read_heartbeat(row.folder.path)
+    if beat is not None and heartbeat.is_alive(beat):
+        return RunState("running", beat, beat["job"])
     waiting = queue.get(row.folder.path.name)
     if waiting and waiting.since > row.folder.ended_at():
-        return State("queued", beat, waiting.job)
+        return RunState("queued", beat, waiting.job)
     if row.record is not None:
-        return State("failed")
-    return State("missing" if beat is None else "interrupted", beat)
+        return RunState("failed")
+    return RunState("missing" if beat is None else "interrupted", beat)
 
 
-def states_of(rows: list[Row]) -> list[State]:
+def find_run_states(rows: list[Row]) -> list[RunState]:
     """The state of every run; the queue is asked once."""
-    waiting = jobs.queue(rows[0].folder.path.parents[1]) if rows else {}
-    return [state_of(row, waiting) for row in rows]
+    waiting = jobs.find_queued_jobs(rows[0].folder.path.parents[1]) if rows else {}
+    return [find_run_state(row, waiting) for row in rows]
 
 
-def summary(states: Iterable[State]) -> str:
+def format_state_counts(states: Iterable[RunState]) -> str:
     """Counts in words: ``12 runs: 3 done, 1 failed, 8 missing``."""
     found = Counter(state.name for state in states)
     total = sum(found.values())
-    parts = [f"{found[name]} {name}" for name in STATES if found[name]]
+    parts = [f"{found[name]} {name}" for name in RUN_STATES if found[name]]
     return f"{total} run{'s' if total != 1 else ''}: {', '.join(parts) or 'none'}"

@@ -8,11 +8,11 @@ from pathlib import Path
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json, write_json
 
-FLAGS = ("-m", "--multirun")
+MULTIRUN_FLAGS = ("-m", "--multirun")
 
 
 @dataclass(frozen=True)
-class Command:
+class SweepCommand:
     """A sweep: its experiment, its arguments, and the folder that relative paths in them start from."""
 
     experiment: str | None
@@ -20,7 +20,7 @@ class Command:
     folder: str
 
 
-def remember(output_dir: str, command: Command) -> Path | None:
+def save_command(output_dir: str, command: SweepCommand) -> Path | None:
     """Write ``commands/<hash>.json``, once; returns it if it is new. Where nothing can be written, nothing is."""
     file = Path(output_dir) / "commands" / f"{sha256_json(asdict(command))[:16]}.json"
     if file.exists() or not Path(output_dir).is_dir():
@@ -31,7 +31,7 @@ def remember(output_dir: str, command: Command) -> Path | None:
     return None
 
 
-def forget(file: Path) -> None:
+def remove_command(file: Path) -> None:
     """Undo ``remember`` for a command that came to nothing, folders included if nothing else is in them."""
     file.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -39,13 +39,13 @@ def forget(file: Path) -> None:
         file.parent.parent.rmdir()
 
 
-def lasting(arguments: list[str]) -> list[str]:
+def drop_launch_arguments(arguments: list[str]) -> list[str]:
     """A command's arguments without what says how and where its runs are launched."""
     passing = ("hydra/launcher", "hydra.launcher.", "dry_run=", "retry_failed=")
-    return [a for a in arguments if a not in FLAGS and not a.lstrip("+").startswith(passing)]
+    return [a for a in arguments if a not in MULTIRUN_FLAGS and not a.lstrip("+").startswith(passing)]
 
 
-def recall(output_dir: str) -> list[Command]:
+def read_commands(output_dir: str) -> list[SweepCommand]:
     """All sweeps remembered, in the order of their files' times.
 
     Raises:
@@ -55,7 +55,7 @@ def recall(output_dir: str) -> list[Command]:
     found = []
     for file in files:
         try:
-            command = Command(**json.loads(file.read_text()))
+            command = SweepCommand(**json.loads(file.read_text()))
             if not isinstance(command.arguments, list):
                 raise TypeError
         except (OSError, ValueError, TypeError) as error:

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.config.schema import Config, to_config
 
-TYPED = {section.name for section in fields(Config)} - {"calibration", "experiment", "monitors", "analysis"}
+TYPED_SECTIONS = {section.name for section in fields(Config)} - {"calibration", "experiment", "monitors", "analysis"}
 
 
 class Composer:
@@ -51,7 +51,7 @@ class Composer:
         try:
             if not interpolated and not self._conflict(structure, values):
                 for path, value in values:
-                    cfg = with_value(cfg, path, value)
+                    cfg = copy_with_value(cfg, path, value)
                 return cfg
         except (LookupError, AttributeError):  # no such setting: Hydra says so
             pass
@@ -74,14 +74,14 @@ class Composer:
         path = override.key_or_group.split(".")
         if override.type != OverrideType.CHANGE or override.package or override.is_sweep_override() or "${" in text:
             return None
-        if path[0] not in (*TYPED, "calibration") or self.options(override.key_or_group):
+        if path[0] not in (*TYPED_SECTIONS, "calibration") or self.options(override.key_or_group):
             return None
-        if path[0] in TYPED and path[1:] and OmegaConf.select(self.schema, ".".join(path[:-1])) is None:
+        if path[0] in TYPED_SECTIONS and path[1:] and OmegaConf.select(self.schema, ".".join(path[:-1])) is None:
             return None  # of a part that may be absent: task.generation, encoder.scratch
         value: Any = override.value()
         if isinstance(value, dict):
             return None
-        if path[0] in TYPED:
+        if path[0] in TYPED_SECTIONS:
             try:
                 OmegaConf.update(self.schema, override.key_or_group, value)
                 value = OmegaConf.select(self.schema, override.key_or_group)
@@ -91,10 +91,10 @@ class Composer:
         return path, value
 
 
-def with_value(node: Any, path: list[str], value: Any) -> Any:
+def copy_with_value(node: Any, path: list[str], value: Any) -> Any:
     """A copy of a config, or a part of one, with the value at ``path``; KeyError, AttributeError if there is none."""
     key, *rest = path
     if isinstance(node, dict):
-        return {**node, key: with_value(node[key], rest, value) if rest else (node[key], value)[1]}
+        return {**node, key: copy_with_value(node[key], rest, value) if rest else (node[key], value)[1]}
     old = getattr(node, key)
-    return replace(node, **{key: with_value(old, rest, value) if rest else value})
+    return replace(node, **{key: copy_with_value(old, rest, value) if rest else value})

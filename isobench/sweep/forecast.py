@@ -6,10 +6,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from isobench.config.schema import Config, from_plain
+from isobench.config.schema import Config, config_from_plain
 from isobench.runs.row import Row
 
-Shape = tuple[Any, ...]
+RunShape = tuple[Any, ...]
 
 
 class Forecast:
@@ -23,8 +23,8 @@ class Forecast:
     """
 
     def __init__(self, rows: list[Row]) -> None:
-        self.exact: dict[Shape, list[float]] = defaultdict(list)
-        self.by_epoch: dict[Shape, list[float]] = defaultdict(list)
+        self.exact: dict[RunShape, list[float]] = defaultdict(list)
+        self.by_epoch: dict[RunShape, list[float]] = defaultdict(list)
         for row in rows:
             if row.record is not None:
                 self._add(row.cfg, row.record)
@@ -33,17 +33,17 @@ class Forecast:
 
     def seconds(self, cfg: Config) -> float | None:
         """Of one device; None if nothing comparable is done."""
-        if same := self.exact.get(shape(cfg)):
+        if same := self.exact.get(build_run_shape(cfg)):
             return statistics.median(same)
-        if alike := self.by_epoch.get(coarse(cfg)):
+        if alike := self.by_epoch.get(build_epoch_shape(cfg)):
             return statistics.median(alike) * cfg.optimization.epochs
         return None
 
     def _add(self, cfg: Config, record: dict[str, Any]) -> None:
         if record["status"] == "finished":
-            seconds = device_seconds(record)
-            self.exact[shape(cfg)].append(seconds)
-            self.by_epoch[coarse(cfg)].append(seconds / cfg.optimization.epochs)
+            seconds = compute_device_seconds(record)
+            self.exact[build_run_shape(cfg)].append(seconds)
+            self.by_epoch[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
 
     def _add_others(self, rows: list[Row]) -> None:
         known = {row.folder.path.name for row in rows}
@@ -54,28 +54,28 @@ class Forecast:
     def _add_file(self, file: Path) -> None:
         try:
             record = json.loads(file.read_text())
-            self._add(from_plain(record["config"]), record)
+            self._add(config_from_plain(record["config"]), record)
         except Exception:  # another version's record, or a damaged one: nothing to learn from it
             return
 
 
-def device_seconds(record: dict[str, Any]) -> float:
+def compute_device_seconds(record: dict[str, Any]) -> float:
     """A run's seconds, less where it shared its device with others."""
     return record["cost"]["seconds"] / (record.get("where") or {}).get("share", 1)
 
 
-def coarse(cfg: Config) -> Shape:
+def build_epoch_shape(cfg: Config) -> RunShape:
     """What decides the time of an epoch, but for the batch size."""
     task = cfg.task
     return task.name, task.train_split, task.train_samples, task.max_length, cfg.encoder.name, cfg.trainer.precision
 
 
-def shape(cfg: Config) -> Shape:
+def build_run_shape(cfg: Config) -> RunShape:
     """What decides the time of a run."""
-    return *coarse(cfg), cfg.optimization.batch_size, cfg.optimization.epochs
+    return *build_epoch_shape(cfg), cfg.optimization.batch_size, cfg.optimization.epochs
 
 
-def hours(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Device time for people: ``42 s``, ``3.1 min``, ``12.4 h``."""
     if seconds < 60:
         return f"{seconds:.0f} s"

@@ -8,7 +8,9 @@ from typing import Any
 from isobench.common.errors import UserError
 
 
-def expand(grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def expand_grid(
+    grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
     """Every run as a list of Hydra overrides.
 
     A setting on the command line replaces the grid's values for it; where it names values that some sub-grids
@@ -21,15 +23,15 @@ def expand(grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[st
     """
     runs = []
     for sub_grid in grid or [{}]:
-        axes = {key: [f"{key}={_text(value)}" for value in values] for key, values in sub_grid.items()}
-        given = {key: _narrowed(key, wanted, axes, grid) for key, wanted in command_line.items()}
+        axes = {key: [f"{key}={_format_value(value)}" for value in values] for key, values in sub_grid.items()}
+        given = {key: _select_values(key, wanted, axes, grid) for key, wanted in command_line.items()}
         own = [values for key, values in axes.items() if key not in command_line]
         chosen = [values for values in given.values() if values is not None]
         runs += [list(run) for run in itertools.product(*own, *chosen)]
     return runs
 
 
-def unchained(overrides: Sequence[str]) -> list[str]:
+def expand_chains(overrides: Sequence[str]) -> list[str]:
     """``calibration=[a,b,c]``, methods in order, as the Hydra overrides it stands for; the others as they are.
 
     a is chosen, b nested in it as ``calibration.then``, c in that: ``calibration.then.then.x`` is a setting of c.
@@ -51,22 +53,22 @@ def unchained(overrides: Sequence[str]) -> list[str]:
     return found
 
 
-def _narrowed(key: str, wanted: Sequence[str], axes: Mapping[str, Sequence[str]], grid: Any) -> list[str] | None:
+def _select_values(key: str, wanted: Sequence[str], axes: Mapping[str, Sequence[str]], grid: Any) -> list[str] | None:
     """What a sub-grid takes of a setting on the command line: some values, none (no run), None (no such axis)."""
     holders = [sub_grid for sub_grid in grid if key in sub_grid]
     if key not in axes:
         return None if holders and key.startswith("calibration.") else list(wanted)
-    known = {f"{key}={_text(value)}" for sub_grid in holders for value in sub_grid[key]}
-    takes_others = not _sets(axes, key) or all(_sets(sub_grid, key) for sub_grid in holders)
+    known = {f"{key}={_format_value(value)}" for sub_grid in holders for value in sub_grid[key]}
+    takes_others = not _has_settings_of(axes, key) or all(_has_settings_of(sub_grid, key) for sub_grid in holders)
     return [value for value in wanted if value in axes[key] or (value not in known and takes_others)]
 
 
-def _sets(axes: Mapping[str, Any], key: str) -> bool:
+def _has_settings_of(axes: Mapping[str, Any], key: str) -> bool:
     """True if a sub-grid has settings for what it chooses in this group: they would not fit another choice."""
     return any(axis.startswith(f"{key}.") for axis in axes)
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
+        return f"[{','.join(map(_format_value, value))}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

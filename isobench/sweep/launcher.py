@@ -16,22 +16,22 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isobench.common.errors import UserError, first_line
-from isobench.common.files import is_storage_error, storage_error
-from isobench.common.interruption import Interrupted, handled, interrupt
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import is_storage_error, make_storage_error
+from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
 from isobench.config.schema import Config
 from isobench.runs import jobs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.sweep.checks import boolean, lines, positive
-from isobench.sweep.commands import lasting
+from isobench.sweep.checks import require_boolean, require_positive, require_strings
+from isobench.sweep.commands import drop_launch_arguments
 from isobench.sweep.compose import Composer
-from isobench.training.execute import DONE, FAILED, execute
+from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
-PATIENCE = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
+SAVE_TIMEOUT = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
 
 
-class Sequential(Launcher):
+class InProcessLauncher(Launcher):
     """One run after another in this process, without Hydra's own launcher's second composition of every config."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -43,12 +43,12 @@ class Sequential(Launcher):
         composer = Composer(self.loader, self.config)
         returns = []
         for number, overrides in enumerate(job_overrides, initial_job_idx + 1):
-            code, _ = execute(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
-            returns.append(job_return(code))
+            code, _ = execute_run(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
+            returns.append(make_job_return(code))
         return returns
 
 
-class Submitit(Launcher):
+class SubmititLauncher(Launcher):
     """What the two have in common. ``submitted`` says, after ``launch``, what to tell a user who need not wait."""
 
     name: str
@@ -73,24 +73,27 @@ class Submitit(Launcher):
         except UserError:
             raise
         except Exception as error:  # submitit and the scheduler raise many kinds
-            tidy(folder)
+            remove_submission_folder(folder)
             if is_storage_error(error):
-                raise storage_error(error, folder) from error  # type: ignore[arg-type]
-            raise UserError(f"hydra/launcher={self.name}: {first_line(error)}") from error
+                raise make_storage_error(error, folder) from error  # type: ignore[arg-type]
+            raise UserError(f"hydra/launcher={self.name}: {extract_first_line(error)}") from error
         here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
         if not self.wait:
-            again = shlex.join(["python", "-m", "isobench.status", *lasting(sys.argv[1:])])
+            again = shlex.join(["python", "-m", "isobench.status", *drop_launch_arguments(sys.argv[1:])])
             self.submitted = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)
         folders = [RunFolder(output_dir, key) for _, key in runs]
         try:
-            with handled(interrupt, signal.SIGTERM):
-                jobs.wait_for(output_dir, submission, folders)
+            with handle_signals(raise_interrupted, signal.SIGTERM):
+                jobs.wait_for_runs(output_dir, submission, folders)
         except (KeyboardInterrupt, Interrupted):
             self._leave(submission)
             raise
-        return [job_return(DONE if folder.ended_at() >= submission.submitted else FAILED) for folder in folders]
+        return [
+            make_job_return(EXIT_DONE if folder.ended_at() >= submission.submitted else EXIT_FAILED)
+            for folder in folders
+        ]
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
         raise NotImplementedError
@@ -99,14 +102,14 @@ class Submitit(Launcher):
         """What becomes of the jobs when the wait for them is interrupted."""
 
 
-class Local(Submitit):
+class LocalProcessesLauncher(SubmititLauncher):
     """Processes on this machine, which take the runs from each other."""
 
     name = "local"
 
     def __init__(self, wait: bool, processes: int) -> None:
-        positive("processes", processes)
-        boolean("wait", wait)
+        require_positive("processes", processes)
+        require_boolean("wait", wait)
         self.wait, self.processes = wait, processes
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
@@ -120,21 +123,21 @@ class Local(Submitit):
         executor.update_parameters(timeout_min=60 * 24 * 365)
         share = math.ceil(len(runs) / count)
         # The terminal's signals are for us; we tell the processes, which inherit what is ignored here.
-        with handled(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
+        with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
             started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
         folders = [key[:16] for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 
     def _leave(self, submission: jobs.Submission) -> None:
         for job in submission.runs:
-            if jobs.is_local_job(job):
+            if jobs.is_local_job_alive(job):
                 os.kill(int(job), signal.SIGTERM)  # the process saves, then ends
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and any(jobs.is_local_job(job) for job in submission.runs):
+        deadline = time.monotonic() + SAVE_TIMEOUT
+        while time.monotonic() < deadline and any(jobs.is_local_job_alive(job) for job in submission.runs):
             time.sleep(0.2)
 
 
-class Slurm(Submitit):
+class SlurmArrayLauncher(SubmititLauncher):
     """An array of jobs; see conf/hydra/launcher/slurm.yaml for what each setting means."""
 
     name = "slurm"
@@ -157,13 +160,13 @@ class Slurm(Submitit):
     ) -> None:
         counts = {"runs_per_job": runs_per_job, "runs_at_once": runs_at_once, "time": time, "cpus": cpus}
         for name, value in (counts | {"max_jobs": max_jobs, "signal_seconds": signal_seconds}).items():
-            positive(name, value)
-        positive("memory_gb", 1 if memory_gb is None else memory_gb, whole=False)
-        positive("gpus", gpus or 1)
-        positive("max_timeouts", max_timeouts)
-        boolean("wait", wait)
-        lines("setup", setup)
-        if bad := [option for option in lines("extra", extra) if "=" not in option]:
+            require_positive(name, value)
+        require_positive("memory_gb", 1 if memory_gb is None else memory_gb, whole=False)
+        require_positive("gpus", gpus or 1)
+        require_positive("max_timeouts", max_timeouts)
+        require_boolean("wait", wait)
+        require_strings("setup", setup)
+        if bad := [option for option in require_strings("extra", extra) if "=" not in option]:
             raise UserError(f"hydra.launcher.extra: {bad[0]} must be an sbatch option with its value: NAME=VALUE")
         self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
         self.parameters = {
@@ -191,7 +194,7 @@ class Slurm(Submitit):
         executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
         chunks = [runs[start : start + self.runs_per_job] for start in range(0, len(runs), self.runs_per_job)]
         held: dict[str, list[str]] = {}
-        limit = jobs.array_limit()
+        limit = jobs.read_slurm_array_limit()
         for start in range(0, len(chunks), limit):
             with executor.batch():
                 started = [executor.submit(Worker(chunk)) for chunk in chunks[start : start + limit]]
@@ -207,14 +210,14 @@ class Slurm(Submitit):
         )
 
 
-def tidy(folder: Path) -> None:
+def remove_submission_folder(folder: Path) -> None:
     """Remove what a submission that failed left, if nothing else is beside it."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
 
 
-def job_return(code: int) -> JobReturn:
+def make_job_return(code: int) -> JobReturn:
     """What Hydra wants to know of a run: here its exit code."""
     result = JobReturn(status=JobStatus.COMPLETED)
     result.return_value = code

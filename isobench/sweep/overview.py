@@ -7,73 +7,75 @@ from typing import Any
 
 from rich.table import Table
 
-from isobench.common.terminal import console
-from isobench.runs.grouping import chosen, groups, names, varying_settings
+from isobench.common.terminal import make_console
+from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values, read_run_names
 from isobench.runs.row import Row
-from isobench.runs.state import OPEN, STATES, State, summary
-from isobench.sweep.forecast import Forecast, device_seconds, hours
-from isobench.training.execute import label
+from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
+from isobench.sweep.forecast import Forecast, compute_device_seconds, format_duration
+from isobench.training.execute import format_run_name
 
-SHOWN = 20  # runs listed one by one in each state
+MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 
 
-def print_overview(title: str, rows: list[Row], states: list[State], starts: Sequence[str] = OPEN) -> None:
+def print_overview(title: str, rows: list[Row], states: list[RunState], starts: Sequence[str] = OPEN_STATES) -> None:
     """One line for runs that differ in their seeds only, then the totals. ``starts``: states that are to do."""
     by_row = {id(row): state for row, state in zip(rows, states, strict=True)}
     forecast = Forecast(rows)
-    varying = varying_settings(rows)
+    varying = find_varying_settings(rows)
     table = Table(title=title, title_justify="left", header_style="bold")
     for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying), "seeds"):
         table.add_column(name, overflow="fold")
-    shown = [name for name in STATES if name in {state.name for state in states}]
+    shown = [name for name in RUN_STATES if name in {state.name for state in states}]
     for name in (*shown, "forecast"):
         table.add_column(name, justify="right", no_wrap=True)
-    for group in groups(rows, varying):
+    for group in group_over_seeds(rows, varying):
         found = Counter(by_row[id(row)].name for row in group)
         todo = [row for row in group if by_row[id(row)].name in (*starts, "queued", "running")]
         table.add_row(
-            *names(group[0].cfg),
-            *chosen(group[0].cfg, varying),
-            spans([row.cfg.seed for row in group]),
+            *read_run_names(group[0].cfg),
+            *list_setting_values(group[0].cfg, varying),
+            format_seed_ranges([row.cfg.seed for row in group]),
             *(str(found[name] or "") for name in shown),
-            time_of(todo, forecast),
+            format_forecast(todo, forecast),
         )
-    out = console()
+    out = make_console()
     out.print(table)
-    out.print(summary(states), highlight=False)
-    out.print(cost_line(rows, states, forecast, starts), highlight=False)
+    out.print(format_state_counts(states), highlight=False)
+    out.print(format_device_time(rows, states, forecast, starts), highlight=False)
 
 
-def time_of(todo: list[Row], forecast: Forecast) -> str:
+def format_forecast(todo: list[Row], forecast: Forecast) -> str:
     """Forecast of some runs; ``?`` where there is nothing to tell it from."""
     seconds = [forecast.seconds(row.cfg) for row in todo]
     known = [value for value in seconds if value is not None]
     if not todo:
         return ""
-    return "?" if not known else hours(sum(known)) + (" + ?" if len(known) < len(todo) else "")
+    return "?" if not known else format_duration(sum(known)) + (" + ?" if len(known) < len(todo) else "")
 
 
-def cost_line(rows: list[Row], states: list[State], forecast: Forecast, starts: Sequence[str]) -> str:
+def format_device_time(rows: list[Row], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
     """Device time spent, and still to come."""
-    spent = sum(device_seconds(row.record) for row in rows if row.record)
+    spent = sum(compute_device_seconds(row.record) for row in rows if row.record)
     todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
-    line = f"Device time so far: {hours(spent)}; still to come: {time_of(todo, forecast) or 'none'}"
+    line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
     unknown = sum(forecast.seconds(row.cfg) is None for row in todo)
     return line + (f" (no finished run of the same shape yet for {unknown} of them)" if unknown else "")
 
 
-def print_details(rows: list[Row], states: list[State]) -> None:
+def print_details(rows: list[Row], states: list[RunState]) -> None:
     """Where the running runs are, why the failed ones failed, where the interrupted ones stopped."""
-    out = console()
+    out = make_console()
     for name in ("running", "failed", "interrupted", "damaged"):
         found = [(row, state) for row, state in zip(rows, states, strict=True) if state.name == name]
-        for row, state in found[:SHOWN]:
-            out.print(f"{name}: {label(row.cfg)}: {detail(row, state)}", highlight=False, markup=False)
-        if len(found) > SHOWN:
-            out.print(f"... and {len(found) - SHOWN} more {name}", highlight=False)
+        for row, state in found[:MAX_LISTED_RUNS]:
+            out.print(
+                f"{name}: {format_run_name(row.cfg)}: {describe_run(row, state)}", highlight=False, markup=False
+            )
+        if len(found) > MAX_LISTED_RUNS:
+            out.print(f"... and {len(found) - MAX_LISTED_RUNS} more {name}", highlight=False)
 
 
-def detail(row: Row, state: State) -> str:
+def describe_run(row: Row, state: RunState) -> str:
     """One line on one run."""
     if row.trouble:
         return row.trouble
@@ -90,7 +92,7 @@ def detail(row: Row, state: State) -> str:
     return f"{step}, on {beat['host']}{job} since {since}{log}"
 
 
-def spans(seeds: list[int]) -> str:
+def format_seed_ranges(seeds: list[int]) -> str:
     """``1-5, 8`` for 1, 2, 3, 4, 5, 8."""
     parts: list[list[int]] = []
     for seed in sorted(set(seeds)):

@@ -18,25 +18,25 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
-from isobench.config.explain import explain
-from isobench.config.schema import register
+from isobench.config.explain import explain_config_error
+from isobench.config.schema import register_schema
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
-from isobench.runs.validate import validate
-from isobench.sweep.commands import FLAGS, Command
+from isobench.runs.validate import validate_config
+from isobench.sweep.commands import MULTIRUN_FLAGS, SweepCommand
 from isobench.sweep.compose import Composer
-from isobench.sweep.grid import expand, unchained
+from isobench.sweep.grid import expand_chains, expand_grid
 
 
 @dataclass
-class Planned:
+class PlannedRun:
     """One run of a sweep: its table row and the overrides that give its config."""
 
     row: Row
     overrides: list[str]
 
 
-def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> dict[str, Planned]:
+def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> dict[str, PlannedRun]:
     """Key -> run, in the grid's order; runs that are equal appear once.
 
     Args:
@@ -48,7 +48,7 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
         UserError: a value that can't work, or data that are not there.
         hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: a setting that is not there.
     """
-    given = command_line(loader, arguments)
+    given = parse_sweep_overrides(loader, arguments)
     if len(given.get("output_dir", [])) > 1:
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
     for key, values in given.items():
@@ -59,22 +59,22 @@ def plan(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> di
         has = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {has}")
     composer = Composer(loader, base)
-    planned: dict[str, Planned] = {}
-    runs = expand(grids.get(base.scale, []), given)
+    planned: dict[str, PlannedRun] = {}
+    runs = expand_grid(grids.get(base.scale, []), given)
     if not runs:
         wanted = " ".join(value for values in given.values() for value in values)
         raise UserError(f"{base.experiment.name} has no sub-grid with this combination: {wanted}")
     for expanded in runs:
-        overrides = unchained(expanded)
+        overrides = expand_chains(expanded)
         cfg = composer.config(overrides)
-        validate(cfg)
+        validate_config(cfg)
         identity = identify(cfg)
         if identity.key not in planned:
-            planned[identity.key] = Planned(Row.of(cfg, identity.key), overrides)
+            planned[identity.key] = PlannedRun(Row.of(cfg, identity.key), overrides)
     return planned
 
 
-def command_line(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:
+def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:
     """Setting -> its overrides ``key=value``, one for each value swept over."""
     found: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
@@ -90,48 +90,50 @@ def command_line(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, li
 
 
 @contextmanager
-def composed(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
+def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
     """What Hydra makes of a sweep's command line, without running it: loader, base config, arguments."""
-    register()
+    register_schema()
     GlobalHydra.instance().clear()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
-        base = hydra.compose_config("config", overrides(arguments), run_mode=RunMode.MULTIRUN)
+        base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
 
 
-def replay(command: Command, output_dir: str) -> dict[str, Planned]:
+def plan_saved_command(command: SweepCommand, output_dir: str) -> dict[str, PlannedRun]:
     """What a remembered sweep consists of today.
 
     Raises:
         UserError: its folder, its data or a setting are not there any more.
     """
-    place = f"output_dir={quoted(str(Path(output_dir).absolute()))}"
+    place = f"output_dir={quote_for_hydra(str(Path(output_dir).absolute()))}"
     try:
-        with contextlib.chdir(command.folder), composed([*command.arguments, place]) as parts:
-            return plan(*parts)
+        with contextlib.chdir(command.folder), compose_sweep([*command.arguments, place]) as parts:
+            return plan_runs(*parts)
     except (UserError, OSError, HydraException, OmegaConfBaseException) as error:
-        said = f"{' '.join(command.arguments)}: {error if isinstance(error, UserError) else explain(error)}"
+        said = (
+            f"{' '.join(command.arguments)}: {error if isinstance(error, UserError) else explain_config_error(error)}"
+        )
         raise UserError(f"a sweep can't be planned any more: {said}") from error
 
 
-def overrides(arguments: Sequence[str]) -> list[str]:
+def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     """A command's arguments as overrides: without ``-m``, and ``--config-dir`` as the search path it means."""
     found, folder = [], False
     for argument in arguments:
         name, _, value = argument.partition("=")
         if folder or (name in ("--config-dir", "-cd") and value):
-            found.append(f"hydra.searchpath=[{quoted('file://' + (argument if folder else value))}]")
+            found.append(f"hydra.searchpath=[{quote_for_hydra('file://' + (argument if folder else value))}]")
             folder = False
         elif argument in ("--config-dir", "-cd"):
             folder = True
-        elif argument not in FLAGS:
+        elif argument not in MULTIRUN_FLAGS:
             found.append(argument)
-    return unchained(found)
+    return expand_chains(found)
 
 
-def quoted(text: str) -> str:
+def quote_for_hydra(text: str) -> str:
     """A value as Hydra's grammar takes any text."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

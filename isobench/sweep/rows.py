@@ -4,30 +4,34 @@ import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
-from isobench.runs.folders import rows_in
+from isobench.runs.folders import read_rows
 from isobench.runs.row import Row
-from isobench.sweep.commands import FLAGS, recall
-from isobench.sweep.plan import composed, plan, replay
+from isobench.sweep.commands import MULTIRUN_FLAGS, read_commands
+from isobench.sweep.plan import compose_sweep, plan_runs, plan_saved_command
 
 
-def rows_of(arguments: Sequence[str]) -> tuple[str, list[Row]]:
+def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     """Title and rows: of these arguments, or of all commands the output folder remembers for the experiment."""
-    wanted = [argument for argument in arguments if argument not in FLAGS]
-    with composed(wanted) as (loader, base, task):
+    wanted = [argument for argument in arguments if argument not in MULTIRUN_FLAGS]
+    with compose_sweep(wanted) as (loader, base, task):
         name, output_dir = base.experiment.name, base.output_dir
         general = all(argument.startswith(("+experiment=", "output_dir=", "data.")) for argument in wanted)
-        sweeps = [command for command in recall(output_dir) if name in (None, command.experiment)] if general else []
+        sweeps = (
+            [command for command in read_commands(output_dir) if name in (None, command.experiment)]
+            if general
+            else []
+        )
         if not sweeps and (name or not general):
-            planned = plan(loader, base, task)
+            planned = plan_runs(loader, base, task)
             return name or "runs", [run.row for run in planned.values()]
     rows: dict[str, Row] = {}
     for command in sweeps:
         try:
-            rows.update({key: run.row for key, run in replay(command, output_dir).items()})
+            rows.update({key: run.row for key, run in plan_saved_command(command, output_dir).items()})
         except UserError as error:
             print(f"isobench: left out: {error}", file=sys.stderr)
     if name is None:
-        rows.update({row.folder.key: row for row in rows_in(output_dir, {key[:16] for key in rows})})
+        rows.update({row.folder.key: row for row in read_rows(output_dir, {key[:16] for key in rows})})
     if not rows:
         raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
     return name or f"runs in {output_dir}", list(rows.values())

@@ -14,24 +14,31 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from isobench.analyses import analyse as analysis
-from isobench.analyses.names import trains
+from isobench.analyses.names import needs_training
 from isobench.common.errors import UserError
-from isobench.common.files import sha256_json, storage_error
+from isobench.common.files import make_storage_error, sha256_json
 from isobench.config.schema import Config
 from isobench.report.table import print_table
 from isobench.runs import heartbeat
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
-from isobench.runs.state import OPEN, State, states_of
-from isobench.runs.validate import validate
+from isobench.runs.state import OPEN_STATES, RunState, find_run_states
+from isobench.runs.validate import validate_config
 from isobench.sweep import commands, pool
 from isobench.sweep.forecast import Forecast
-from isobench.sweep.launcher import Sequential
-from isobench.sweep.overview import print_overview, time_of
-from isobench.sweep.plan import Planned, plan
-from isobench.training.execute import BUSY, DONE, FAILED, MEND, exit_code, started
+from isobench.sweep.launcher import InProcessLauncher
+from isobench.sweep.overview import format_forecast, print_overview
+from isobench.sweep.plan import PlannedRun, plan_runs
+from isobench.training.execute import (
+    EXIT_BUSY,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_USER_ERROR,
+    choose_exit_code,
+    read_command_start,
+)
 
-RUNS_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
+RUN_COUNT_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
 
 
 class GridSweeper(Sweeper):
@@ -46,20 +53,20 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; ends the program with ``exit_code`` if that is not 0."""
-        planned = list(plan(self.composer, self.base, arguments).values())
+        planned = list(plan_runs(self.composer, self.base, arguments).values())
         rows = [run.row for run in planned]
-        if rows[0].cfg.analysis and not trains(rows[0].cfg.analysis):
+        if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
             self._analyse(rows)
             return
-        states = states_of(rows)
-        starts = (*OPEN, "failed") if self.base.retry_failed else OPEN
+        states = find_run_states(rows)
+        starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         if self.base.dry_run:
             print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states, starts)
             return
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
         todo = [dataclasses.replace(run, overrides=self._grouped(run)) for run, _ in open_runs]
-        print(announcement(rows, states, todo), file=sys.stderr)
+        print(format_announcement(rows, states, todo), file=sys.stderr)
         codes = self._run(todo, rows)
         if note := getattr(self.launcher, "submitted", None):
             print(note)
@@ -69,21 +76,21 @@ class GridSweeper(Sweeper):
     def _analyse(self, rows: list[Row]) -> None:
         """An analysis that trains nothing, in this process."""
         name = rows[0].cfg.experiment.name or "analysis"
-        if not isinstance(self.launcher, Sequential):
+        if not isinstance(self.launcher, InProcessLauncher):
             raise UserError(
                 f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
             )
         if self.base.dry_run:
-            analysis.show_plan(name, rows)
+            analysis.print_analysis_plan(name, rows)
         else:
-            analysis.analyse(rows[0].cfg.experiment, rows)
+            analysis.run_analysis(rows[0].cfg.experiment, rows)
 
     def _end(self, rows: list[Row], codes: list[int]) -> None:
         """The table, what can't be trusted, the exit code."""
         for row in rows:
             if row.record is None or row.record["status"] == "failed":
                 row.look()
-        for row, state in zip(rows, states_of(rows), strict=True):
+        for row, state in zip(rows, find_run_states(rows), strict=True):
             row.state = state.name
             if row.record is not None:
                 row.folder.tidy(row.record)
@@ -93,66 +100,73 @@ class GridSweeper(Sweeper):
                 print(f"isobench: {row.trouble}", file=sys.stderr)
         if rows[0].cfg.analysis:
             self._analyse_ended(rows)
-        damaged = MEND if any(row.trouble for row in rows) else DONE
-        elsewhere = BUSY if any(row.state in ("running", "queued") for row in rows) else DONE
+        damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
+        elsewhere = EXIT_BUSY if any(row.state in ("running", "queued") for row in rows) else EXIT_DONE
         ended = all(row.record is not None for row in rows)
-        if code := exit_code(rows, damaged, elsewhere, *([] if ended else codes)):
+        if code := choose_exit_code(rows, damaged, elsewhere, *([] if ended else codes)):
             raise SystemExit(code)
 
     def _analyse_ended(self, rows: list[Row]) -> None:
         """The analysis of trained runs, of those that ended well."""
         ended = [row for row in rows if row.record is not None and row.record["status"] == "finished"]
         if ended:
-            analysis.analyse(rows[0].cfg.experiment, ended)
+            analysis.run_analysis(rows[0].cfg.experiment, ended)
         else:
             print("isobench: no run ended well, nothing to analyse", file=sys.stderr)
 
-    def _grouped(self, run: Planned) -> list[str]:
+    def _grouped(self, run: PlannedRun) -> list[str]:
         """A run's overrides with its W&B group; a sweep without an experiment makes one of its command."""
         if run.row.cfg.tracking.group or run.row.cfg.experiment.name:
             return run.overrides
-        return [*run.overrides, f"tracking.group=sweep-{sha256_json(commands.lasting(sys.argv[1:]))[:8]}"]
+        return [
+            *run.overrides,
+            f"tracking.group=sweep-{sha256_json(commands.drop_launch_arguments(sys.argv[1:]))[:8]}",
+        ]
 
-    def _run(self, todo: list[Planned], rows: list[Row]) -> list[int]:
+    def _run(self, todo: list[PlannedRun], rows: list[Row]) -> list[int]:
         """Launch what is to do; the codes of what was launched."""
         output_dir = rows[0].cfg.output_dir
-        command = commands.Command(self.base.experiment.name, commands.lasting(sys.argv[1:]), str(Path.cwd()))
+        command = commands.SweepCommand(
+            self.base.experiment.name, commands.drop_launch_arguments(sys.argv[1:]), str(Path.cwd())
+        )
         if not todo:
-            commands.remember(output_dir, command)
+            commands.save_command(output_dir, command)
             return []
         try:
             Path(output_dir).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise storage_error(error, Path(output_dir)) from error
-        new = commands.remember(output_dir, command)
-        codes = [MEND]  # unless launching ends well
+            raise make_storage_error(error, Path(output_dir)) from error
+        new = commands.save_command(output_dir, command)
+        codes = [EXIT_USER_ERROR]  # unless launching ends well
         try:
-            with pool.orderly(self.launcher, [run.row.folder.path for run in todo]):
+            with pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
                 codes = self._launch(todo)
         finally:
-            if new and MEND in codes and not list(Path(output_dir).glob("runs/*")):
-                commands.forget(new)  # nothing was started: nothing stays
+            if new and EXIT_USER_ERROR in codes and not list(Path(output_dir).glob("runs/*")):
+                commands.remove_command(new)  # nothing was started: nothing stays
         return codes
 
-    def _launch(self, todo: list[Planned]) -> list[int]:
+    def _launch(self, todo: list[PlannedRun]) -> list[int]:
         """Start the runs; if a process is killed and takes its pool with it, the rest again, the suspects alone."""
-        os.environ[RUNS_VARIABLE] = str(len(todo))
+        os.environ[RUN_COUNT_VARIABLE] = str(len(todo))
         try:
             returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
         except Exception as error:
-            if not pool.is_broken(error):
+            if not pool.is_killed_worker_error(error):
                 raise
-            rest = [run for run in todo if run.row.folder.settled(run.row.cfg.retry_failed, started()) is None]
-            suspects = [run for run in rest if heartbeat.read(run.row.folder.path)]
+            rest = [
+                run for run in todo if run.row.folder.settled(run.row.cfg.retry_failed, read_command_start()) is None
+            ]
+            suspects = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
             others = [run for run in rest if run not in suspects]
             print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)
             if len(todo) == 1:
-                return [FAILED]
+                return [EXIT_FAILED]
             return [*(self._launch(others) if others else []), *(c for run in suspects for c in self._launch([run]))]
         return [int(job.return_value or 0) for job in returns]
 
 
-def announcement(rows: list[Row], states: list[State], todo: list[Planned]) -> str:
+def format_announcement(rows: list[Row], states: list[RunState], todo: list[PlannedRun]) -> str:
     """What a sweep will do: runs, finished, failed before, at work elsewhere, to do, and the forecast for these."""
     chosen = {id(run.row) for run in todo}
     left = Counter(state.name for row, state in zip(rows, states, strict=True) if id(row) not in chosen)
@@ -161,13 +175,13 @@ def announcement(rows: list[Row], states: list[State], todo: list[Planned]) -> s
     parts += [f"{left['failed']} failed before (retry_failed=true tries them again)"] if left["failed"] else []
     parts += [f"{elsewhere} running or queued"] if elsewhere else []
     parts += [f"{left['damaged']} with a damaged record"] if left["damaged"] else []
-    forecast = time_of([run.row for run in todo], Forecast(rows)) if todo else ""
+    forecast = format_forecast([run.row for run in todo], Forecast(rows)) if todo else ""
     about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
     return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
 
 
-def show_plan(cfg: Config) -> None:
+def print_run_plan(cfg: Config) -> None:
     """What ``dry_run`` prints for a run that is no sweep."""
-    validate(cfg)
+    validate_config(cfg)
     rows = [Row.of(cfg, identify(cfg).key)]
-    print_overview("nothing is started", rows, states_of(rows))
+    print_overview("nothing is started", rows, find_run_states(rows))

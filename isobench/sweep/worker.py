@@ -12,16 +12,22 @@ from submitit import JobEnvironment
 from submitit.helpers import DelayedSubmission
 
 from isobench.common.errors import StorageError, UserError
-from isobench.common.interruption import Interrupted, interrupt
-from isobench.config.explain import complain
+from isobench.common.interruption import Interrupted, raise_interrupted
+from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
-from isobench.runs.heartbeat import JOB_VARIABLE, LOG_VARIABLE, SHARE_VARIABLE, beats_on, live
+from isobench.runs.heartbeat import (
+    DEVICE_SHARE_VARIABLE,
+    JOB_VARIABLE,
+    LOG_VARIABLE,
+    read_live_heartbeat,
+    wait_for_beat,
+)
 from isobench.runs.row import Row
-from isobench.runs.state import state_of
-from isobench.training.execute import BUSY, MEND, execute, label
+from isobench.runs.state import find_run_state
+from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run, format_run_name
 
-LOCK_PATIENCE = 300.0  # seconds a file server may keep a dead machine's lock
+LOCK_TIMEOUT = 300.0  # seconds a file server may keep a dead machine's lock
 
 
 class Worker:
@@ -54,7 +60,7 @@ class Worker:
         try:
             return self._work(environment.global_rank, environment.num_tasks)
         except Interrupted as stop:
-            hand_over(stop.signum, environment)
+            requeue_or_exit(stop.signum, environment)
             raise
 
     def _work(self, rank: int, processes: int) -> list[int]:
@@ -71,11 +77,11 @@ class Worker:
                 row = Row(cfg, folder, folder.settled(cfg.retry_failed, self.created))
                 if row.record is not None or (not own and self._is_anothers(row)):
                     continue
-                print(f"isobench: {label(cfg)}", flush=True)
+                print(f"isobench: {format_run_name(cfg)}", flush=True)
                 codes.append(self._execute(row, patient=own))
             except UserError as error:
-                complain(error)
-                codes.append(MEND)
+                print_error(error)
+                codes.append(EXIT_USER_ERROR)
                 if isinstance(error, StorageError):
                     return codes
         if rank == 0 and processes > 1:
@@ -88,39 +94,39 @@ class Worker:
 
     def _is_anothers(self, row: Row) -> bool:
         """Whether a run outside this process's share is at work, or killed its process since this job was made."""
-        state = state_of(row, {})
+        state = find_run_state(row, {})
         return state.name == "running" or (state.was_killed and state.beat["updated"] > self.created)  # type: ignore[index]
 
     def _execute(self, row: Row, patient: bool) -> int:
         """Carry out one run. A lock that a dead machine still holds is waited for; a living process is left to it."""
-        code = execute(row.cfg, since=self.created)[0]
-        deadline = time.monotonic() + LOCK_PATIENCE
-        while code == BUSY and patient and time.monotonic() < deadline and not beats_on(row.folder.path):
-            code = execute(row.cfg, since=self.created)[0]
+        code = execute_run(row.cfg, since=self.created)[0]
+        deadline = time.monotonic() + LOCK_TIMEOUT
+        while code == EXIT_BUSY and patient and time.monotonic() < deadline and not wait_for_beat(row.folder.path):
+            code = execute_run(row.cfg, since=self.created)[0]
         return code
 
     def _prepare(self, environment: JobEnvironment) -> None:
-        signal.signal(signal.SIGTERM, interrupt)  # submitit passes it over; in training, it is noted
+        signal.signal(signal.SIGTERM, raise_interrupted)  # submitit passes it over; in training, it is noted
         os.environ[JOB_VARIABLE] = environment.job_id
         os.environ[LOG_VARIABLE] = str(Path(environment.paths.stderr))
         if environment.num_tasks > 1:
-            os.environ[SHARE_VARIABLE] = str(environment.num_tasks)
+            os.environ[DEVICE_SHARE_VARIABLE] = str(environment.num_tasks)
         threads = self.threads or os.environ.get("SLURM_CPUS_PER_TASK")
         if threads:
             os.environ["OMP_NUM_THREADS"] = str(threads)
         if os.environ.get("SUBMITIT_EXECUTOR") == "local":
             processes, number = math.ceil(len(self.runs) / (self.share or 1)), (self.first or 0) // (self.share or 1)
-            os.environ[SHARE_VARIABLE] = str(math.ceil(processes / share_gpus(self.devices, number)))
+            os.environ[DEVICE_SHARE_VARIABLE] = str(math.ceil(processes / assign_gpu(self.devices, number)))
 
     def _wait_for_others(self) -> None:
         """The first process of a job requeues it, so it stays until the others are through."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
         job = os.environ[JOB_VARIABLE]
-        while any((beat := live(folder)) and beat["job"] == job for folder in folders):
+        while any((beat := read_live_heartbeat(folder)) and beat["job"] == job for folder in folders):
             time.sleep(2)
 
 
-def share_gpus(devices: str | None, number: int) -> int:
+def assign_gpu(devices: str | None, number: int) -> int:
     """Give local process ``number`` its GPU in turn, of those this user's shell shows (all if it doesn't say).
 
     Returns how many there are; 1 without any: the machine itself.
@@ -136,7 +142,7 @@ def share_gpus(devices: str | None, number: int) -> int:
     return max(1, count)
 
 
-def hand_over(signum: int, environment: JobEnvironment) -> None:
+def requeue_or_exit(signum: int, environment: JobEnvironment) -> None:
     """The checkpoint is written: requeue the job if it may live on, and end.
 
     submitit's own handler, which is in place again, requeues; on TERM too, which is all that some clusters
@@ -145,14 +151,14 @@ def hand_over(signum: int, environment: JobEnvironment) -> None:
     handler: Any = signal.getsignal(signal.SIGUSR2)
     slurm = os.environ.get("SUBMITIT_EXECUTOR") == "slurm"
     if callable(handler) and (
-        signum == signal.SIGUSR2 or (slurm and signum == signal.SIGTERM and lives(environment))
+        signum == signal.SIGUSR2 or (slurm and signum == signal.SIGTERM and is_slurm_job_running(environment))
     ):
         handler(signal.SIGUSR2, None)  # ends the process, but in the job's other processes
         time.sleep(120)  # the requeue ends those
     raise SystemExit(128 + signum)
 
 
-def lives(environment: JobEnvironment) -> bool:
+def is_slurm_job_running(environment: JobEnvironment) -> bool:
     """Whether SLURM still takes the job for running: not cancelled, not at its end."""
     command = ["scontrol", "show", "job", "-o", environment.job_id]
     try:

@@ -7,24 +7,24 @@ import hydra.utils
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError
-from isobench.config.schema import CALIBRATION_KEYS, method_name, parts
+from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
 
 
-def make(config: dict[str, Any], dim: int) -> Chain:
+def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
     """The chain a config describes, for embeddings of width ``dim``; a method without ``then`` is a chain of one."""
     placed: list[Link] = []
     width = dim
     for place in ("before_pooler", "after_pooler"):
-        for part in parts(config):
+        for part in split_chain(config):
             if part["placement"] == place:
-                placed.append(Link(calibration_of(part, width), part["placement"], part["target"]))
+                placed.append(Link(instantiate_calibration(part, width), part["placement"], part["target"]))
                 width = placed[-1].calibration.out_dim
         if place == "before_pooler" and width != dim:
-            raise UserError(f"calibration={method_name(config)}: {width} columns don't fit the pooler's {dim}")
+            raise UserError(f"calibration={format_method_name(config)}: {width} columns don't fit the pooler's {dim}")
     return Chain(placed)
 
 
-def calibration_of(config: dict[str, Any], dim: int) -> Calibration:
+def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     """The class that ``_target_`` names, with its settings and the width of what it is given."""
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
     try:

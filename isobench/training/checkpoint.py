@@ -12,14 +12,14 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from isobench.common.errors import first_line
+from isobench.common.errors import extract_first_line
 from isobench.common.files import write_atomic
-from isobench.common.interruption import Watch
+from isobench.common.interruption import SignalWatch
 from isobench.config import schema
 from isobench.data.text import EpochSampler
 from isobench.runs.heartbeat import Heartbeat
 
-KEPT = 2  # the newest, and the one before it in case the newest is damaged
+CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is damaged
 
 
 class CheckpointFiles(CheckpointIO):
@@ -43,7 +43,10 @@ class CheckpointFiles(CheckpointIO):
             except (OSError, MemoryError):
                 raise  # the file may be as good as ever
             except Exception as error:  # torch raises many kinds for a damaged file
-                print(f"isobench: {file} can't be used ({first_line(error)}): the one before is", file=sys.stderr)
+                print(
+                    f"isobench: {file} can't be used ({extract_first_line(error)}): the one before is",
+                    file=sys.stderr,
+                )
                 file.rename(file.with_suffix(".damaged"))
                 continue
             self._loaded = checkpoint
@@ -54,7 +57,7 @@ class CheckpointFiles(CheckpointIO):
         """Called by Lightning."""
         checkpoint["run"] = self.key
         write_atomic(Path(path), lambda temporary: torch.save(checkpoint, temporary))
-        for file in self.files()[:-KEPT]:
+        for file in self.files()[:-CHECKPOINTS_KEPT]:
             file.unlink()
 
     def load_checkpoint(
@@ -99,7 +102,7 @@ class Checkpointer(Callback):
         files: CheckpointFiles,
         sampler: EpochSampler,
         batch_size: int,
-        watch: Watch,
+        watch: SignalWatch,
         heartbeat: Heartbeat,
         long_evaluation: bool = False,
     ) -> None:
@@ -156,7 +159,7 @@ class Checkpointer(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Called by Lightning as it saves."""
-        return {"batches": self._batches, "random": random_states()}
+        return {"batches": self._batches, "random": get_random_states()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Called by Lightning as it resumes."""
@@ -173,12 +176,12 @@ class Checkpointer(Callback):
         try:
             trainer.save_checkpoint(self.files.folder / f"step-{trainer.global_step:09d}.ckpt")
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            print(f"isobench: no checkpoint: {first_line(error)}; the run goes on without", file=sys.stderr)
+            print(f"isobench: no checkpoint: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
         self._step, self._time = trainer.global_step, time.monotonic()
         self.seconds += self._time - started
 
 
-def random_states() -> dict[str, Any]:
+def get_random_states() -> dict[str, Any]:
     """The states of every global generator, as tensors and plain values."""
     name, keys, *rest = np.random.get_state()
     states = {

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import Config
-from isobench.metrics.task import evaluate, is_constant
-from isobench.models.encoders import Loaded
-from isobench.training.fine_tuned import FineTuned
+from isobench.metrics.task import evaluate_predictions, is_constant
+from isobench.models.encoders import LoadedEncoder
+from isobench.training.fine_tuned import FineTuningModule
 
 
-class Classifier(FineTuned):
+class Classifier(FineTuningModule):
     """Sentence classifier or regressor with a calibration before its head.
 
     Args:
@@ -25,7 +25,7 @@ class Classifier(FineTuned):
         total_steps: optimiser steps of the whole schedule.
     """
 
-    def __init__(self, cfg: Config, loaded: Loaded, chain: Chain, total_steps: int) -> None:
+    def __init__(self, cfg: Config, loaded: LoadedEncoder, chain: Chain, total_steps: int) -> None:
         super().__init__(cfg, chain, total_steps)
         self.encoder, self.pooler = loaded.encoder, loaded.pooler
         dropout = cfg.head.dropout if cfg.head.dropout is not None else loaded.dropout
@@ -91,7 +91,7 @@ class Classifier(FineTuned):
                 )
             predictions = logits[:, 0] if self.regression else logits.argmax(1)
             outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
-            metrics = evaluate(list(self.cfg.task.metrics), labels[position], predictions)
+            metrics = evaluate_predictions(list(self.cfg.task.metrics), labels[position], predictions)
             scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}
         self.collected = {}
         self.conclude(scores, outputs)

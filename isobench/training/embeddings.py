@@ -13,14 +13,16 @@ from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, remove_temporaries, sha256_json, write_atomic
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
-from isobench.models.encoders import Loaded
+from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 
 VERSION = 1  # of the files' content; part of their name
-ROWS = 64  # sentences a call of the encoder
+SENTENCES_PER_BATCH = 64  # sentences a call of the encoder
 
 
-def pretrained(cfg: Config, identity: Identity, loaders: Loaders, loaded: Loaded, progress_bar: bool) -> Tensor:
+def load_pretrained_embeddings(
+    cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
+) -> Tensor:
     """The training split's vectors before any pooler, [N, d] float32, in the data's order.
 
     From ``data.cache`` if they are there under the same fingerprint of data, weights, tokenizer and settings.
@@ -36,23 +38,25 @@ def pretrained(cfg: Config, identity: Identity, loaders: Loaders, loaded: Loaded
     )
     file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
     shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
-    found = _read(file, shape)
+    found = _read_cached(file, shape)
     if found is not None:
         return found
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{file}.lock"):  # runs that start together wait for one of them
-            if (found := _read(file, shape)) is None:
+            if (found := _read_cached(file, shape)) is None:
                 remove_temporaries(file.parent, file.name)
-                write_atomic(file, lambda temporary: _compute(temporary, shape, cfg, loaders, loaded, progress_bar))
-                found = _read(file, shape)
+                write_atomic(
+                    file, lambda temporary: _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
+                )
+                found = _read_cached(file, shape)
     except OSError as error:
         raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
     assert found is not None
     return found
 
 
-def _read(file: Path, shape: tuple[int, int]) -> Tensor | None:
+def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
     """What is in the cache; None if absent or not what it should be."""
     try:
         array = np.load(file, mmap_mode="c")
@@ -62,14 +66,14 @@ def _read(file: Path, shape: tuple[int, int]) -> Tensor | None:
 
 
 @torch.no_grad()
-def _compute(
-    file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: Loaded, progress_bar: bool
+def _write_embeddings(
+    file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
 ) -> None:
     """Batches of like length, so that nothing is padded; every row goes where its sentence stands."""
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
     batches = track(
-        loaders.by_length(loaders.train.dataset, ROWS),  # type: ignore[arg-type]
+        loaders.by_length(loaders.train.dataset, SENTENCES_PER_BATCH),  # type: ignore[arg-type]
         "pretrained embeddings, once",
         console=Console(stderr=True),
         transient=True,

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import HELD_OUT, Config, Optimization
-from isobench.metrics.task import score
+from isobench.metrics.task import nan_to_zero
 
-CHECK_EVERY = 25  # steps between looks at the loss flag: each look makes a GPU wait
-END_LR = 1e-7  # of polynomial decay, unless optimization.end_lr says: transformers' default
+LOSS_CHECK_INTERVAL = 25  # steps between looks at the loss flag: each look makes a GPU wait
+DEFAULT_END_LR = 1e-7  # of polynomial decay, unless optimization.end_lr says: transformers' default
 
 
-class FineTuned(pl.LightningModule):
+class FineTuningModule(pl.LightningModule):
     """Base of the modules that are trained here; it has no forward of its own.
 
     Args:
@@ -76,7 +76,7 @@ class FineTuned(pl.LightningModule):
         """Note the first non-finite step on the device; look at the note now and then."""
         new = ~torch.isfinite(loss) & (self.bad_step < 0)
         self.bad_step = torch.where(new, self.global_step + 1, self.bad_step)
-        if self.device.type == "cpu" or self.global_step % CHECK_EVERY == 0:
+        if self.device.type == "cpu" or self.global_step % LOSS_CHECK_INTERVAL == 0:
             self._raise_if_bad()
 
     def _raise_if_bad(self) -> None:
@@ -98,7 +98,9 @@ class FineTuned(pl.LightningModule):
         epoch: dict[str, Any] = {"epoch": self.current_epoch + 1, "step": self.global_step, **scores, **self.observed}
         self.observed = {}
         decides = HELD_OUT if HELD_OUT in epoch else splits[0]
-        found = {split: score(epoch[split][self.cfg.task.primary]) for split in dict.fromkeys((splits[0], decides))}
+        found = {
+            split: nan_to_zero(epoch[split][self.cfg.task.primary]) for split in dict.fromkeys((splits[0], decides))
+        }
         epoch |= {"score": found[splits[0]], "selection": found[decides]}
         self.history.append(epoch)
         reported = self.cfg.optimization.report == "last" or not self.best
@@ -117,7 +119,7 @@ class FineTuned(pl.LightningModule):
         checkpoint["history"], checkpoint["best"] = self.history, {}
         if self.best:
             outputs = {
-                split: {name: storable(values) for name, values in output.items()}
+                split: {name: convert_for_checkpoint(values) for name, values in output.items()}
                 for split, output in self.best["outputs"].items()
             }
             checkpoint["best"] = {"epoch": self.best["epoch"], "outputs": outputs}
@@ -141,11 +143,11 @@ class FineTuned(pl.LightningModule):
         ]
         fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
         optimizer = torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, Schedule(o, self.total_steps))
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, LearningRateSchedule(o, self.total_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
-class Schedule:
+class LearningRateSchedule:
     """The factor of every learning rate at a step: linear warm-up, then what ``optimization.schedule`` says.
 
     Polynomial decay ends at ``end_lr`` / ``lr`` and stays there, as transformers' does; linear decay is its case of
@@ -157,7 +159,7 @@ class Schedule:
         self.warm = min(math.ceil(o.warmup * total_steps), total_steps - 1)
         polynomial = o.schedule == "polynomial"
         self.power = 1.0 if not polynomial or o.power is None else o.power
-        self.end = (END_LR if o.end_lr is None else o.end_lr) / o.lr if polynomial else 0.0
+        self.end = (DEFAULT_END_LR if o.end_lr is None else o.end_lr) / o.lr if polynomial else 0.0
 
     def __call__(self, step: int) -> float:
         """Of the optimiser step that comes after ``step`` others."""
@@ -169,6 +171,6 @@ class Schedule:
         return self.end + (1.0 - self.end) * left**self.power
 
 
-def storable(values: Any) -> Any:
+def convert_for_checkpoint(values: Any) -> Any:
     """An array as a tensor, which a checkpoint can be read back with; lists of texts as they are."""
     return torch.as_tensor(values) if isinstance(values, np.ndarray) else values

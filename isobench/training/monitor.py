@@ -11,14 +11,14 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from isobench.common.errors import UserError
-from isobench.common.linalg import PIECE
+from isobench.common.linalg import PIECE_ROWS
 from isobench.config.schema import Config
-from isobench.metrics.partition import KINDS, Directions
+from isobench.metrics.partition import DIRECTION_KINDS, DirectionKind
 from isobench.metrics.summary import isotropy_summary
 from isobench.training import tracking
 
-PRINTED: tuple[Directions, ...] = ("eigenvectors", "as_printed")
-LOGGED = (1, 2, 3, 5, 10, 20, 50)  # k of the explained variances that are logged one by one
+DEFAULT_CONVENTIONS: tuple[DirectionKind, ...] = ("eigenvectors", "as_printed")
+LOGGED_K_VALUES = (1, 2, 3, 5, 10, 20, 50)  # k of the explained variances that are logged one by one
 
 
 class IsotropyMonitor(Callback):
@@ -37,7 +37,7 @@ class IsotropyMonitor(Callback):
         conventions: of I1 and I2 (``partition_isotropy``); all matrices have the first, the head the others too.
     """
 
-    def __init__(self, curve: int = 50, conventions: Sequence[Directions] = PRINTED) -> None:
+    def __init__(self, curve: int = 50, conventions: Sequence[DirectionKind] = DEFAULT_CONVENTIONS) -> None:
         self.curve, self.conventions = curve, conventions
         self.curves: dict[str, list[list[float]]] = {}
         self._batches: list[Tensor] = []
@@ -67,9 +67,9 @@ class IsotropyMonitor(Callback):
         matrices = {name: get() for name, get in module.matrices().items()}
         first = {id(matrix): name for name, matrix in reversed(matrices.items())}  # tied ones are measured once
         pieces = {
-            name: matrix.detach().split(PIECE) for name, matrix in matrices.items() if first[id(matrix)] == name
+            name: matrix.detach().split(PIECE_ROWS) for name, matrix in matrices.items() if first[id(matrix)] == name
         }
-        if embeddings := gathered(self._batches):
+        if embeddings := gather_batches(self._batches):
             pieces = {"embedding": embeddings, **pieces}
         self._batches = []
         measures: dict[str, float] = {}
@@ -78,7 +78,7 @@ class IsotropyMonitor(Callback):
             found = isotropy_summary(partial(iter, batches), range(1, self.curve + 1), kinds)
             curve = [found.pop(f"ev{k}") for k in range(1, self.curve + 1) if f"ev{k}" in found]
             self.curves.setdefault(name, []).append(curve)
-            measures |= {f"{name}/ev{k}": curve[k - 1] for k in LOGGED if k <= len(curve)}
+            measures |= {f"{name}/ev{k}": curve[k - 1] for k in LOGGED_K_VALUES if k <= len(curve)}
             measures |= {f"{name}/{key.replace('as_printed', 'printed')}": value for key, value in found.items()}
         if isinstance(observed := getattr(module, "observed", None), dict):
             observed["isotropy"] = measures
@@ -88,7 +88,7 @@ class IsotropyMonitor(Callback):
             tracking.log_curves(trainer.logger, {f"isotropy/{n}/ev_curve": self.curves[n] for n in pieces})
 
 
-def gathered(batches: Sequence[Tensor]) -> list[Tensor]:
+def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:
     """The batches of every process under DDP, in the processes' order; one process's own as they are."""
     dist = torch.distributed
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
@@ -98,13 +98,15 @@ def gathered(batches: Sequence[Tensor]) -> list[Tensor]:
     return [batch for part in found for batch in part]
 
 
-def monitors_of(cfg: Config) -> list[Callback]:
+def build_monitors(cfg: Config) -> list[Callback]:
     """The callbacks that measure: of isotropy always (``monitors.isotropy`` replaces it), and what ``monitors`` adds.
 
     Raises:
         UserError: something that is no Lightning callback, or can't be made.
     """
-    found: dict[str, Callback] = {"isotropy": IsotropyMonitor(conventions=KINDS if cfg.task.generation else PRINTED)}
+    found: dict[str, Callback] = {
+        "isotropy": IsotropyMonitor(conventions=DIRECTION_KINDS if cfg.task.generation else DEFAULT_CONVENTIONS)
+    }
     for name, settings in cfg.monitors.items():
         try:
             monitor = hydra.utils.instantiate(settings, _convert_="all")

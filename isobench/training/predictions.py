@@ -10,7 +10,7 @@ import pyarrow.parquet
 from isobench.common.files import sha256_file, write_atomic
 
 
-def write_texts(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[str, str]:
+def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[str, str]:
     """The reported epoch's hypotheses beside their references, one row an example; returns file name and sha256."""
     columns: dict[str, list[Any]] = {"split": [], "index": [], "reference": [], "hypothesis": []}
     for split, output in outputs.items():
@@ -19,7 +19,7 @@ def write_texts(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[st
         columns["index"] += list(range(n))
         columns["reference"] += output["references"]
         columns["hypothesis"] += output["hypotheses"]
-    return write_columns(file, columns)
+    return write_parquet(file, columns)
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:
@@ -32,10 +32,10 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
         columns["label"] += output["labels"].astype(float).tolist()
         columns["prediction"] += output["predictions"].astype(float).tolist()
         columns["logits"] += output["logits"].tolist()
-    return write_columns(file, columns)
+    return write_parquet(file, columns)
 
 
-def write_columns(file: Path, columns: dict[str, list[Any]]) -> dict[str, str]:
+def write_parquet(file: Path, columns: dict[str, list[Any]]) -> dict[str, str]:
     """Write a Parquet file, whole or not at all."""
     table = pyarrow.table(columns)
     write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))

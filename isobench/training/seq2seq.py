@@ -17,19 +17,25 @@ from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import Config
 from isobench.data.loaders import uses_gpu
 from isobench.data.pair_loaders import PairLoaders
-from isobench.data.pairs import generation_of
+from isobench.data.pairs import require_generation
 from isobench.metrics.generation import evaluate_texts
 from isobench.metrics.task import is_constant
-from isobench.models.encoder_decoders import EncoderDecoder
-from isobench.training.fine_tuned import FineTuned
+from isobench.models.encoder_decoders import LoadedEncoderDecoder
+from isobench.training.fine_tuned import FineTuningModule
 
-STATES = 20_000  # decoder states of the first dev split whose isotropy is measured at most
+MAX_MEASURED_STATES = 20_000  # decoder states of the first dev split whose isotropy is measured at most
 # Of transformers' settings of a search those that decide nothing.
-IDLE = {"transformers_version", "_from_model_config", "use_cache", "output_attentions", "output_hidden_states"}
-STRAIGHT = nn.Identity()  # an encoder-decoder has no pooler
+IRRELEVANT_SEARCH_SETTINGS = {
+    "transformers_version",
+    "_from_model_config",
+    "use_cache",
+    "output_attentions",
+    "output_hidden_states",
+}
+IDENTITY_POOLER = nn.Identity()  # an encoder-decoder has no pooler
 
 
-class Projection:
+class CalibratedProjection:
     """An encoder-decoder's output projection, with the calibration before it wherever the model calls it.
 
     Works on any architecture, for all give their decoder's states to ``get_output_embeddings()`` (T5 scales them
@@ -73,7 +79,7 @@ class Projection:
         if self._real is not None:
             self._states = h[self._real]
             return (h[:, :0],)
-        return (self.chain(h.flatten(0, 1), STRAIGHT)[0].unflatten(0, h.shape[:2]),)
+        return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
 
     def logits(self, h: Tensor) -> Tensor:
         """Calibrated states [n, d] -> [n, V], float32."""
@@ -83,7 +89,7 @@ class Projection:
         return nn.functional.linear(h, self.linear.weight, bias).float()
 
 
-class Seq2Seq(FineTuned):
+class Seq2Seq(FineTuningModule):
     """An encoder-decoder with a calibration of its decoder's states.
 
     Args:
@@ -95,20 +101,24 @@ class Seq2Seq(FineTuned):
     """
 
     def __init__(
-        self, cfg: Config, loaded: EncoderDecoder, chain: Chain, loaders: PairLoaders, total_steps: int
+        self, cfg: Config, loaded: LoadedEncoderDecoder, chain: Chain, loaders: PairLoaders, total_steps: int
     ) -> None:
         super().__init__(cfg, chain, total_steps)
         self.model = loaded.model
-        self.projection = Projection(loaded.model, chain)
+        self.projection = CalibratedProjection(loaded.model, chain)
         self.tokenizer, self.references = loaders.tokenizer, loaders.references
-        self.search = search_settings(cfg, loaded, loaders)
-        self.stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // STATES
-        self.half = searches_in_half(cfg)
+        self.search = build_generation_config(cfg, loaded, loaders)
+        self.stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
+        self.half = should_search_in_bf16(cfg)
         self.smoothing = cfg.optimization.label_smoothing or 0.0
 
     def search_record(self) -> dict[str, Any]:
         """What decides the search: the settings that are not transformers' defaults, and the precision."""
-        settings = {name: value for name, value in self.search.to_diff_dict().items() if name not in IDLE}
+        settings = {
+            name: value
+            for name, value in self.search.to_diff_dict().items()
+            if name not in IRRELEVANT_SEARCH_SETTINGS
+        }
         return {**settings, "precision": "bf16" if self.half else "32"}
 
     def states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -129,7 +139,7 @@ class Seq2Seq(FineTuned):
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         """Cross-entropy a target token, plus the methods' penalties and own objectives."""
         states, labels = self.states(batch)
-        h, given = self.chain(states, STRAIGHT)
+        h, given = self.chain(states, IDENTITY_POOLER)
         loss = nn.functional.cross_entropy(self.projection.logits(h), labels, label_smoothing=self.smoothing)
         return self.total_loss(loss, given, index)
 
@@ -148,7 +158,7 @@ class Seq2Seq(FineTuned):
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
         """Teacher-forced loss and hypotheses; returns calibrated states of the first dev split, evenly chosen."""
         states, labels = self.states(batch)
-        h = self.chain(states, STRAIGHT)[0]
+        h = self.chain(states, IDENTITY_POOLER)[0]
         logits = self.projection.logits(h)
         total = nn.functional.cross_entropy(logits, labels, reduction="sum").double()
         self.nats.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
@@ -185,13 +195,13 @@ class Seq2Seq(FineTuned):
         self.conclude(scores, outputs)
 
 
-def searches_in_half(cfg: Config) -> bool:
+def should_search_in_bf16(cfg: Config) -> bool:
     """Whether hypotheses are searched in bf16: as configured, else on a GPU that has it."""
-    precision = generation_of(cfg.task).precision
+    precision = require_generation(cfg.task).precision
     return precision == "bf16" or (precision == "auto" and uses_gpu(cfg) and torch.cuda.is_bf16_supported())
 
 
-def search_settings(cfg: Config, loaded: EncoderDecoder, loaders: PairLoaders) -> Any:
+def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: PairLoaders) -> Any:
     """The model's own special tokens, and the task's settings of the search; transformers' ``GenerationConfig``.
 
     Raises:
@@ -199,7 +209,7 @@ def search_settings(cfg: Config, loaded: EncoderDecoder, loaders: PairLoaders) -
 
     The decoder starts with what the model's own shift of the targets puts first, which for mBART is the language.
     """
-    g, model = generation_of(cfg.task), loaded.model
+    g, model = require_generation(cfg.task), loaded.model
     longest = min(g.max_length, loaded.positions - 1)
     if g.min_length > longest:
         raise UserError(

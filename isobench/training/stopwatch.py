@@ -6,7 +6,7 @@ from typing import Any
 from pytorch_lightning.callbacks import Callback
 from torch.utils.data import DataLoader
 
-from isobench.common.provenance import peak_memory_mib
+from isobench.common.provenance import read_peak_memory_mib
 
 
 class Stopwatch(Callback):
@@ -68,7 +68,9 @@ class Stopwatch(Callback):
         self.evaluation, self._mark = self.evaluation + now - self._mark, now
 
 
-def cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float) -> dict[str, Any]:
+def measure_run_cost(
+    stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float
+) -> dict[str, Any]:
     """Seconds, throughput and memory of the run; an interrupted run's attempts are added up."""
     lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
     tokens = stopwatch.examples * float(lengths)
@@ -79,5 +81,5 @@ def cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_secon
         "checkpoint_seconds": round(checkpoint_seconds, 3),
         "examples": stopwatch.examples,
         "tokens_per_second": round(tokens / stopwatch.training, 1) if stopwatch.training else None,
-        "peak_memory_mib": peak_memory_mib(),
+        "peak_memory_mib": read_peak_memory_mib(),
     }

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from isobench.common.errors import UserError, first_line
-from isobench.common.provenance import provenance
-from isobench.config.schema import Config, method_name
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.provenance import collect_provenance
+from isobench.config.schema import Config, format_method_name
 
-STEP = "trainer/global_step"  # Lightning's name of the optimiser step
+STEP_METRIC = "trainer/global_step"  # Lightning's name of the optimiser step
 
 
-def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
+def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     """A Lightning logger for the run, or False for none."""
     if cfg.tracking.backend == "none":
         return False
@@ -28,16 +28,16 @@ def logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     folder = Path(cfg.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        run = start(cfg, key, resolved, folder)
+        run = start_wandb_run(cfg, key, resolved, folder)
     except Exception as error:  # no network, a wrong key, a broken installation
-        reason = first_line(error)
+        reason = extract_first_line(error)
         raise UserError(
             f"W&B can't start: {reason}; tracking.mode=offline or tracking=none does without it"
         ) from error
     return WandbLogger(experiment=run)
 
 
-def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
+def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
     """A W&B run whose id is the run's key, grouped by experiment.
 
     What W&B finds out by itself (git, environment) is off: it takes along every ``SLURM_*`` variable, SLURM's token
@@ -45,12 +45,12 @@ def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
     """
     import wandb
 
-    known = {"method": method_name(cfg.calibration), "key": key, "provenance": provenance()}
+    known = {"method": format_method_name(cfg.calibration), "key": key, "provenance": collect_provenance()}
     run = wandb.init(
-        name=f"{cfg.task.name}-{cfg.encoder.name}-{method_name(cfg.calibration)}-{cfg.seed}",
+        name=f"{cfg.task.name}-{cfg.encoder.name}-{format_method_name(cfg.calibration)}-{cfg.seed}",
         id=key[:16],
         resume="allow",
-        group=group(cfg),
+        group=resolve_wandb_group(cfg),
         job_type=cfg.task.name,  # a run's attribute, so that reports can choose by task
         project=cfg.tracking.project,
         entity=cfg.tracking.entity,
@@ -59,12 +59,12 @@ def start(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
         config=resolved | known,
         settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_meta=True),
     )
-    run.define_metric(STEP)
-    run.define_metric("*", step_metric=STEP, step_sync=True)  # a resumed run's curves then fit together
+    run.define_metric(STEP_METRIC)
+    run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)  # a resumed run's curves then fit together
     return run
 
 
-def group(cfg: Config) -> str | None:
+def resolve_wandb_group(cfg: Config) -> str | None:
     """The W&B group of a config's runs, None for none."""
     return cfg.tracking.group or cfg.experiment.name
 
@@ -78,7 +78,7 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
     import wandb
 
     charts = {}
-    with spared():  # online, a chart's table asks the server something
+    with tolerate_wandb_errors():  # online, a chart's table asks the server something
         for name, lines in curves.items():
             epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
             ks = list(range(1, max(map(len, lines), default=0) + 1))
@@ -87,7 +87,7 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
         tracker.experiment.log(charts)
 
 
-def finish(tracker: Any, status: str, failure: str | None, best: Mapping[str, Any] | None) -> None:
+def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Mapping[str, Any] | None) -> None:
     """End the W&B run, so that the next run in this process gets its own.
 
     Args:
@@ -99,22 +99,24 @@ def finish(tracker: Any, status: str, failure: str | None, best: Mapping[str, An
     if tracker is not False:
         import wandb
 
-        with spared():
-            tracker.experiment.summary.update({"status": status, "failure": failure, **reported(best or {})})
-        with spared():
+        with tolerate_wandb_errors():
+            tracker.experiment.summary.update(
+                {"status": status, "failure": failure, **flatten_best_epoch(best or {})}
+            )
+        with tolerate_wandb_errors():
             wandb.finish(exit_code=int(status != "finished"))
 
 
 @contextmanager
-def spared() -> Iterator[None]:
+def tolerate_wandb_errors() -> Iterator[None]:
     """What goes wrong with W&B inside is said in one line and costs the run nothing: its record is its own."""
     try:
         yield
     except Exception as error:
-        print(f"isobench: W&B: {first_line(error)}; the run goes on without", file=sys.stderr)
+        print(f"isobench: W&B: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
 
 
-def reported(epoch: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_best_epoch(epoch: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a history's entry under flat names: ``best/score``, ``best/<split>/<metric>``, ..."""
     named: dict[str, Any] = {}
     for name, value in epoch.items():

@@ -16,22 +16,22 @@ import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
-from isobench.common.errors import RunFailure, UserError, first_line
+from isobench.common.errors import RunFailure, UserError, extract_first_line
 from isobench.common.files import is_storage_error
-from isobench.common.interruption import Watch
-from isobench.common.provenance import provenance, reset_peak_memory
+from isobench.common.interruption import SignalWatch
+from isobench.common.provenance import collect_provenance, reset_peak_memory
 from isobench.config.schema import Config
-from isobench.papers.scale import scale_notes
+from isobench.papers.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
-from isobench.runs.heartbeat import Heartbeat, where
+from isobench.runs.heartbeat import Heartbeat, describe_process
 from isobench.runs.identity import Identity
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
-from isobench.training.build import Built, build, shows_progress
+from isobench.training.build import RunParts, build_run_parts, should_show_progress
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
-from isobench.training.monitor import monitors_of
-from isobench.training.predictions import write_predictions, write_texts
-from isobench.training.stopwatch import Stopwatch, cost
+from isobench.training.monitor import build_monitors
+from isobench.training.predictions import write_hypotheses, write_predictions
+from isobench.training.stopwatch import Stopwatch, measure_run_cost
 
 
 def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> dict[str, Any] | None:
@@ -44,7 +44,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
         UserError: something the user can mend; nothing is written then.
         Interrupted: a signal asked to stop; a checkpoint was saved first.
     """
-    watch = Watch()
+    watch = SignalWatch()
     with folder.lock() as ours:
         if not ours:
             return None
@@ -53,7 +53,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
         folder.begin(asdict(cfg))
         with Heartbeat(folder.path) as heartbeat:
             checkpoints = CheckpointFiles(folder.path, identity.key)
-            record = attempt(cfg, identity, folder, checkpoints, watch, heartbeat)
+            record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
             folder.write_result(record)
         # A crash starts anew: its code may be mended. Lack of memory has nothing to do with the state.
         kept = cfg.checkpoint.keep if record["failure"] is None else record["failure"]["name"] == "out_of_memory"
@@ -64,22 +64,22 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
     return folder.result()
 
 
-def attempt(
+def build_and_fit(
     cfg: Config,
     identity: Identity,
     folder: RunFolder,
     checkpoints: CheckpointFiles,
-    watch: Watch,
+    watch: SignalWatch,
     heartbeat: Heartbeat,
 ) -> dict[str, Any]:
     """Build and fit; returns the record, whatever becomes of it."""
     stopwatch = Stopwatch()
-    built: Built | None = None
+    built: RunParts | None = None
     failure: dict[str, Any] | None = None
     saving = 0.0
     try:
-        configure(cfg)
-        built = build(cfg, identity)
+        configure_process(cfg)
+        built = build_run_parts(cfg, identity)
         loaders = built.loaders
         checkpointer = Checkpointer(
             cfg.checkpoint,
@@ -92,54 +92,54 @@ def attempt(
         )
         try:
             watch.start()
-            fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer, *monitors_of(cfg)])
+            fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer, *build_monitors(cfg)])
         finally:
             watch.stop()
             saving = checkpointer.seconds
     except Exception as error:  # one run's crash is its result; the sweep goes on
         if isinstance(error, UserError) or is_storage_error(error):
             raise
-        failure = failure_of(error, built.module.global_step if built else None)
+        failure = build_failure_entry(error, built.module.global_step if built else None)
     module = built.module if built else None
     record = {
         "status": "failed" if failure else "finished",
         "failure": failure,
         "seeds": resolve_seeds(cfg),
-        "scale": {"name": cfg.scale, "differs": scale_notes(cfg)},
+        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)},
         "best": module.best.get("epoch") if module else None,
         "history": module.history if module else [],
         "warnings": built.warnings if built else [],
-        "cost": cost(stopwatch, built.loaders.train if built else None, saving),
+        "cost": measure_run_cost(stopwatch, built.loaders.train if built else None, saving),
         "attempts": heartbeat.state["attempt"],
-        "where": where(),
+        "where": describe_process(),
         "data": {"fingerprint": identity.data},
         "encoder": {"fingerprint": identity.encoder},
-        "provenance": provenance(),
+        "provenance": collect_provenance(),
         "config": asdict(cfg),
     }
     if built:
         record["data"] |= built.loaders.record()
         record |= built.notes
     if module and module.best:
-        write = write_texts if cfg.task.generation else write_predictions
+        write = write_hypotheses if cfg.task.generation else write_predictions
         record["predictions"] = write(folder.path / "predictions.parquet", module.best["outputs"])
     return record
 
 
-def failure_of(error: Exception, step: int | None) -> dict[str, Any]:
+def build_failure_entry(error: Exception, step: int | None) -> dict[str, Any]:
     """What to record of what broke a run: a failure with a name, or an error that should not have happened."""
     if isinstance(error, RunFailure):
         return {"name": error.name, "message": str(error), "step": error.step}
     name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
     return {
         "name": name,
-        "message": f"{type(error).__name__}: {first_line(error)}",
+        "message": f"{type(error).__name__}: {extract_first_line(error)}",
         "step": step,
         "traceback": traceback.format_exc(),
     }
 
 
-def configure(cfg: Config) -> None:
+def configure_process(cfg: Config) -> None:
     """Process-wide settings: quiet libraries, repeatable arithmetic, threads."""
     warnings.filterwarnings(
         "ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data"
@@ -159,14 +159,14 @@ def configure(cfg: Config) -> None:
 
 
 def fit(
-    cfg: Config, identity: Identity, built: Built, checkpoints: CheckpointFiles, callbacks: list[Callback]
+    cfg: Config, identity: Identity, built: RunParts, checkpoints: CheckpointFiles, callbacks: list[Callback]
 ) -> None:
     """Train, from the newest checkpoint if there is one."""
     if cfg.optimization.patience is not None:
         stop = EarlyStopping(f"dev/{cfg.task.primary}", patience=cfg.optimization.patience, mode="max")
         callbacks = [*callbacks, stop]
-    tracker = tracking.logger(cfg, identity.key, asdict(cfg))
-    if shows_progress(cfg):
+    tracker = tracking.make_logger(cfg, identity.key, asdict(cfg))
+    if should_show_progress(cfg):
         callbacks = [*callbacks, TQDMProgressBar(leave=False)]
     seed_everything(resolve_seeds(cfg)["dropout"])
     status, failure = "interrupted", None
@@ -185,7 +185,7 @@ def fit(
             plugins=[checkpoints, LightningEnvironment()],
             enable_checkpointing=False,
             enable_model_summary=False,
-            enable_progress_bar=shows_progress(cfg),
+            enable_progress_bar=should_show_progress(cfg),
             num_sanity_val_steps=0,
             log_every_n_steps=min(10, max(1, built.module.total_steps // 50)),  # a short run's curves have points too
         )
@@ -201,7 +201,7 @@ def fit(
     except SystemExit as stop:  # Lightning's answer to Ctrl-C
         raise KeyboardInterrupt from stop
     except Exception as error:
-        status, failure = "failed", failure_of(error, None)["name"]
+        status, failure = "failed", build_failure_entry(error, None)["name"]
         raise
     finally:
-        tracking.finish(tracker, status, failure, built.module.best.get("epoch"))
+        tracking.finish_wandb_run(tracker, status, failure, built.module.best.get("epoch"))
