@@ -19,8 +19,8 @@ demo: setup
 	$(BIN)/python -m isobench +experiment=glue_isobn -m seed=1,2,3,4,5
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/test_slurm.py
-	$(BIN)/python -m pytest tests/test_slurm.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/sweep/test_slurm.py
+	$(BIN)/python -m pytest tests/sweep/test_slurm.py
 
 clean:
 	rm -rf $(VENV) build dist

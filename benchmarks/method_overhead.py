@@ -20,7 +20,7 @@ from common import config, save, seconds_of, seconds_of_a_step
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
-from isobench.training.calibrations import instantiate_chain
+from isobench.training.instantiate import instantiate_chain
 from isobench.training.train import configure_process
 
 # name: (overrides, target for the ratio of steps; None where none was set)
@@ -68,7 +68,7 @@ class ClassifierStepper:
         self.module.chain = chain
         return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
 
-    def alone(self, chain, own) -> float:
+    def measure_method_alone(self, chain, own) -> float:
         """Seconds of the method's own work, in the same surroundings."""
         vocabulary = self.module.encoder.vocabulary()
         for weight in (vocabulary, self.module.head.weight):
@@ -128,7 +128,7 @@ def main() -> None:
             pairs.append(taken if number % 2 else taken[::-1])
         plain = statistics.median(a for a, _ in pairs[1:])
         ratio = statistics.median(b / a for a, b in pairs[1:])
-        share = statistics.median(stepper.alone(chain, own) for _ in range(6)) / plain
+        share = statistics.median(stepper.measure_method_alone(chain, own) for _ in range(6)) / plain
         least = floor[name] / plain if name in floor else None
         shown = f"{ratio:10.3f} {share:10.4f} {'' if least is None else f'{least:.3f}':>8} {target or '':>7}"
         print(f"{name:28} {shown}", flush=True)

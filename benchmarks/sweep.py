@@ -77,7 +77,7 @@ def time_launching(folder: str, runs: int = 100) -> float:
     def sweep(*more: str) -> float:
         sys.argv = ["isobench", *arguments, *more]
         start = time.perf_counter()
-        nothing = patch("isobench.sweep.launcher.execute_run", lambda cfg, position: (0, None))
+        nothing = patch("isobench.sweep.launchers.execute_run", lambda cfg, position: (0, None))
         with nothing, Path(os.devnull).open("w") as null, redirect_stdout(null), redirect_stderr(null):
             entry.main()
         return time.perf_counter() - start

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from isobench.data import weights
-from isobench.data.text import EpochSampler
+from isobench.data.tokens import EpochSampler
 from isobench.models import encoders
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -118,8 +118,8 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
                 use_cpu=not torch.cuda.is_available(), remove_unused_columns=False,
             )  # fmt: skip
             trainer = FixedOrderTrainer(
-                theirs, arguments, train_dataset=rows, data_collator=make_padding_collator(tokens, tokenizer.pad_token_id, length),
-                callbacks=[clock],
+                theirs, arguments, train_dataset=rows, callbacks=[clock],
+                data_collator=make_padding_collator(tokens, tokenizer.pad_token_id, length),
             )  # fmt: skip
             trainer.order = list_round_examples(len(rows), number, size, steps)
             trainer.train()
@@ -164,7 +164,7 @@ def loss_difference(module, theirs, loaders, rows, collate, count: int = 4) -> f
     for number, batch in enumerate(loaders.train):
         if number == count:
             break
-        mine = module.task_loss(module.head(module.embed(batch)), batch["labels"])
+        mine = module.compute_task_loss(module.head(module.embed(batch)), batch["labels"])
         other = theirs(**collate([rows[i] for i in batch["index"].tolist()])).loss
         worst = max(worst, abs(float(mine) - float(other)))
     module.train()

@@ -1,6 +1,6 @@
 """Hydra looks for plugins in this namespace package; ours live in isobench.sweep."""
 
-from isobench.sweep.launcher import InProcessLauncher, LocalProcessesLauncher, SlurmArrayLauncher
+from isobench.sweep.launchers import InProcessLauncher, LocalProcessesLauncher, SlurmArrayLauncher
 from isobench.sweep.sweeper import GridSweeper
 
 

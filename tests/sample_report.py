@@ -3,7 +3,7 @@
 import random
 import statistics
 
-from isobench.report.model import Cell, Comparison, Report, ReportLine, ReportTable
+from isobench.report.document import Cell, Comparison, Report, ReportLine, ReportTable
 
 ENCODERS = ["bert-base-cased", "roberta-base"]
 METHODS = ["none", "cosine", "spectrum_polynomial", "spectrum_exponential", "flow"]

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.settings import check_integer, check_no_calibration, check_number, no_variance_error
+from isobench.analyses.setting_checks import check_integer, check_no_calibration, check_number, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
@@ -33,9 +33,9 @@ class EmbeddingDistribution:
     task: str
     classes: list[str]
     examples: int
-    shown: np.ndarray  # (P,): which examples Figure 1 shows
+    plotted: np.ndarray  # (P,): which examples Figure 1 shows
     labels: np.ndarray  # (P,): their classes
-    plane: np.ndarray  # (P, 2): where t-SNE puts them
+    tsne_points: np.ndarray  # (P, 2): where t-SNE puts them
     mean: np.ndarray  # (d,), of h^l
     deviation: np.ndarray  # (d,), of h, divided by N
     fisher: np.ndarray  # (d,), of h
@@ -185,7 +185,7 @@ def build_point_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
     name = {"encoder": part.encoder, "task": part.task}
     return [
         {**name, "example": int(index), "class": part.classes[label], "x": float(x), "y": float(y)}
-        for index, label, (x, y) in zip(part.shown, part.labels, part.plane, strict=True)
+        for index, label, (x, y) in zip(part.plotted, part.labels, part.tsne_points, strict=True)
     ]
 
 
@@ -216,11 +216,11 @@ def draw_figure1(found: list[EmbeddingDistribution]) -> Figure:
     figure, axes = make_panel_grid([part.title for part in found], 2.6 if len(found) > 2 else 3.2)
     for part, axis in zip(found, axes, strict=True):
         for place, name in enumerate(part.classes):
-            x, y = part.plane[part.labels == place].T
+            x, y = part.tsne_points[part.labels == place].T
             axis.scatter(x, y, 3, PALETTE[place % len(PALETTE)], linewidths=0, alpha=0.6, label=name)
         axis.set_aspect("equal", adjustable="datalim")
-        every = len(part.shown) == part.examples
-        which = f"all {part.examples:,}" if every else f"{len(part.shown):,} of {part.examples:,}, evenly spaced"
+        every = len(part.plotted) == part.examples
+        which = f"all {part.examples:,}" if every else f"{len(part.plotted):,} of {part.examples:,}, evenly spaced"
         axis.set(xticks=[], yticks=[], ylabel="t-SNE 2", xlabel=f"t-SNE 1\n{which}")
         below = (0.5, -0.2)  # the panel, where it hides no point
         axis.legend(loc="upper center", bbox_to_anchor=below, ncols=1 if len(part.classes) < 4 else 3, markerscale=3)

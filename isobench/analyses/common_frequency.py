@@ -14,7 +14,7 @@ from torch import Tensor
 
 from isobench.analyses.common_frequency_figures import draw_figure3, draw_figure4
 from isobench.analyses.findings import Findings
-from isobench.analyses.settings import (
+from isobench.analyses.setting_checks import (
     check_integer,
     check_keys,
     check_mapping_list,

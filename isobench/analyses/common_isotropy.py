@@ -9,9 +9,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from isobench.analyses import common_isotropy_figures as draw
+from isobench.analyses import common_isotropy_figures
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
-from isobench.analyses.settings import ROUNDINGS, check_integer, check_keys, check_no_calibration, check_numbers
+from isobench.analyses.setting_checks import ROUNDINGS, check_integer, check_keys, check_no_calibration, check_numbers
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.analyses.vocabulary import VocabularyMeasures
 from isobench.calibration import all_but_the_top, center
@@ -61,10 +61,10 @@ def analyse(subjects: list[Subject], removed: str, toy: Mapping[str, Any]) -> Fi
             "toy_singular_values": build_toy_rows(spheres),
         },
         figures={
-            "figure1": draw.draw_figure1(found),
-            "figure2": draw.draw_figure2(spheres, build_toy_rows(spheres)),
-            "figure5": draw.draw_figure5(densities),
-            "figure6": draw.draw_figure6(densities),
+            "figure1": common_isotropy_figures.draw_figure1(found),
+            "figure2": common_isotropy_figures.draw_figure2(spheres, build_toy_rows(spheres)),
+            "figure5": common_isotropy_figures.draw_figure5(densities),
+            "figure6": common_isotropy_figures.draw_figure6(densities),
         },
         tables=[
             build_comparison_table(
@@ -152,7 +152,7 @@ def build_singular_value_rows(found: list[VocabularyMeasures]) -> list[dict[str,
     return [
         {"encoder": one.encoder, "vectors": vectors, "index": index, "singular_value": value}
         for one in found
-        for vectors, values in one.singular.items()
+        for vectors, values in one.singular_values.items()
         for index, value in enumerate(values.tolist(), 1)
     ]
 

@@ -28,7 +28,7 @@ def draw_figure1(found: "list[VocabularyMeasures]") -> Figure:
             axis.set(title=f"{one.encoder}, {vectors}", xlabel="on singular vector 1", ylabel="on singular vector 2")
         scale = ScalarMappable(Normalize(0, len(points) / 1000))
         figure.colorbar(scale, ax=centred, label="token id (thousands)")
-        for (vectors, values), line in zip(one.singular.items(), ("--", "-"), strict=True):
+        for (vectors, values), line in zip(one.singular_values.items(), ("--", "-"), strict=True):
             spectrum.plot(np.arange(1, len(values) + 1), values / values[0], line, label=vectors)
         spectrum.set(title=one.encoder, xlabel="index", ylabel="singular value\n(largest = 1)", ylim=(0, 1.02))
         spectrum.legend()

@@ -58,10 +58,10 @@ class Findings:
     def text(self) -> str:
         """Tables and notes as a terminal of 140 columns shows them."""
         out = Console(width=140, file=io.StringIO(), color_system=None)
-        self.show(out)
+        self.print_to(out)
         return out.file.getvalue()  # type: ignore[attr-defined]
 
-    def show(self, out: Console) -> None:
+    def print_to(self, out: Console) -> None:
         """Print tables and notes."""
         for table in self.tables:
             out.print(table)

@@ -11,7 +11,7 @@ from matplotlib.image import AxesImage
 from rich.table import Table
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.settings import (
+from isobench.analyses.setting_checks import (
     check_integer,
     check_no_calibration,
     check_number,
@@ -51,12 +51,12 @@ class DimensionStatistics:
         return f"{self.encoder}, {self.task}"
 
     @property
-    def ordered(self) -> np.ndarray:
+    def ordered_correlation(self) -> np.ndarray:
         """The correlations in that order, [d, d]."""
         return self.correlation[np.ix_(self.order, self.order)]
 
     @property
-    def varying(self) -> np.ndarray:
+    def nonzero_deviations(self) -> np.ndarray:
         """The deviations that are not 0."""
         return self.deviation[self.deviation > 0]
 
@@ -114,7 +114,7 @@ def measure_dimensions(subject: Subject, threshold: float) -> DimensionStatistic
 
 def summarise_dimensions(dims: DimensionStatistics, strong: list[float]) -> dict[str, Any]:
     """One subject in a line; the geometric spread is exp of the standard deviation of log std."""
-    values = dims.varying
+    values = dims.nonzero_deviations
     pairs = dims.correlation[np.triu_indices(len(dims.deviation), 1)]
     sizes = np.bincount(dims.cluster)[1:]
     apart = block_diagonal(dims.cluster)[np.triu_indices(len(dims.deviation), 1)] - pairs
@@ -180,13 +180,13 @@ def draw_figure4(found: list[DimensionStatistics], bins: int) -> Figure:
     """How many dimensions have which standard deviation; the panels of an encoder have one logarithmic axis."""
     figure, axes = make_panel_grid([dims.title for dims in found], 2.0)
     for dims, axis in zip(found, axes, strict=True):
-        together = np.concatenate([other.varying for other in found if other.encoder == dims.encoder])
+        together = np.concatenate([other.nonzero_deviations for other in found if other.encoder == dims.encoder])
         low, high = math.floor(math.log10(together.min())), math.floor(math.log10(together.max())) + 1
         d = len(dims.deviation)
         edges = np.logspace(low, high, bins + 1).tolist()
-        axis.hist(dims.varying, edges, weights=np.full(len(dims.varying), 100 / d))
+        axis.hist(dims.nonzero_deviations, edges, weights=np.full(len(dims.nonzero_deviations), 100 / d))
         axis.set(xscale="log", xlim=(10.0**low, 10.0**high), xlabel="standard deviation", ylabel="dimensions (%)")
-        constant = d - len(dims.varying)
+        constant = d - len(dims.nonzero_deviations)
         if constant:
             axis.annotate(f"{constant} of {d} constant:\nno logarithm", (0.03, 0.97), None, "axes fraction", va="top")
     return figure
@@ -197,7 +197,7 @@ def draw_figure5(found: list[DimensionStatistics]) -> Figure:
     figure, axes = make_panel_grid([dims.title for dims in found], 2.0 if len(found) > 1 else 2.8)
     figure.set_layout_engine("compressed")
     for dims, axis in zip(found, axes, strict=True):
-        image = draw_matrix(axis, dims.ordered)
+        image = draw_matrix(axis, dims.ordered_correlation)
         axis.set_xlabel("dimension (clustered)")
     axes[0].set_ylabel("dimension (clustered)")
     figure.colorbar(image, ax=axes, label=r"$|\rho|$", aspect=30)
@@ -213,7 +213,7 @@ def draw_figure6(found: list[DimensionStatistics], summaries: list[dict[str, Any
     for dims, row, (identity, blocks, real) in zip(found, summaries, axes, strict=True):
         draw_matrix(identity, np.eye(len(dims.order)))
         draw_matrix(blocks, block_diagonal(dims.cluster[dims.order]))
-        image = draw_matrix(real, dims.ordered)
+        image = draw_matrix(real, dims.ordered_correlation)
         off = "{:.2f} off on average"
         identity.set(ylabel=dims.title, xlabel="no correlations\n" + off.format(row["mean_correlation"]))
         number = rf"{row['clusters']} clusters at mean $|\rho|$ $\geq$ {threshold:g}"

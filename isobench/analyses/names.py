@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from isobench.common.errors import UserError
-from isobench.runs.grouping import find_varying_settings, list_setting_values
-from isobench.runs.grouping import read_run_names as names_in_tables
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
 from isobench.runs.row import Row
 
 
@@ -31,7 +30,7 @@ def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
     varying = find_varying_settings(list(rows))
     found = []
     for row in rows:
-        names = dict(zip(("task", "encoder", "calibration"), names_in_tables(row.cfg), strict=True))
+        names = dict(zip(("task", "encoder", "calibration"), read_run_names(row.cfg), strict=True))
         for setting, value in zip(varying, list_setting_values(row.cfg, varying), strict=True):
             section, _, key = setting.partition(".")
             part = section if section in names else "task"

@@ -15,6 +15,6 @@ class VocabularyMeasures:
 
     encoder: str
     measures: dict[str, float]
-    singular: dict[str, np.ndarray]
+    singular_values: dict[str, np.ndarray]
     projected: dict[str, np.ndarray]
     norms: dict[str, np.ndarray]

@@ -2,7 +2,7 @@
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.batch_norm import BatchNorm
-from isobench.calibration.centring import Centering, all_but_the_top, center, center_scaled, whiten
+from isobench.calibration.centering import Centering, all_but_the_top, center, center_scaled, whiten
 from isobench.calibration.chain import Chain, Link
 from isobench.calibration.cosine import CosineRegularization
 from isobench.calibration.fixed_norm import FixedNorm

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, promote_to_float32
-from isobench.calibration.moments import count_batch_rows, sum_over_processes_with_grad
+from isobench.calibration.batch_statistics import count_batch_rows, sum_over_processes_with_grad
 
 
 class BatchNorm(Calibration):

@@ -43,11 +43,11 @@ class Chain(nn.Module):
         """The encoder's [B, d] -> the head's embedding [B, out_dim], and what each calibration was given."""
         given: list[Tensor] = []
         for position, calibration in enumerate(self):
-            given.append(self._reach(position, h, pooler))
+            given.append(self._apply_pooler_at(position, h, pooler))
             h = calibration(given[-1])
-        return self._reach(len(given), h, pooler), given
+        return self._apply_pooler_at(len(given), h, pooler), given
 
-    def _reach(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
+    def _apply_pooler_at(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
         """Through the pooler, if it stands just before this position."""
         return pooler(h) if position == self.before else h
 
@@ -86,7 +86,7 @@ class Chain(nn.Module):
         def embeddings() -> Iterator[Tensor]:
             for h in vectors:
                 for number, calibration in enumerate(earlier):
-                    h = calibration(self._reach(number, h, pooler))
-                yield self._reach(position, h, pooler)
+                    h = calibration(self._apply_pooler_at(number, h, pooler))
+                yield self._apply_pooler_at(position, h, pooler)
 
         list(self)[position].prepare(embeddings())

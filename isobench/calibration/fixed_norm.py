@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.moments import is_distributed, max_over_processes, sum_over_processes
+from isobench.calibration.batch_statistics import is_distributed, max_over_processes, sum_over_processes
 
 
 class FixedNorm(Calibration):

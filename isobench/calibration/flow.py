@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.moments import batch_mean, center_batch
+from isobench.calibration.batch_statistics import batch_mean, center_batch
 
 
 class Flow(Calibration):
@@ -52,7 +52,7 @@ class Flow(Calibration):
     def forward(self, h: Tensor) -> Tensor:
         """[B, d] -> z [B, d]; the flow's parameters are constants here."""
         with torch.autocast(h.device.type, enabled=False):
-            given = self._precise(h)
+            given = self._to_parameter_dtype(h)
             if self.training:
                 self.glow.start(given.detach())
             constants = {name: parameter.detach() for name, parameter in self.glow.named_parameters()}
@@ -62,7 +62,7 @@ class Flow(Calibration):
     def objective(self, h: Tensor) -> Tensor:
         """Bits per dimension of embeddings [B, d] under the flow."""
         with torch.autocast(h.device.type, enabled=False):
-            z, log_determinant = self.glow(self._precise(h))
+            z, log_determinant = self.glow(self._to_parameter_dtype(h))
             log_normal = -0.5 * (z.square().sum(1) + self.dim * math.log(2 * math.pi))  # (B,)
             return -(log_normal + log_determinant).mean() / (self.dim * math.log(2))
 
@@ -70,7 +70,7 @@ class Flow(Calibration):
         """z [B, d] -> h [B, d]."""
         return self.glow.inverse(z)
 
-    def _precise(self, h: Tensor) -> Tensor:
+    def _to_parameter_dtype(self, h: Tensor) -> Tensor:
         return h.to(next(self.parameters()).dtype)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ class Glow(nn.Module):
         self.levels = nn.ModuleList(
             nn.ModuleList(FlowStep(size, width, affine, learned) for _ in range(steps)) for size in sizes
         )
-        self._started = False
+        self._initialized = False
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """h [B, d] -> z [B, d] and log |det dz/dh| [B]."""
@@ -125,7 +125,7 @@ class Glow(nn.Module):
     @torch.no_grad()
     def start(self, h: Tensor) -> None:
         """Give every actnorm that has none its start from the data, as they reach it: zero mean, unit deviation."""
-        if self._started:  # known without waiting for a GPU to say it
+        if self._initialized:  # known without waiting for a GPU to say it
             return
         if not bool(self.levels[0][0].norm.started):  # type: ignore[index]
             for number, level in enumerate(self.levels):
@@ -133,7 +133,7 @@ class Glow(nn.Module):
                 for step in level:  # type: ignore[attr-defined]
                     step.norm.start(h)
                     h, _ = step(h)
-        self._started = True
+        self._initialized = True
 
 
 class FlowStep(nn.Module):
@@ -207,17 +207,17 @@ class Coupling(nn.Module):
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """[B, n] -> [B, n] and its log-determinant, [B]."""
         kept, moved = h[:, : self.untouched], h[:, self.untouched :]
-        shift, log_scale = self._move(kept)
+        shift, log_scale = self._compute_shift_and_scale(kept)
         moved = (moved + shift) * log_scale.exp()
         return torch.cat([kept, moved], dim=1), log_scale.sum(1)
 
     def inverse(self, h: Tensor) -> Tensor:
         """[B, n] -> [B, n]."""
         kept, moved = h[:, : self.untouched], h[:, self.untouched :]
-        shift, log_scale = self._move(kept)
+        shift, log_scale = self._compute_shift_and_scale(kept)
         return torch.cat([kept, moved * (-log_scale).exp() - shift], dim=1)
 
-    def _move(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def _compute_shift_and_scale(self, kept: Tensor) -> tuple[Tensor, Tensor]:
         out = self.network(kept)
         if not self.affine:
             return out, torch.zeros_like(out)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, promote_to_float32
-from isobench.calibration.moments import batch_mean
+from isobench.calibration.batch_statistics import batch_mean
 
 
 class GradientNorm(Calibration):

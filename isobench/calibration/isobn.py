@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.moments import batch_covariance, batch_mean, center_batch
+from isobench.calibration.batch_statistics import batch_covariance, batch_mean, center_batch
 
 # Below this deviation a float32 variance is no longer a normal number, and a correlation means nothing.
 SMALLEST_DEVIATION = torch.finfo(torch.float32).tiny ** 0.5
@@ -74,7 +74,7 @@ class IsoBN(Calibration):
         with torch.no_grad(), torch.autocast(h.device.type, enabled=False):
             if self.training:
                 self._update(h.detach().to(self.covariance.dtype))
-            scale = self._scale()  # (d,)
+            scale = self._compute_scale()  # (d,)
         return (h * scale).to(h.dtype)
 
     def _update(self, h: Tensor) -> None:
@@ -88,7 +88,7 @@ class IsoBN(Calibration):
         self.covariance.lerp_(covariance, weight)
         self.batches += 1
 
-    def _scale(self) -> Tensor:
+    def _compute_scale(self) -> Tensor:
         released = self.rescale == "released"
         inverse = torch.where(self.deviation > SMALLEST_DEVIATION, 1 / self.deviation, 0.0)
         rho = self.covariance * inverse[:, None] * inverse  # (d, d)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration, promote_to_float32
-from isobench.calibration.moments import batch_covariance, center_batch
+from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import eigh
 
 
@@ -75,9 +75,9 @@ class Whitening(Calibration):
         self.mean.lerp_(mean, weight)
         self.covariance.lerp_(covariance, weight)
         self.batches += 1
-        self.transform.copy_(self._transform())
+        self.transform.copy_(self._compute_transform())
 
-    def _transform(self) -> Tensor:
+    def _compute_transform(self) -> Tensor:
         sigma = self.covariance.double()
         average = sigma.diagonal().mean()
         sigma = (1 - self.shrinkage) * sigma + self.shrinkage * average * torch.eye(self.dim, device=sigma.device)

@@ -13,8 +13,8 @@ from isobench.common.terminal import make_console
 from isobench.common.tidy import write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
-from isobench.report.model import Report
-from isobench.report.text import escape_markdown
+from isobench.report.document import Report
+from isobench.report.markdown_latex import escape_markdown
 from isobench.sweep.rows import find_sweep_rows
 
 

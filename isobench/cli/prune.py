@@ -12,11 +12,11 @@ from isobench.cli.guard import run_guarded
 from isobench.common.resources import conf_dir
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
-from isobench.runs.folders import list_run_folders, read_run_config
 from isobench.runs.identity import identify
 from isobench.runs.jobs import find_queued_jobs
-from isobench.sweep.commands import read_commands
+from isobench.runs.listing import list_run_folders, read_run_config
 from isobench.sweep.plan import compose_sweep, plan_saved_command
+from isobench.sweep.saved_commands import read_commands
 from isobench.training.execute import format_run_name
 
 

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from isobench.analyses.analyse import find_analysis_folder
 from isobench.analyses.names import needs_training
-from isobench.cli import claims as overview
+from isobench.analyses.runner import find_analysis_folder
+from isobench.cli import claims
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_atomic
@@ -17,10 +17,10 @@ from isobench.common.terminal import make_console
 from isobench.common.tidy import write_rows
 from isobench.config.schema import Selection, to_config
 from isobench.report.build import build_report
+from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
-from isobench.report.model import Report
-from isobench.report.table import print_table
-from isobench.report.text import format_latex, format_markdown
+from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.sweep_table import print_table
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import find_sweep_rows
 
@@ -75,13 +75,13 @@ def report_claims(arguments: list[str]) -> None:
     """What the five papers claim, and what the runs and analyses in this output folder say of it."""
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
-    claims = overview.judge_claims(arguments, output_dir)
+    judged = claims.judge_claims(arguments, output_dir)
     folder = Path(output_dir) / "reports"
     try:
         with require_writable(folder):
-            overview.print_claims(claims, folder)
-        write_atomic(folder / "claims.md", partial(write_text, overview.format_claims_markdown(claims)))
-        write_atomic(folder / "claims.html", partial(write_text, render_claims(claims)))
+            claims.print_claims(judged, folder)
+        write_atomic(folder / "claims.md", partial(write_text, claims.format_claims_markdown(judged)))
+        write_atomic(folder / "claims.html", partial(write_text, render_claims(judged)))
     except OSError as error:
         raise make_storage_error(error, folder) from error
 

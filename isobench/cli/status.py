@@ -4,14 +4,14 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from isobench.analyses.analyse import print_analysis_plan
 from isobench.analyses.names import needs_training
+from isobench.analyses.runner import print_analysis_plan
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.terminal import make_console
 from isobench.runs.state import find_run_states
-from isobench.sweep.overview import print_details, print_overview
 from isobench.sweep.rows import find_sweep_rows
+from isobench.sweep.state_table import print_details, print_overview
 
 
 def main() -> None:

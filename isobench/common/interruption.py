@@ -68,7 +68,7 @@ class SignalWatch:
         while self._previous:
             signal.signal(*self._previous.popitem())
 
-    def obey(self) -> None:
+    def raise_if_signalled(self) -> None:
         """Raise Interrupted if a signal was noted."""
         if self.signum is not None:
             raise Interrupted(self.signum)

@@ -9,7 +9,7 @@ from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.config.schema import Data
-from isobench.data import embedded, hub
+from isobench.data import hub, movie_reviews
 
 TEXTS_PER_BATCH = 256  # texts
 LINE_BREAK = "<br />"  # markup that stands in the film reviews
@@ -95,7 +95,7 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
 
 
 def _read_reviews() -> Iterator[list[str]]:
-    with embedded.find_csv().open(encoding="utf-8", newline="") as file:
+    with movie_reviews.find_csv().open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         while batch := [row["text"].replace(LINE_BREAK, " ") for row in itertools.islice(rows, TEXTS_PER_BATCH)]:
             yield batch

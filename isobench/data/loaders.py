@@ -11,7 +11,7 @@ from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, sha256_json
 from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
-from isobench.data.text import (
+from isobench.data.tokens import (
     VERSION,
     Collator,
     EpochSampler,
@@ -63,7 +63,7 @@ class Loaders:
         train, self.train_fingerprint = self._tokens(cfg, inputs, data, task.train_split, task.train_samples)
         dev = [self._tokens(cfg, inputs, data, split, task.dev_samples)[0] for split in task.dev_splits]
         if task.held_out is not None:
-            train, held_out = self._divided(train, task.train_split, task.held_out)
+            train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
         self._overhead = resolve_chunk_overhead(cfg, inputs.dim)
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
@@ -75,7 +75,7 @@ class Loaders:
             train,
             batch,
             sampler=self.sampler,
-            collate_fn=self._collator(train, self._overhead),
+            collate_fn=self._make_collator(train, self._overhead),
             drop_last=cfg.optimization.drop_last,
             pin_memory=self._pin,
             generator=torch.Generator(),  # else every pass draws from the stream that dropout uses
@@ -87,7 +87,7 @@ class Loaders:
         """What a run's record says of its data."""
         return {"examples": self.sizes, "at_limit": self.at_limit}
 
-    def _divided(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
+    def _split_held_out(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
         """What is trained on, and the ``share`` that is held out: the same examples everywhere, for every seed."""
         out = np.isin(np.arange(len(train)), sources.select_by_hash(len(train), round(share * len(train))))
         if not 0 < out.sum() < len(train):
@@ -104,12 +104,12 @@ class Loaders:
             tokens,
             batch_size,
             sampler=np.argsort(tokens.lengths, kind="stable").tolist(),
-            collate_fn=self._collator(tokens, chunk_overhead),
+            collate_fn=self._make_collator(tokens, chunk_overhead),
             pin_memory=self._pin,
             generator=torch.Generator(),
         )
 
-    def _collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
+    def _make_collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
         return Collator(tokens, self._pad, chunk_overhead, self._types)
 
     def _tokens(

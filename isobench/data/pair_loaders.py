@@ -22,7 +22,7 @@ from isobench.data.pair_tokens import (
     tokenise_pairs,
 )
 from isobench.data.pairs import require_generation
-from isobench.data.text import EpochSampler
+from isobench.data.tokens import EpochSampler
 
 
 class PairLoaders:
@@ -53,7 +53,9 @@ class PairLoaders:
         self.truncated: dict[str, dict[str, int]] = {}
         task, o = cfg.task, cfg.optimization
         self.max_length = min(task.max_length, inputs.positions, tokenizer.model_max_length)
-        self.max_target = min(require_generation(task).max_length, inputs.positions, tokenizer.model_max_length)
+        self.max_target_length = min(
+            require_generation(task).max_length, inputs.positions, tokenizer.model_max_length
+        )
         train = self._tokens(task.train_split, pairs.resolve_train_limit(task))
         self.train_tokens = train
         self.dev_tokens = [self._tokens(split, task.dev_samples) for split in task.dev_splits]
@@ -93,7 +95,7 @@ class PairLoaders:
 
     def record(self) -> dict[str, Any]:
         """What a run's record says of its data."""
-        limits = {"sources": self.max_length, "targets": self.max_target}
+        limits = {"sources": self.max_length, "targets": self.max_target_length}
         return {"examples": self.sizes, "truncated": self.truncated, "limits": limits}
 
     def _tokens(self, split: str, limit: int | None) -> PairTokens:
@@ -102,7 +104,7 @@ class PairLoaders:
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
         decisive = [
             VERSION, *self.fingerprints, *pairs.list_cache_key_inputs(task, split, limit), instruction,
-            self.max_length, self.max_target, self.inputs.fingerprint,
+            self.max_length, self.max_target_length, self.inputs.fingerprint,
         ]  # fmt: skip
         name = f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name
@@ -110,9 +112,9 @@ class PairLoaders:
         if tokens is None:
             texts = pairs.read_pairs(task, self.cfg.data, split, limit)
             tokens = tokenise_pairs(
-                texts, self.tokenizer, self.max_length, self.max_target, instruction, self.progress_bar
+                texts, self.tokenizer, self.max_length, self.max_target_length, instruction, self.progress_bar
             )
             save_pair_tokens(tokens, file)
         self.sizes[split] = len(tokens)
-        self.truncated[split] = {"sources": tokens.sources.cut, "targets": tokens.targets.cut}
+        self.truncated[split] = {"sources": tokens.sources.truncated_count, "targets": tokens.targets.truncated_count}
         return tokens

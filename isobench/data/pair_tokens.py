@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from isobench.common.files import write_cached
 from isobench.data.pairs import TextPairs
-from isobench.data.text import find_chunk_bounds, pad_rows
+from isobench.data.tokens import find_chunk_bounds, pad_rows
 
 VERSION = 1  # of the cached files' content; part of their name
 TEXTS_PER_CALL = 10_000  # texts a call of the tokenizer
@@ -27,7 +27,7 @@ class TokenisedTexts:
 
     ids: np.ndarray
     offsets: np.ndarray
-    cut: int
+    truncated_count: int
 
     @property
     def lengths(self) -> np.ndarray:
@@ -156,7 +156,11 @@ def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
     """Write tokens to the cache, whole or not at all."""
     arrays: dict[str, np.ndarray] = {}
     for name, part in (("source", tokens.sources), ("target", tokens.targets)):
-        arrays |= {f"{name}_ids": part.ids, f"{name}_offsets": part.offsets, f"{name}_cut": np.array([part.cut])}
+        arrays |= {
+            f"{name}_ids": part.ids,
+            f"{name}_offsets": part.offsets,
+            f"{name}_cut": np.array([part.truncated_count]),
+        }
     write_cached(file, lambda temporary: save_file(arrays, temporary), "token cache")
 
 

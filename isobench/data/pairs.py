@@ -8,7 +8,7 @@ from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Data, Generation, Task
-from isobench.data import generated
+from isobench.data import generated_pairs
 from isobench.data.romanian import normalise_diacritics
 from isobench.data.sources import find_data_source, find_parquet_file, load_hub_split, select_by_hash
 
@@ -46,7 +46,7 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     source = find_data_source(task, data)
     if generation.grammar:
         where = f"the grammar {generation.grammar}"
-        texts = list(generated.generate_pairs(generation.grammar, split))
+        texts = list(generated_pairs.generate_pairs(generation.grammar, split))
         texts = [select_subset(column, limit, task.sample_seed) for column in texts]
     elif source == "parquet":
         path = find_parquet_file(task, data, split)

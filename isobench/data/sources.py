@@ -14,7 +14,7 @@ import numpy as np
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.files import sha256_file
 from isobench.config.schema import Data, Task
-from isobench.data import embedded, generated, hub
+from isobench.data import generated_pairs, hub, movie_reviews
 
 
 @dataclass
@@ -44,18 +44,18 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     source, splits = find_data_source(task, data), (task.train_split, *task.dev_splits)
     if task.generation and task.generation.grammar:
         for split in splits:
-            generated.check_grammar_and_split(task.generation.grammar, split)
-        return {"generated": f"{task.generation.grammar}, version {generated.VERSION}"}
+            generated_pairs.check_grammar_and_split(task.generation.grammar, split)
+        return {"generated": f"{task.generation.grammar}, version {generated_pairs.VERSION}"}
     if source == "embedded":
         for split in splits:
-            if split not in embedded.SPLIT_BOUNDS:
+            if split not in movie_reviews.SPLIT_BOUNDS:
                 raise UserError(
-                    f"task={task.name} has no split {split}: {suggest_nearest(split, embedded.SPLIT_BOUNDS)}"
+                    f"task={task.name} has no split {split}: {suggest_nearest(split, movie_reviews.SPLIT_BOUNDS)}"
                 )
         if list(task.text) != ["sentence"]:
             raise UserError(f"task={task.name} has one column of text: task.text=[sentence]")
-        embedded.find_csv()
-        return {"embedded": embedded.SHA256}
+        movie_reviews.find_csv()
+        return {"embedded": movie_reviews.SHA256}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
@@ -108,7 +108,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     """
     source = find_data_source(task, data)
     if source == "embedded":
-        sentences, targets = embedded.read_sentences(split)
+        sentences, targets = movie_reviews.read_sentences(split)
         columns: dict[str, Any] = {task.text[0]: sentences, "label": targets}
         where = "movie-reviews"
     elif source == "parquet":

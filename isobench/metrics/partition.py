@@ -45,9 +45,8 @@ def partition_isotropy_of(
 ) -> tuple[float, float]:
     """The same for rows that are streamed: batches [b, d] of W, with W^T W [d, d] and the sum of its rows [d]."""
     if directions not in DIRECTION_KINDS:
-        raise ValueError(
-            f"directions must be {', '.join(map(repr, DIRECTION_KINDS[:-1]))} or {DIRECTION_KINDS[-1]!r}, not {directions!r}"
-        )
+        known = ", ".join(map(repr, DIRECTION_KINDS))
+        raise ValueError(f"directions must be one of {known}, not {directions!r}")
     vectors = orient_eigenvectors(torch.linalg.eigh(second).eigenvectors, second, total)  # columns, (d, d)
     if directions == "as_printed":
         vectors = vectors.T

@@ -9,8 +9,7 @@ import torch
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, sha256_json, write_cached
-from isobench.config.schema import Config
-from isobench.config.schema import Encoder as EncoderConfig
+from isobench.config.schema import Config, Encoder
 from isobench.data import pairs, weights
 from isobench.models import encoders
 from isobench.runs.identity import Identity
@@ -30,7 +29,7 @@ class LoadedEncoderDecoder:
     warnings: list[str] = field(default_factory=list)
 
 
-def load_encoder_decoder(cfg: EncoderConfig, cache: str | None, seed: int, tokenizer: Any) -> LoadedEncoderDecoder:
+def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any) -> LoadedEncoderDecoder:
     """An ``AutoModelForSeq2SeqLM``; whatever a checkpoint lacks is initialised from ``seed`` and said.
 
     Raises:
@@ -63,7 +62,7 @@ def load_encoder_decoder(cfg: EncoderConfig, cache: str | None, seed: int, token
     return LoadedEncoderDecoder(model, int(projection.in_features), encoders.read_max_positions(model.config), notes)
 
 
-def require_encoder_decoder(cfg: EncoderConfig, config: Any) -> None:
+def require_encoder_decoder(cfg: Encoder, config: Any) -> None:
     """Raise UserError for a model that has no decoder to generate with."""
     if not config.is_encoder_decoder:
         raise UserError(

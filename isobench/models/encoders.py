@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.files import sha256_json
-from isobench.config.schema import POOLINGS
-from isobench.config.schema import Encoder as EncoderConfig
+from isobench.config.schema import POOLINGS, Encoder
 from isobench.data import hub, weights
 from isobench.models.last_layer import restrict_to_first_token
 
@@ -82,7 +81,7 @@ class LoadedEncoder:
     warnings: list[str] = field(default_factory=list)
 
 
-def load_encoder(cfg: EncoderConfig, cache: str | None, seed: int) -> LoadedEncoder:
+def load_encoder(cfg: Encoder, cache: str | None, seed: int) -> LoadedEncoder:
     """Load a pretrained encoder; whatever the checkpoint lacks is initialised from ``seed`` and said.
 
     Raises:
@@ -142,7 +141,7 @@ def load_encoder(cfg: EncoderConfig, cache: str | None, seed: int) -> LoadedEnco
     )
 
 
-def describe_missing_weights(cfg: EncoderConfig, missing: Collection[str], model: nn.Module) -> list[str]:
+def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module) -> list[str]:
     """What to say of parameters that a checkpoint lacks, if it lacks any.
 
     Raises:
@@ -163,7 +162,7 @@ def enable_gradient_checkpointing(model: Any) -> None:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def load_tokenizer(cfg: EncoderConfig, cache: str | None, instead: str = "minilm") -> Any:
+def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> Any:
     """The encoder's tokenizer, with a padding token (GPT-2 has none: its end token, always masked)."""
     with handle_loading_errors(cfg, instead) as (where, options):
         from transformers import AutoTokenizer
@@ -187,7 +186,7 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
 
 
 @contextlib.contextmanager
-def handle_loading_errors(cfg: EncoderConfig, instead: str = "minilm") -> Iterator[tuple[str, dict[str, Any]]]:
+def handle_loading_errors(cfg: Encoder, instead: str = "minilm") -> Iterator[tuple[str, dict[str, Any]]]:
     """Options for ``from_pretrained``; its many exceptions become one line, which may name another encoder."""
     on_hub = weights.find_encoder_source(cfg) == "hub"
     there = hub.is_reachable() if on_hub else True

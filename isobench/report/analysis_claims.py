@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from isobench.report.outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
+from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 
 TidyRows = list[dict[str, Any]]
 

@@ -6,16 +6,15 @@ from typing import Any
 
 from isobench.config.schema import Experiment, format_method_name
 from isobench.papers import published
-from isobench.report.collect import build_epoch_rows, build_run_rows
-from isobench.report.columns import SCORE_KIND, Column, build_foreign_columns
+from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
-from isobench.report.generation import describe_generation
-from isobench.report.model import Cell, Report, ReportLine, ReportTable
+from isobench.report.generation_notes import describe_generation
+from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
 from isobench.report.paper_table import BASE_METHOD, PaperTable, list_paper_tables
-from isobench.report.select import select_runs
-from isobench.report.statistics import apply_holm_correction, compare
-from isobench.runs.grouping import find_varying_settings, read_scale_differences
-from isobench.runs.grouping import list_setting_values as chosen_values
+from isobench.report.seed_statistics import apply_holm_correction, compare
+from isobench.report.selection import select_runs
+from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
 from isobench.runs.row import Row, count_troubles, find_failure
 from isobench.runs.state import find_run_states
 
@@ -87,7 +86,7 @@ def describe_settings(rows: list[Row], varying: list[str]) -> str:
         return ""
     tasks: dict[str, str] = {}
     for row in rows:
-        pairs = zip(varying, chosen_values(row.cfg, varying), strict=True)
+        pairs = zip(varying, list_setting_values(row.cfg, varying), strict=True)
         tasks[row.cfg.task.name] = ", ".join(
             f"{name.partition('.')[2]}={value}" for name, value in pairs if value != "-"
         )
@@ -133,7 +132,7 @@ def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> 
     cell = Cell(
         values=[value for _, value in scored],
         seeds=[seed for seed, _ in scored],
-        ours=table.cell(encoder, method, column, marked=False),
+        ours=table.format_cell(encoder, method, column, marked=False),
         troubles=dict(count_troubles(rows)),
     )
     found = published.find_cell_in_column(table.content, encoder, method, column.title)

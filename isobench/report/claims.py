@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from isobench.report.against import CONSTANT_PREDICTOR, BaselineComparison
 from isobench.report.analysis_claims import (
     centring_restores_isotropy,
     classifier_stays_at_init,
@@ -15,6 +14,9 @@ from isobench.report.analysis_claims import (
     variance_is_not_importance,
     word_similarity_improves,
 )
+from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison
+from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
+from isobench.report.document import Report
 from isobench.report.evidence import (
     column_detectable_difference,
     describe_p,
@@ -22,11 +24,9 @@ from isobench.report.evidence import (
     format_points,
     group_arms_by_column,
 )
-from isobench.report.model import Report
-from isobench.report.outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.paper_table import ALPHA, BASE_METHOD
 from isobench.report.resampling import mean_difference_interval, stratified_permutation_test
-from isobench.report.statistics import collect_test_family, holm
+from isobench.report.seed_statistics import collect_test_family, holm
 
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
 RELEVANT_GAIN = 1.0  # points: runs that can't show this much say nothing by showing none
@@ -75,10 +75,10 @@ def judge_improvement(runs: BaselineComparison, method: str) -> Outcome:
         for name in names
         for column, cell in runs.cells[name].items()
         if CONSTANT_PREDICTOR in cell.troubles
-        or CONSTANT_PREDICTOR in runs.base_cells(name).get(column, cell).troubles
+        or CONSTANT_PREDICTOR in runs.find_base_cells(name).get(column, cell).troubles
     }
     left_out = f" (in no mean, constant predictors: {', '.join(constant)})" if constant else ""
-    found = [runs.against(name) for name in names]
+    found = [runs.collect_arms(name) for name in names]
     tasks = [arms for against in found for arms in against.tested.values()]
     if not tasks or any(against.single for against in found):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
@@ -108,7 +108,7 @@ def nothing_improves(report: Report) -> Outcome:
     if better:
         return Outcome(FAILS, f"{said}: {', '.join(better)}")
     runs = BaselineComparison(report.tables, BASE_METHOD)
-    found = {name: runs.against(name) for name in runs.methods}
+    found = {name: runs.collect_arms(name) for name in runs.methods}
     least = max(map(column_detectable_difference, group_arms_by_column(found).values()), default=math.inf)
     said += f"; differences under {least:.2g} points would usually go unnoticed"
     made = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]

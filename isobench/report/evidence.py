@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from isobench.common.terminal import format_count
-from isobench.report.against import CONSTANT_PREDICTOR, BaselineComparison, MethodArms, MethodKey
+from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison, MethodArms, MethodKey
+from isobench.report.document import ReportTable
 from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
-from isobench.report.model import ReportTable
 from isobench.report.resampling import (
     Arms,
     bootstrap_coverage,
@@ -15,7 +15,7 @@ from isobench.report.resampling import (
     probability_of_improvement,
     stratified_permutation_test,
 )
-from isobench.report.statistics import collect_test_family, holm, smallest_p
+from isobench.report.seed_statistics import collect_test_family, holm, smallest_p
 
 UNDEFINED_SCORE = "undefined score (NaN)"
 UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  # states, not what became of a run
@@ -31,7 +31,7 @@ def describe_evidence(tables: Sequence[ReportTable], base: str = "none") -> list
         base: the method that the others are compared with.
     """
     runs = BaselineComparison(tables, base)
-    against = {name: runs.against(name) for name in runs.methods}
+    against = {name: runs.collect_arms(name) for name in runs.methods}
     return [
         *describe_uncompared(runs, against),
         *describe_comparisons(runs, tables),
@@ -47,13 +47,14 @@ def describe_uncompared(runs: BaselineComparison, against: Mapping[MethodKey, Me
     """What has no counterpart."""
     if not runs.methods:
         yield f"Only {runs.base} was run: there is nothing to compare." if runs.cells else "There are no runs."
-    alone = [name for name in runs.methods if not runs.has_base(name)]
+    alone = [name for name in runs.methods if not runs.has_base_scores(name)]
     if alone:
-        names = " or ".join(runs.label(name) for name in alone)
+        names = " or ".join(runs.format_method(name) for name in alone)
         yield f"No run of {runs.base} has a score to compare with: whether {names} helps can't be said."
     for name, found in against.items():
         if name not in alone and not found.tested and not found.single:
-            yield f"{runs.label(name)}: there is no task on which its runs and those of {runs.base} can be compared."
+            method = runs.format_method(name)
+            yield f"{method}: there is no task on which its runs and those of {runs.base} can be compared."
 
 
 def describe_comparisons(runs: BaselineComparison, tables: Sequence[ReportTable]) -> Iterator[str]:
@@ -64,12 +65,13 @@ def describe_comparisons(runs: BaselineComparison, tables: Sequence[ReportTable]
     low = [comparison for _, comparison, p in tested if p < ALPHA]
     better = sum(comparison.difference > 0 for comparison in low)
     yield (
-        f"{format_count(len(tested), 'comparison')} with {runs.base}: {len(low)} with p < {ALPHA} (Welch's t-test, not "
-        f"corrected; {better} better, {len(low) - better} worse); chance alone gives about {ALPHA * len(tested):.2g}."
+        f"{format_count(len(tested), 'comparison')} with {runs.base}: {len(low)} with p < {ALPHA} (Welch's t-test, "
+        f"not corrected; {better} better, {len(low) - better} worse); "
+        f"chance alone gives about {ALPHA * len(tested):.2g}."
     )
     if len(tested) > 1:
         left = [
-            f"{runs.label(name)} on {column} ({format_points(difference)} points)"
+            f"{runs.format_method(name)} on {column} ({format_points(difference)} points)"
             for name, columns in find_holm_survivors(tables).items()
             for column, difference in columns.items()
         ]
@@ -104,10 +106,10 @@ def describe_across_tasks(
         columns = {c: by for c, by in single.get(name, {}).items() if c in against[name].tested}
         says = describe_difference(mean_difference(tasks), adjusted[name], columns, several)
         yield (
-            f"{runs.label(name)} on {format_columns(list(against[name].tested))}: {says}. "
-            f"{'Mean difference' if several else 'Difference'} {format_interval(mean, format_points)} points, probability of "
-            f"improvement {format_interval(probability_of_improvement(tasks), '{:.2f}'.format)}, permutation test"
-            f"{' within tasks' * several} {describe_p(test.p)} ({how}{corrected})."
+            f"{runs.format_method(name)} on {format_columns(list(against[name].tested))}: {says}. "
+            f"{'Mean difference' if several else 'Difference'} {format_interval(mean, format_points)} points, "
+            f"probability of improvement {format_interval(probability_of_improvement(tasks), '{:.2f}'.format)}, "
+            f"permutation test{' within tasks' * several} {describe_p(test.p)} ({how}{corrected})."
         )
     fewest = min((len(arm) for tasks in tested.values() for arms in tasks for arm in arms), default=0)
     if tested and bootstrap_coverage(fewest) < MIN_COVERAGE:
@@ -138,8 +140,9 @@ def describe_single_seeds(runs: BaselineComparison, against: Mapping[MethodKey, 
         if found.single:
             mean = "mean " * (len(found.single) > 1)
             yield (
-                f"{runs.label(name)} on {format_columns(list(found.single))}: one seed in an arm, no test is possible; its "
-                f"{mean}difference of {format_points(mean_difference(list(found.single.values())))} points may be chance."
+                f"{runs.format_method(name)} on {format_columns(list(found.single))}: one seed in an arm, "
+                f"no test is possible; its {mean}difference of "
+                f"{format_points(mean_difference(list(found.single.values())))} points may be chance."
             )
 
 
@@ -151,16 +154,16 @@ def describe_power_limits(against: Mapping[MethodKey, MethodArms]) -> Iterator[s
         some = f" ({len(hopeless)} of {len(sizes)} comparisons)" if len(hopeless) < len(sizes) else ""
         least_p = min(smallest_p(*size) for size in hopeless)
         yield (
-            f"With {format_seeds_per_arm(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, however large the "
-            f"difference: its smallest possible p is {least_p:.2f}."
+            f"With {format_seeds_per_arm(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, "
+            f"however large the difference: its smallest possible p is {least_p:.2f}."
         )
     least = {column: column_detectable_difference(every) for (_, column), every in columns.items()}
     if least := {column: points for column, points in least.items() if points > 0}:
         low, high = min(least, key=least.__getitem__), max(least, key=least.__getitem__)
         span = f"about {least[low]:.2g} points" + (f" ({low}) to {least[high]:.2g} ({high})" if low != high else "")
         yield (
-            f"With {format_seeds_per_arm(sizes)} a difference under {span} would usually go unnoticed: at the spread of these runs, "
-            f"that is what a single t-test at {ALPHA}, not corrected, finds in {POWER:.0%} of cases."
+            f"With {format_seeds_per_arm(sizes)} a difference under {span} would usually go unnoticed: at the spread "
+            f"of these runs, that is what a single t-test at {ALPHA}, not corrected, finds in {POWER:.0%} of cases."
         )
 
 
@@ -206,7 +209,7 @@ def describe_troubles(runs: BaselineComparison) -> Iterator[str]:
             )
             kinds.setdefault(describe_consequence(what), []).append(named)
         for words, where in kinds.items():
-            yield f"{runs.label(name)}: {words.format(', '.join(where))}."
+            yield f"{runs.format_method(name)}: {words.format(', '.join(where))}."
 
 
 def describe_consequence(what: str) -> str:

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from isobench.common.plots import FIGURE_STYLE, LINE_STYLES
-from isobench.report.derived import Point, TidyRows, to_finite_float
+from isobench.report.page_data import Point, TidyRows, to_finite_float
 from isobench.report.paper_table import BASE_METHOD
 
 T = TypeVar("T")
@@ -33,7 +33,8 @@ METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MAX_RUNS_DRAWN, MAX_POINTS_DRAWN = 10, 600  # at most: runs of a method in a panel of curves, points in a scatter
 PANEL_SIZE, AXES_FRAME = (2.4, 1.7), (0.2, 0.24, 0.76, 0.68)  # inches; left, bottom, width, height as parts of it
 RC_PARAMS = FIGURE_STYLE | {
-    "text.color": INK_PLACEHOLDER, "axes.labelcolor": INK_PLACEHOLDER, "axes.edgecolor": INK_PLACEHOLDER, "xtick.color": INK_PLACEHOLDER, "ytick.color": INK_PLACEHOLDER,
+    "text.color": INK_PLACEHOLDER, "axes.labelcolor": INK_PLACEHOLDER, "axes.edgecolor": INK_PLACEHOLDER,
+    "xtick.color": INK_PLACEHOLDER, "ytick.color": INK_PLACEHOLDER,
     "text.parse_math": False, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
     "lines.linewidth": 1.5,
 }  # fmt: skip
@@ -95,7 +96,7 @@ class PanelDrawer:
         self.axes.patch.set_visible(False)
         self.drawn = 0
 
-    def panel(self, paint: Callable[[Axes], None], x: str, y: str, says: str, integers: bool = False) -> Markup:
+    def draw_panel(self, paint: Callable[[Axes], None], x: str, y: str, says: str, integers: bool = False) -> Markup:
         """What ``paint`` puts on the axes, as SVG; ``says``: its description for who can't see it."""
         with matplotlib.rc_context(RC_PARAMS):
             paint(self.axes)
@@ -175,7 +176,7 @@ def draw_curves(
             marker = look[method].marker if len(xs) == 1 else ""  # a line of one epoch can't be seen
             axes.plot(xs, means, color=look[method].colour, ls=look[method].dash, marker=marker, ms=3, zorder=2)
 
-    return sheet.panel(paint, "epoch", "", says, integers=True)
+    return sheet.draw_panel(paint, "epoch", "", says, integers=True)
 
 
 def draw_scatter(
@@ -193,7 +194,7 @@ def draw_scatter(
                 colour, marker = look[method].colour, look[method].marker
                 axes.plot(*zip(*own, strict=True), color=colour, marker=marker, ls="", ms=3, mew=0, alpha=0.7)
 
-    return sheet.panel(paint, x, y, says)
+    return sheet.draw_panel(paint, x, y, says)
 
 
 def subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:

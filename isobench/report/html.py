@@ -9,13 +9,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from isobench.report import derived, figures
+from isobench.report import figures, page_data
 from isobench.report.claims import OUTCOME_SYMBOLS
-from isobench.report.derived import ISOTROPY_COLUMNS, TidyRows
+from isobench.report.document import Cell, Report, ReportTable
 from isobench.report.figures import MethodStyle, PanelDrawer
-from isobench.report.model import Cell, Report, ReportTable
+from isobench.report.markdown_latex import format_mark
+from isobench.report.page_data import ISOTROPY_COLUMNS, TidyRows
 from isobench.report.paper_table import ALPHA, BASE_METHOD
-from isobench.report.text import format_mark
 
 __all__ = ["render_claims", "render_report"]
 
@@ -31,14 +31,14 @@ def render_report(report: Report) -> str:
     ``runs`` and ``epochs`` may lack any column and any value, and a report may lack everything: the page then says
     what is missing.
     """
-    report = derived.add_scale_to_encoder(report)
+    report = page_data.add_scale_to_encoder(report)
     methods = [
         *(line.method for table in report.tables for line in table.lines),
         *list_distinct_values(report.runs, "method"),
     ]
     look = figures.assign_styles([*methods, *list_distinct_values(report.epochs, "method")])
     sheet = PanelDrawer()
-    same_epoch = derived.group_rows(report.epochs, "encoder", "task", "method", "epoch")
+    same_epoch = page_data.group_rows(report.epochs, "encoder", "task", "method", "epoch")
     return load_template().render(
         report=report,
         look=look,
@@ -47,9 +47,9 @@ def render_report(report: Report) -> str:
         tables=[_TableView(table) for table in report.tables],
         curves=list(draw_curve_groups(sheet, report.epochs, look)),
         unfinished=sum(count for name, count in report.state.items() if name not in ("done", "failed")),
-        curve_groups=len(derived.group_rows(report.epochs, "encoder", "task")),
+        curve_groups=len(page_data.group_rows(report.epochs, "encoder", "task")),
         isotropy=IsotropySection.of(sheet, report.runs, look),
-        overheads=derived.compute_overheads(report.runs),
+        overheads=page_data.compute_overheads(report.runs),
         tasks=list_distinct_values(report.runs, "task"),
         limits=DRAWING_LIMITS,
         most_runs=max(map(len, same_epoch.values()), default=0),
@@ -95,7 +95,7 @@ def list_distinct_values(rows: TidyRows, name: str) -> list[str]:
 def has_several_configs(report: Report) -> bool:
     """True if a method has runs of more than one configuration: a line is a chosen one, or runs differ in more."""
     chosen = any(line.settings for table in report.tables for line in table.lines)
-    same = derived.group_rows(report.runs, "encoder", "task", "method", "seed", "scale")
+    same = page_data.group_rows(report.runs, "encoder", "task", "method", "seed", "scale")
     return chosen or any(len(runs) > 1 for runs in same.values())
 
 
@@ -112,9 +112,9 @@ class _TableView:
         self.marked = any(format_mark(cell) for cell in cells)
         self.single = bool(cells) and max(len(cell.values) for cell in cells) == 1
         self.has_time = any(line.time not in ("", "-") for line in table.lines)
-        self.axes = {name: axis for name in table.columns if (axis := derived.build_axis(table, name))}
+        self.axes = {name: axis for name in table.columns if (axis := page_data.build_axis(table, name))}
         self.strips = {
-            (number, name): derived.build_strip_plot(line.cells[name], axis)
+            (number, name): page_data.build_strip_plot(line.cells[name], axis)
             for number, line in enumerate(table.lines)
             for name, axis in self.axes.items()
             if name in line.cells
@@ -150,7 +150,7 @@ class CurveGroup:
 def draw_curve_groups(sheet: PanelDrawer, epochs: TidyRows, look: dict[str, MethodStyle]) -> Iterator[CurveGroup]:
     """The curves over training of every encoder and task, up to ``LIMITS``."""
     measures = {"score": "Score"} | {name: f"{symbol}, {of}" for name, (symbol, of) in ISOTROPY_COLUMNS.items()}
-    for (encoder, task), rows in list(derived.group_rows(epochs, "encoder", "task").items())[
+    for (encoder, task), rows in list(page_data.group_rows(epochs, "encoder", "task").items())[
         : DRAWING_LIMITS["groups"]
     ]:
         title = f"{task}, {encoder}"
@@ -169,30 +169,30 @@ class IsotropySection:
     """Isotropy against score: panels and correlations, as they are and less the means of encoder and task."""
 
     names: list[str]
-    parts: list[tuple[str, list[Panel], dict[str, list[derived.Correlation]]]]
+    parts: list[tuple[str, list[Panel], dict[str, list[page_data.Correlation]]]]
     methods: list[str]
     most_points: int
 
     @classmethod
     def of(cls, sheet: PanelDrawer, runs: TidyRows, look: dict[str, MethodStyle]) -> "IsotropySection":
         """Of the measures that any run has."""
-        clouds = {name: derived.collect_points(runs, name) for name in ISOTROPY_COLUMNS}
+        clouds = {name: page_data.collect_points(runs, name) for name in ISOTROPY_COLUMNS}
         measures = [name for name, cloud in clouds.items() if cloud]
-        with_score = [run for run in runs if derived.to_finite_float(run.get("score")) is not None]
+        with_score = [run for run in runs if page_data.to_finite_float(run.get("score")) is not None]
         kinds = {False: "As measured"}
-        if len(derived.group_rows(with_score, "encoder", "task")) > 1:
+        if len(page_data.group_rows(with_score, "encoder", "task")) > 1:
             kinds[True] = "Less the mean of each encoder and task"
         parts = []
         for centred, kind in kinds.items() if measures else ():
             panels = []
             for name in measures:
                 symbol, of = ISOTROPY_COLUMNS[name]
-                cloud = derived.collect_points(runs, name, centred) if centred else clouds[name]
+                cloud = page_data.collect_points(runs, name, centred) if centred else clouds[name]
                 labels = (f"{symbol} less mean", "score less mean") if centred else (symbol, "score")
                 says = f"Score against {symbol} of the {of}, a point a run. {kind}."
                 if svg := figures.draw_scatter(sheet, cloud, look, *labels, says):
                     panels.append(Panel(f"{symbol}, {of}", svg))
-            parts.append((kind, panels, derived.compute_correlations(with_score, measures, centred)))
+            parts.append((kind, panels, page_data.compute_correlations(with_score, measures, centred)))
         here = {point.method for cloud in clouds.values() for point in cloud}
         names = [", ".join(ISOTROPY_COLUMNS[name]) for name in measures]
         most = max(map(len, clouds.values()), default=0)
@@ -206,14 +206,14 @@ def format_name(name: str) -> str:
 
 def format_p_value(p: float | None) -> str:
     """A p-value as papers print it."""
-    if p is None or derived.to_finite_float(p) is None:
+    if p is None or page_data.to_finite_float(p) is None:
         return DASH
     return "< .001" if p < 0.001 else "1" if p >= 0.9995 else f"{p:.3f}".removeprefix("0")
 
 
 def format_signed(value: float | None, digits: int = 2) -> str:
     """A number with its sign, a dash for none."""
-    if derived.to_finite_float(value) is None:
+    if page_data.to_finite_float(value) is None:
         return DASH
     text = f"{value:+.{digits}f}"
     return text.replace("-", MINUS) if float(text) else text[1:]

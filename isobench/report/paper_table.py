@@ -12,14 +12,14 @@ from rich.text import Text
 
 from isobench.config.schema import format_method_name
 from isobench.papers import published
-from isobench.report.columns import (
+from isobench.report.paper_columns import (
     Column,
     ColumnKind,
     build_foreign_columns,
     build_paper_columns,
     compute_epoch_seconds,
 )
-from isobench.report.statistics import compute_cell_statistics, holm, welch
+from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
 
 ALPHA = 0.05  # the papers' level
@@ -81,7 +81,7 @@ class PaperTable:
         found = zip(self.content["form"], compute_cell_statistics(values, self.content["form"]), strict=True)
         return [None if name.endswith("sd") and len(values) == 1 else number for name, number in found]
 
-    def cell(self, encoder: str, method: str, column: Column, marked: bool = True) -> str:
+    def format_cell(self, encoder: str, method: str, column: Column, marked: bool = True) -> str:
         """Ours: statistics over seeds with what went wrong in some, or its name if it went wrong in all."""
         rows = self.runs(encoder, method, column.task)
         wrong = count_troubles(rows)
@@ -100,7 +100,7 @@ class PaperTable:
         notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
         return numbers + (self.mark(encoder, method, column) if marked else "") + "".join(notes)
 
-    def printed(self, encoder: str, method: str, column: Column) -> str:
+    def format_published_cell(self, encoder: str, method: str, column: Column) -> str:
         """The paper's cell below ours; of another encoder, named, if the paper doesn't have this one."""
         found = published.find_cell_in_column(self.content, encoder, method, column.title)
         if found is None:
@@ -178,7 +178,13 @@ def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, d
 def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:
     """The table, as several below one another if it is wider than the terminal."""
     columns = [
-        [column.title, *(f"{table.cell(*line, column)}\n{table.printed(*line, column)}" for line in table.lines)]
+        [
+            column.title,
+            *(
+                f"{table.format_cell(*line, column)}\n{table.format_published_cell(*line, column)}"
+                for line in table.lines
+            ),
+        ]
         for column in table.columns
     ]
     if with_time:

@@ -28,7 +28,7 @@ class RunFolder:
         """Where the record appears, whole, at the very end."""
         return self.path / "result.json"
 
-    def result(self) -> dict[str, Any] | None:
+    def read_record(self) -> dict[str, Any] | None:
         """The record, or None if the run is not finished.
 
         Raises:
@@ -47,13 +47,13 @@ class RunFolder:
             raise UserError(f"{self.result_file} is damaged; remove it to run again")
         return record
 
-    def settled(self, retry_failed: bool, since: float) -> dict[str, Any] | None:
+    def read_final_record(self, retry_failed: bool, since: float) -> dict[str, Any] | None:
         """The record if the run need not be run again; with ``retry_failed`` a failure older than ``since`` must."""
-        record = self.result()
+        record = self.read_record()
         again = record is not None and record["status"] == "failed" and retry_failed
-        return None if again and self.ended_at() < since else record
+        return None if again and self.read_end_time() < since else record
 
-    def ended_at(self) -> float:
+    def read_end_time(self) -> float:
         """When the record was written, in seconds since the epoch; 0 if there is none."""
         try:
             return self.result_file.stat().st_mtime
@@ -85,31 +85,31 @@ class RunFolder:
             yield True
         except UserError:
             if fresh:
-                self._remove()  # nothing stays of a run that could not start
+                self._remove_folder()  # nothing stays of a run that could not start
             raise
         except OSError as error:
             raise make_storage_error(error, self.path) if is_storage_error(error) else error from None
         finally:
             lock.release()
 
-    def begin(self, resolved: dict[str, Any]) -> None:
+    def write_config(self, resolved: dict[str, Any]) -> None:
         """Tidy up after a process that was killed, and note the config. Only under the lock."""
         remove_temporaries(self.path)
         text = yaml.safe_dump(resolved, sort_keys=False)
         replace_text(self.path / "config.yaml", text)
 
-    def tidy(self, record: dict[str, Any]) -> None:
+    def remove_old_checkpoints(self, record: dict[str, Any]) -> None:
         """Remove the checkpoints of a finished run whose process was killed before it could."""
         keep = record["config"].get("checkpoint", {}).get("keep", False)
         if record["status"] == "finished" and not keep:
             shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
-    def _remove(self) -> None:
+    def _remove_folder(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):  # not empty: other runs are there
             self.path.parent.rmdir()
             self.path.parent.parent.rmdir()
 
-    def write_result(self, record: dict[str, Any]) -> None:
+    def write_record(self, record: dict[str, Any]) -> None:
         """Write result.json atomically; numbers that are not finite become null."""
         write_json(self.result_file, replace_non_finite({"format": RECORD_FORMAT, "key": self.key, **record}))

@@ -59,7 +59,7 @@ class Heartbeat:
         if began:
             self.write()
 
-    def evaluating(self) -> None:
+    def report_evaluating(self) -> None:
         """On the dev set."""
         self.state["state"] = "evaluating"
         self.write()

@@ -124,7 +124,7 @@ def wait_for_runs(
     """
     gone, said = 0, ""
     while gone < 2:
-        done = sum(folder.ended_at() >= submission.submitted for folder in folders)
+        done = sum(folder.read_end_time() >= submission.submitted for folder in folders)
         if (line := f"{done} of {len(folders)} runs have ended") != said and done:
             print(line, file=sys.stderr, flush=True)
             said = line

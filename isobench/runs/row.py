@@ -23,13 +23,13 @@ class Row:
     def of(cls, cfg: Config, key: str) -> Self:
         """The row of the run with this key, its record read."""
         row = cls(cfg, RunFolder(cfg.output_dir, key), None)
-        row.look()
+        row.read_record()
         return row
 
-    def look(self) -> None:
+    def read_record(self) -> None:
         """Read the record, or note why it can't be read."""
         try:
-            self.record, self.trouble = self.folder.result(), None
+            self.record, self.trouble = self.folder.read_record(), None
         except UserError as error:
             self.record, self.trouble = None, str(error)
 

@@ -40,7 +40,7 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
     if beat is not None and heartbeat.is_alive(beat):
         return RunState("running", beat, beat["job"])
     waiting = queue.get(row.folder.path.name)
-    if waiting and waiting.since > row.folder.ended_at():
+    if waiting and waiting.since > row.folder.read_end_time():
         return RunState("queued", beat, waiting.job)
     if row.record is not None:
         return RunState("failed")

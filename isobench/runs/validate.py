@@ -6,7 +6,7 @@ from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import CALIBRATION_KEYS, POOLINGS, Config, Generation, Head, Task, split_chain
-from isobench.data import generated, romanian
+from isobench.data import generated_pairs, romanian
 from isobench.papers import published
 
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
@@ -106,7 +106,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
     _check_fraction("optimization.label_smoothing", cfg.optimization.label_smoothing)
     _check_at_least("encoder.vocabulary_size", cfg.encoder.vocabulary_size, MIN_VOCABULARY_SIZE)
     if generation.grammar is not None:
-        _check_one_of(f"{name}.grammar", generation.grammar, generated.GRAMMARS)
+        _check_one_of(f"{name}.grammar", generation.grammar, generated_pairs.GRAMMARS)
     elif not cfg.data.root and not task.hub:
         raise UserError(
             f"task={task.name} needs its files: data.root=FOLDER, with FOLDER/{task.folder} (see its YAML)"

@@ -35,9 +35,9 @@ class Composer:
         self.schema = OmegaConf.structured(Config)
         parser = OverridesParser.create(config_loader=loader)
         self.parse = cache(parser.parse_override)
-        self.options = cache(loader.get_group_options)
-        self.value = cache(self._value)
-        self.composed = cache(self._composed)
+        self.list_group_options = cache(loader.get_group_options)
+        self.value = cache(self._parse_value)
+        self.compose_with_hydra = cache(self._compose_with_hydra)
 
     def config(self, overrides: Sequence[str]) -> Config:
         """The config of one run.
@@ -47,34 +47,34 @@ class Composer:
         """
         values = [found for text in overrides if (found := self.value(text)) is not None]
         structure = tuple(text for text in overrides if self.value(text) is None)
-        cfg, interpolated = self.composed(structure)
+        cfg, interpolated = self.compose_with_hydra(structure)
         try:
-            if not interpolated and not self._conflict(structure, values):
+            if not interpolated and not self._has_conflict(structure, values):
                 for path, value in values:
                     cfg = copy_with_value(cfg, path, value)
                 return cfg
         except (LookupError, AttributeError):  # no such setting: Hydra says so
             pass
-        return self.composed(tuple(overrides))[0]
+        return self.compose_with_hydra(tuple(overrides))[0]
 
-    def _conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
+    def _has_conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
         """True if a value belongs to something that the structure sets too: then their order decides."""
         touched = [self.parse(text).key_or_group.split(".") for text in structure]
         return any(a[: len(b)] == b[: len(a)] for a in touched for b, _ in values if len(a) > 1)
 
-    def _composed(self, overrides: tuple[str, ...]) -> tuple[Config, bool]:
+    def _compose_with_hydra(self, overrides: tuple[str, ...]) -> tuple[Config, bool]:
         composed = self.loader.load_sweep_config(self.base, list(overrides))
         own = {key: value for key, value in composed.items_ex(resolve=False) if key != "hydra"}
         text = str(OmegaConf.to_container(OmegaConf.create(own), resolve=False))
         return to_config(composed), re.search(r"\$\{(?!oc\.env:)", text) is not None
 
-    def _value(self, text: str) -> tuple[list[str], Any] | None:
+    def _parse_value(self, text: str) -> tuple[list[str], Any] | None:
         """Path and typed value of an override that only sets a value; None for every other."""
         override = self.parse(text)
         path = override.key_or_group.split(".")
         if override.type != OverrideType.CHANGE or override.package or override.is_sweep_override() or "${" in text:
             return None
-        if path[0] not in (*TYPED_SECTIONS, "calibration") or self.options(override.key_or_group):
+        if path[0] not in (*TYPED_SECTIONS, "calibration") or self.list_group_options(override.key_or_group):
             return None
         if path[0] in TYPED_SECTIONS and path[1:] and OmegaConf.select(self.schema, ".".join(path[:-1])) is None:
             return None  # of a part that may be absent: task.generation, encoder.scratch

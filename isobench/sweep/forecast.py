@@ -23,35 +23,35 @@ class Forecast:
     """
 
     def __init__(self, rows: list[Row]) -> None:
-        self.exact: dict[RunShape, list[float]] = defaultdict(list)
-        self.by_epoch: dict[RunShape, list[float]] = defaultdict(list)
+        self.seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
+        self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         for row in rows:
             if row.record is not None:
                 self._add(row.cfg, row.record)
         if any(row.record is None and self.seconds(row.cfg) is None for row in rows):
-            self._add_others(rows)
+            self._add_other_records(rows)
 
     def seconds(self, cfg: Config) -> float | None:
         """Of one device; None if nothing comparable is done."""
-        if same := self.exact.get(build_run_shape(cfg)):
+        if same := self.seconds_by_shape.get(build_run_shape(cfg)):
             return statistics.median(same)
-        if alike := self.by_epoch.get(build_epoch_shape(cfg)):
+        if alike := self.epoch_seconds_by_shape.get(build_epoch_shape(cfg)):
             return statistics.median(alike) * cfg.optimization.epochs
         return None
 
     def _add(self, cfg: Config, record: dict[str, Any]) -> None:
         if record["status"] == "finished":
             seconds = compute_device_seconds(record)
-            self.exact[build_run_shape(cfg)].append(seconds)
-            self.by_epoch[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
+            self.seconds_by_shape[build_run_shape(cfg)].append(seconds)
+            self.epoch_seconds_by_shape[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
 
-    def _add_others(self, rows: list[Row]) -> None:
+    def _add_other_records(self, rows: list[Row]) -> None:
         known = {row.folder.path.name for row in rows}
         for file in sorted(rows[0].folder.path.parent.glob("*/result.json")):
             if file.parent.name not in known:
-                self._add_file(file)
+                self._add_record_file(file)
 
-    def _add_file(self, file: Path) -> None:
+    def _add_record_file(self, file: Path) -> None:
         try:
             record = json.loads(file.read_text())
             self._add(config_from_plain(record["config"]), record)

@@ -23,9 +23,9 @@ from isobench.config.schema import register_schema
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.runs.validate import validate_config
-from isobench.sweep.commands import MULTIRUN_FLAGS, SweepCommand
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
 
 
 @dataclass

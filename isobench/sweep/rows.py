@@ -4,10 +4,10 @@ import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
-from isobench.runs.folders import read_rows
+from isobench.runs.listing import read_rows
 from isobench.runs.row import Row
-from isobench.sweep.commands import MULTIRUN_FLAGS, read_commands
 from isobench.sweep.plan import compose_sweep, plan_runs, plan_saved_command
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS, read_commands
 
 
 def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:

@@ -13,22 +13,22 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from isobench.analyses import analyse as analysis
+from isobench.analyses import runner
 from isobench.analyses.names import needs_training
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
 from isobench.config.schema import Config
-from isobench.report.table import print_table
+from isobench.report.sweep_table import print_table
 from isobench.runs import heartbeat
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.runs.state import OPEN_STATES, RunState, find_run_states
 from isobench.runs.validate import validate_config
-from isobench.sweep import commands, pool
+from isobench.sweep import joblib_pool, saved_commands
 from isobench.sweep.forecast import Forecast
-from isobench.sweep.launcher import InProcessLauncher
-from isobench.sweep.overview import format_forecast, print_overview
+from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.plan import PlannedRun, plan_runs
+from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
@@ -46,17 +46,17 @@ class GridSweeper(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
-        self.composer, self.base = hydra_context.config_loader, config
+        self.loader, self.base = hydra_context.config_loader, config
         self.launcher: Launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; ends the program with ``exit_code`` if that is not 0."""
-        planned = list(plan_runs(self.composer, self.base, arguments).values())
+        planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
         if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
-            self._analyse(rows)
+            self._run_untrained_analysis(rows)
             return
         states = find_run_states(rows)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
@@ -65,15 +65,15 @@ class GridSweeper(Sweeper):
             return
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
-        todo = [dataclasses.replace(run, overrides=self._grouped(run)) for run, _ in open_runs]
+        todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
-        codes = self._run(todo, rows)
+        codes = self._launch_and_record(todo, rows)
         if note := getattr(self.launcher, "submitted", None):
             print(note)
             return
-        self._end(rows, codes)
+        self._report_and_exit(rows, codes)
 
-    def _analyse(self, rows: list[Row]) -> None:
+    def _run_untrained_analysis(self, rows: list[Row]) -> None:
         """An analysis that trains nothing, in this process."""
         name = rows[0].cfg.experiment.name or "analysis"
         if not isinstance(self.launcher, InProcessLauncher):
@@ -81,88 +81,93 @@ class GridSweeper(Sweeper):
                 f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
             )
         if self.base.dry_run:
-            analysis.print_analysis_plan(name, rows)
+            runner.print_analysis_plan(name, rows)
         else:
-            analysis.run_analysis(rows[0].cfg.experiment, rows)
+            runner.run_analysis(rows[0].cfg.experiment, rows)
 
-    def _end(self, rows: list[Row], codes: list[int]) -> None:
+    def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
         """The table, what can't be trusted, the exit code."""
         for row in rows:
             if row.record is None or row.record["status"] == "failed":
-                row.look()
+                row.read_record()
         for row, state in zip(rows, find_run_states(rows), strict=True):
             row.state = state.name
             if row.record is not None:
-                row.folder.tidy(row.record)
+                row.folder.remove_old_checkpoints(row.record)
         print_table(self.base.experiment, rows)
         for row in rows:
             if row.trouble:
                 print(f"isobench: {row.trouble}", file=sys.stderr)
         if rows[0].cfg.analysis:
-            self._analyse_ended(rows)
+            self._analyse_finished_runs(rows)
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
         elsewhere = EXIT_BUSY if any(row.state in ("running", "queued") for row in rows) else EXIT_DONE
         ended = all(row.record is not None for row in rows)
         if code := choose_exit_code(rows, damaged, elsewhere, *([] if ended else codes)):
             raise SystemExit(code)
 
-    def _analyse_ended(self, rows: list[Row]) -> None:
+    def _analyse_finished_runs(self, rows: list[Row]) -> None:
         """The analysis of trained runs, of those that ended well."""
         ended = [row for row in rows if row.record is not None and row.record["status"] == "finished"]
         if ended:
-            analysis.run_analysis(rows[0].cfg.experiment, ended)
+            runner.run_analysis(rows[0].cfg.experiment, ended)
         else:
             print("isobench: no run ended well, nothing to analyse", file=sys.stderr)
 
-    def _grouped(self, run: PlannedRun) -> list[str]:
+    def _add_tracking_group(self, run: PlannedRun) -> list[str]:
         """A run's overrides with its W&B group; a sweep without an experiment makes one of its command."""
         if run.row.cfg.tracking.group or run.row.cfg.experiment.name:
             return run.overrides
         return [
             *run.overrides,
-            f"tracking.group=sweep-{sha256_json(commands.drop_launch_arguments(sys.argv[1:]))[:8]}",
+            f"tracking.group=sweep-{sha256_json(saved_commands.drop_launch_arguments(sys.argv[1:]))[:8]}",
         ]
 
-    def _run(self, todo: list[PlannedRun], rows: list[Row]) -> list[int]:
+    def _launch_and_record(self, todo: list[PlannedRun], rows: list[Row]) -> list[int]:
         """Launch what is to do; the codes of what was launched."""
         output_dir = rows[0].cfg.output_dir
-        command = commands.SweepCommand(
-            self.base.experiment.name, commands.drop_launch_arguments(sys.argv[1:]), str(Path.cwd())
+        command = saved_commands.SweepCommand(
+            self.base.experiment.name, saved_commands.drop_launch_arguments(sys.argv[1:]), str(Path.cwd())
         )
         if not todo:
-            commands.save_command(output_dir, command)
+            saved_commands.save_command(output_dir, command)
             return []
         try:
             Path(output_dir).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise make_storage_error(error, Path(output_dir)) from error
-        new = commands.save_command(output_dir, command)
+        new = saved_commands.save_command(output_dir, command)
         codes = [EXIT_USER_ERROR]  # unless launching ends well
         try:
-            with pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
-                codes = self._launch(todo)
+            with joblib_pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
+                codes = self._launch_with_retry(todo)
         finally:
             if new and EXIT_USER_ERROR in codes and not list(Path(output_dir).glob("runs/*")):
-                commands.remove_command(new)  # nothing was started: nothing stays
+                saved_commands.remove_command(new)  # nothing was started: nothing stays
         return codes
 
-    def _launch(self, todo: list[PlannedRun]) -> list[int]:
+    def _launch_with_retry(self, todo: list[PlannedRun]) -> list[int]:
         """Start the runs; if a process is killed and takes its pool with it, the rest again, the suspects alone."""
         os.environ[RUN_COUNT_VARIABLE] = str(len(todo))
         try:
             returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
         except Exception as error:
-            if not pool.is_killed_worker_error(error):
+            if not joblib_pool.is_killed_worker_error(error):
                 raise
             rest = [
-                run for run in todo if run.row.folder.settled(run.row.cfg.retry_failed, read_command_start()) is None
+                run
+                for run in todo
+                if run.row.folder.read_final_record(run.row.cfg.retry_failed, read_command_start()) is None
             ]
             suspects = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
             others = [run for run in rest if run not in suspects]
             print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)
             if len(todo) == 1:
                 return [EXIT_FAILED]
-            return [*(self._launch(others) if others else []), *(c for run in suspects for c in self._launch([run]))]
+            return [
+                *(self._launch_with_retry(others) if others else []),
+                *(c for run in suspects for c in self._launch_with_retry([run])),
+            ]
         return [int(job.return_value or 0) for job in returns]
 
 

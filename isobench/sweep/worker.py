@@ -58,12 +58,12 @@ class Worker:
         environment = JobEnvironment()
         self._prepare(environment)
         try:
-            return self._work(environment.global_rank, environment.num_tasks)
+            return self._execute_share(environment.global_rank, environment.num_tasks)
         except Interrupted as stop:
             requeue_or_exit(stop.signum, environment)
             raise
 
-    def _work(self, rank: int, processes: int) -> list[int]:
+    def _execute_share(self, rank: int, processes: int) -> list[int]:
         count = len(self.runs)
         share = self.share or math.ceil(count / processes)
         first = self.first if self.first is not None else rank * share
@@ -74,11 +74,11 @@ class Worker:
             try:
                 folder = RunFolder(cfg.output_dir, key)
                 # With retry_failed, a failure counts only if it came after this job was made.
-                row = Row(cfg, folder, folder.settled(cfg.retry_failed, self.created))
-                if row.record is not None or (not own and self._is_anothers(row)):
+                row = Row(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
+                if row.record is not None or (not own and self._is_taken(row)):
                     continue
                 print(f"isobench: {format_run_name(cfg)}", flush=True)
-                codes.append(self._execute(row, patient=own))
+                codes.append(self._execute_one(row, patient=own))
             except UserError as error:
                 print_error(error)
                 codes.append(EXIT_USER_ERROR)
@@ -92,12 +92,12 @@ class Worker:
         """Called by submitit when the job is requeued: the same again; finished runs are passed over."""
         return DelayedSubmission(self)
 
-    def _is_anothers(self, row: Row) -> bool:
+    def _is_taken(self, row: Row) -> bool:
         """Whether a run outside this process's share is at work, or killed its process since this job was made."""
         state = find_run_state(row, {})
         return state.name == "running" or (state.was_killed and state.beat["updated"] > self.created)  # type: ignore[index]
 
-    def _execute(self, row: Row, patient: bool) -> int:
+    def _execute_one(self, row: Row, patient: bool) -> int:
         """Carry out one run. A lock that a dead machine still holds is waited for; a living process is left to it."""
         code = execute_run(row.cfg, since=self.created)[0]
         deadline = time.monotonic() + LOCK_TIMEOUT

@@ -16,13 +16,13 @@ from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
 from isobench.data.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.pair_loaders import PairLoaders
-from isobench.metrics.generation import build_metric_signatures
+from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoder_decoders, encoders
 from isobench.runs.identity import Identity
 from isobench.runs.seeding import resolve_seeds, seed_everything
-from isobench.training.calibrations import instantiate_chain
 from isobench.training.classifier import Classifier
 from isobench.training.embeddings import load_pretrained_embeddings
+from isobench.training.instantiate import instantiate_chain
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
 
@@ -78,7 +78,7 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
         prepare_chain(chain, DecoderStates(module, loaders), IDENTITY_POOLER)
     module.train()
-    notes = {"search": module.search_record(), "signatures": build_metric_signatures(list(cfg.task.metrics))}
+    notes = {"search": module.describe_search(), "signatures": build_metric_signatures(list(cfg.task.metrics))}
     return RunParts(module, loaders, loaded.warnings, {"generation": notes})
 
 

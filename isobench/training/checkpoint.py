@@ -16,7 +16,7 @@ from isobench.common.errors import extract_first_line
 from isobench.common.files import write_atomic
 from isobench.common.interruption import SignalWatch
 from isobench.config import schema
-from isobench.data.text import EpochSampler
+from isobench.data.tokens import EpochSampler
 from isobench.runs.heartbeat import Heartbeat
 
 CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is damaged
@@ -33,7 +33,7 @@ class CheckpointFiles(CheckpointIO):
         """All checkpoints, oldest first."""
         return sorted(self.folder.glob("step-*.ckpt"))
 
-    def newest(self) -> str | None:
+    def load_newest(self) -> str | None:
         """Load the newest checkpoint that is whole and this run's; returns its path, to be given to Lightning."""
         for file in reversed(self.files()):
             try:
@@ -72,7 +72,7 @@ class CheckpointFiles(CheckpointIO):
         """Called by Lightning."""
         Path(path).unlink(missing_ok=True)
 
-    def discard(self) -> None:
+    def remove_all(self) -> None:
         """Remove all of them."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -124,7 +124,7 @@ class Checkpointer(Callback):
                 parameter = module.get_parameter(name)
                 parameter.grad = gradient.to(parameter.device)
             self._restored, self._gradients = None, {}
-        self._step, self._time = trainer.global_step, time.monotonic()
+        self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
         self.heartbeat.training(trainer.global_step, module.total_steps)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
@@ -134,9 +134,9 @@ class Checkpointer(Callback):
             return
         self._batches = index + 1
         before_evaluation = self.long_evaluation and index + 2 == trainer.num_training_batches
-        if before_evaluation or self.watch.signum is not None or self._due(trainer.global_step):
+        if before_evaluation or self.watch.signum is not None or self._is_save_due(trainer.global_step):
             self._save(trainer)
-        self.watch.obey()
+        self.watch.raise_if_signalled()
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         """Add the gradients that wait for their step."""
@@ -150,12 +150,12 @@ class Checkpointer(Callback):
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
         """Tell the heartbeat."""
-        self.heartbeat.evaluating()
+        self.heartbeat.report_evaluating()
 
     def on_validation_batch_end(self, *_: Any) -> None:
         """Obey a signal: a long evaluation is worth less than being stopped in time."""
         if self.long_evaluation:
-            self.watch.obey()
+            self.watch.raise_if_signalled()
 
     def state_dict(self) -> dict[str, Any]:
         """Called by Lightning as it saves."""
@@ -165,10 +165,10 @@ class Checkpointer(Callback):
         """Called by Lightning as it resumes."""
         self._restored = state
 
-    def _due(self, step: int) -> bool:
+    def _is_save_due(self, step: int) -> bool:
         steps, minutes = self.settings.steps, self.settings.minutes
-        return (steps is not None and step - self._step >= steps) or (
-            minutes is not None and time.monotonic() - self._time >= 60 * minutes
+        return (steps is not None and step - self._last_save_step >= steps) or (
+            minutes is not None and time.monotonic() - self._last_save_time >= 60 * minutes
         )
 
     def _save(self, trainer: Any) -> None:
@@ -177,8 +177,8 @@ class Checkpointer(Callback):
             trainer.save_checkpoint(self.files.folder / f"step-{trainer.global_step:09d}.ckpt")
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
             print(f"isobench: no checkpoint: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
-        self._step, self._time = trainer.global_step, time.monotonic()
-        self.seconds += self._time - started
+        self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
+        self.seconds += self._last_save_time - started
 
 
 def get_random_states() -> dict[str, Any]:

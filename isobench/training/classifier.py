@@ -48,14 +48,14 @@ class Classifier(FineTuningModule):
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         """Task loss, plus the methods' penalties and own objectives."""
         h, given = self.chain(self.encode(batch), self.pooler)
-        loss = self.task_loss(self.head(self.dropout(h)), batch["labels"])
-        return self.total_loss(loss, given, index)
+        loss = self.compute_task_loss(self.head(self.dropout(h)), batch["labels"])
+        return self.compute_total_loss(loss, given, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
         """What a penalty can act on, and what isotropy is measured of: the head [c, d], the vocabulary [V, d]."""
         return {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}
 
-    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def compute_task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy over classes, or squared error for a regression."""
         logits = logits.float()
         if self.regression:
@@ -64,23 +64,23 @@ class Classifier(FineTuningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Empty the collections of the epoch's predictions."""
-        self.collected: dict[int, list[tuple[Tensor, ...]]] = {}
+        self.collected_logits: dict[int, list[tuple[Tensor, ...]]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
         """Collect example index and logits; returns the calibrated embeddings of the first dev split."""
         h = self.embed(batch)
         row = (batch["index"], self.head(self.dropout(h)).float())
-        self.collected.setdefault(dataloader_idx, []).append(row)
+        self.collected_logits.setdefault(dataloader_idx, []).append(row)
         return {"embedding": h.float()} if dataloader_idx == 0 else None
 
     def on_validation_epoch_end(self) -> None:
         """Score the epoch's predictions."""
-        self._raise_if_bad()
+        self._raise_if_non_finite()
         splits = self.cfg.task.evaluated
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
         scores, outputs = {}, {}
         for position, split in enumerate(splits):
-            columns = [torch.cat(column) for column in zip(*self.collected[position], strict=True)]
+            columns = [torch.cat(column) for column in zip(*self.collected_logits[position], strict=True)]
             order = columns[0].argsort()
             logits = columns[1][order].cpu().numpy()
             if not np.isfinite(logits).all():
@@ -93,5 +93,5 @@ class Classifier(FineTuningModule):
             outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
             metrics = evaluate_predictions(list(self.cfg.task.metrics), labels[position], predictions)
             scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}
-        self.collected = {}
-        self.conclude(scores, outputs)
+        self.collected_logits = {}
+        self.record_epoch(scores, outputs)

@@ -52,9 +52,9 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     validate_config(cfg)
     identity = identify(cfg)
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
-    row.record = row.folder.settled(cfg.retry_failed, since)
+    row.record = row.folder.read_final_record(cfg.retry_failed, since)
     if row.record is not None:
-        row.folder.tidy(row.record)
+        row.folder.remove_old_checkpoints(row.record)
         return row, True
     probe_hub_if_needed([cfg])
     from isobench.training.train import train

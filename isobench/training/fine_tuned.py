@@ -41,7 +41,7 @@ class FineTuningModule(pl.LightningModule):
         """What a penalty can act on, and what isotropy is measured of: name -> how to get the matrix [V, d]."""
         raise NotImplementedError
 
-    def total_loss(self, loss: Tensor, given: list[Tensor], index: int) -> Tensor:
+    def compute_total_loss(self, loss: Tensor, given: list[Tensor], index: int) -> Tensor:
         """The task's loss with the methods' penalties and objectives, watched, logged, weighted for accumulation.
 
         Args:
@@ -51,9 +51,9 @@ class FineTuningModule(pl.LightningModule):
         """
         for more in self.chain.losses(given, self.matrices()):
             loss = loss + more
-        self._watch(loss.detach())
+        self._note_non_finite_loss(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss * self._weight(index)
+        return loss * self._accumulation_weight(index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Log the learning rate and the gradient's norm before clipping, on no other steps than are logged."""
@@ -64,7 +64,7 @@ class FineTuningModule(pl.LightningModule):
             gradients = [p.grad for p in self.parameters() if p.grad is not None]
             self.log("train/gradient_norm", nn.utils.get_total_norm(gradients))
 
-    def _weight(self, index: int) -> float:
+    def _accumulation_weight(self, index: int) -> float:
         """1, but for an epoch's last step if it has fewer batches than ``accumulate``, by which Lightning divides."""
         accumulate = self.cfg.optimization.accumulate
         if accumulate == 1:
@@ -72,22 +72,22 @@ class FineTuningModule(pl.LightningModule):
         first = index - index % accumulate
         return accumulate / min(accumulate, self.trainer.num_training_batches - first)
 
-    def _watch(self, loss: Tensor) -> None:
+    def _note_non_finite_loss(self, loss: Tensor) -> None:
         """Note the first non-finite step on the device; look at the note now and then."""
         new = ~torch.isfinite(loss) & (self.bad_step < 0)
         self.bad_step = torch.where(new, self.global_step + 1, self.bad_step)
         if self.device.type == "cpu" or self.global_step % LOSS_CHECK_INTERVAL == 0:
-            self._raise_if_bad()
+            self._raise_if_non_finite()
 
-    def _raise_if_bad(self) -> None:
+    def _raise_if_non_finite(self) -> None:
         if (step := int(self.bad_step)) >= 0:
             raise RunFailure("non_finite_loss", f"the loss is not finite at step {step}", step)
 
     def on_train_epoch_end(self) -> None:
         """Look at the loss flag once more: nothing bad may reach an epoch's record unseen."""
-        self._raise_if_bad()
+        self._raise_if_non_finite()
 
-    def conclude(self, scores: dict[str, dict[str, Any]], outputs: dict[str, dict[str, Any]]) -> None:
+    def record_epoch(self, scores: dict[str, dict[str, Any]], outputs: dict[str, dict[str, Any]]) -> None:
         """End an epoch's evaluation: its entry in the history, the reported epoch's outputs, the log.
 
         Args:
@@ -156,18 +156,18 @@ class LearningRateSchedule:
 
     def __init__(self, o: Optimization, total_steps: int) -> None:
         self.constant, self.total = o.schedule == "constant", total_steps
-        self.warm = min(math.ceil(o.warmup * total_steps), total_steps - 1)
+        self.warmup_steps = min(math.ceil(o.warmup * total_steps), total_steps - 1)
         polynomial = o.schedule == "polynomial"
         self.power = 1.0 if not polynomial or o.power is None else o.power
         self.end = (DEFAULT_END_LR if o.end_lr is None else o.end_lr) / o.lr if polynomial else 0.0
 
     def __call__(self, step: int) -> float:
         """Of the optimiser step that comes after ``step`` others."""
-        if step < self.warm:
-            return step / self.warm
+        if step < self.warmup_steps:
+            return step / self.warmup_steps
         if self.constant:
             return 1.0
-        left = max(0.0, (self.total - step) / max(1, self.total - self.warm))
+        left = max(0.0, (self.total - step) / max(1, self.total - self.warmup_steps))
         return self.end + (1.0 - self.end) * left**self.power
 
 

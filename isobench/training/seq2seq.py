@@ -18,7 +18,7 @@ from isobench.config.schema import Config
 from isobench.data.loaders import uses_gpu
 from isobench.data.pair_loaders import PairLoaders
 from isobench.data.pairs import require_generation
-from isobench.metrics.generation import evaluate_texts
+from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import is_constant
 from isobench.models.encoder_decoders import LoadedEncoderDecoder
 from isobench.training.fine_tuned import FineTuningModule
@@ -52,10 +52,10 @@ class CalibratedProjection:
         self.bias = getattr(model, "final_logits_bias", None)  # [1, V], of BART's family
         self._real: Tensor | None = None
         self._states: Tensor | None = None
-        self.linear.register_forward_pre_hook(self._before)
+        self.linear.register_forward_pre_hook(self._forward_pre_hook)
 
     @contextmanager
-    def caught(self, real: Tensor) -> Iterator[Callable[[], Tensor]]:
+    def capture_states(self, real: Tensor) -> Iterator[Callable[[], Tensor]]:
         """Inside, a call of the model computes no logits: the states it would project are kept.
 
         Args:
@@ -66,15 +66,15 @@ class CalibratedProjection:
         """
         self._real, self._states = real, None
         try:
-            yield self._kept
+            yield self._get_states
         finally:
             self._real = None
 
-    def _kept(self) -> Tensor:
+    def _get_states(self) -> Tensor:
         assert self._states is not None
         return self._states
 
-    def _before(self, module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor]:
+    def _forward_pre_hook(self, module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor]:
         (h,) = arguments  # (b, T, d)
         if self._real is not None:
             self._states = h[self._real]
@@ -112,7 +112,7 @@ class Seq2Seq(FineTuningModule):
         self.half = should_search_in_bf16(cfg)
         self.smoothing = cfg.optimization.label_smoothing or 0.0
 
-    def search_record(self) -> dict[str, Any]:
+    def describe_search(self) -> dict[str, Any]:
         """What decides the search: the settings that are not transformers' defaults, and the precision."""
         settings = {
             name: value
@@ -125,7 +125,7 @@ class Seq2Seq(FineTuningModule):
         """The decoder's states of a batch's target tokens, [N, d], and these tokens, [N]; padding is left out."""
         found, labels = [], []
         for chunk in batch["chunks"]:
-            with self.projection.caught(chunk["real"]) as kept:
+            with self.projection.capture_states(chunk["real"]) as kept:
                 self.model(
                     input_ids=chunk["input_ids"],
                     attention_mask=chunk["attention_mask"],
@@ -141,7 +141,7 @@ class Seq2Seq(FineTuningModule):
         states, labels = self.states(batch)
         h, given = self.chain(states, IDENTITY_POOLER)
         loss = nn.functional.cross_entropy(self.projection.logits(h), labels, label_smoothing=self.smoothing)
-        return self.total_loss(loss, given, index)
+        return self.compute_total_loss(loss, given, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
         """The output embedding [V, d] and the input embedding [V, d]: one parameter where they are tied."""
@@ -153,7 +153,7 @@ class Seq2Seq(FineTuningModule):
     def on_validation_epoch_start(self) -> None:
         """Empty the collections of the epoch's hypotheses and losses."""
         self.texts: dict[int, dict[int, str]] = {}
-        self.nats: dict[int, list[Tensor]] = {}
+        self.loss_sums: dict[int, list[Tensor]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
         """Teacher-forced loss and hypotheses; returns calibrated states of the first dev split, evenly chosen."""
@@ -161,7 +161,7 @@ class Seq2Seq(FineTuningModule):
         h = self.chain(states, IDENTITY_POOLER)[0]
         logits = self.projection.logits(h)
         total = nn.functional.cross_entropy(logits, labels, reduction="sum").double()
-        self.nats.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
+        self.loss_sums.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
         hypotheses = self.generate(batch["chunks"][0])
         self.texts.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))
         return {"embedding": h[:: self.stride].float()} if dataloader_idx == 0 else None
@@ -179,10 +179,10 @@ class Seq2Seq(FineTuningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Score the epoch's hypotheses."""
-        self._raise_if_bad()
+        self._raise_if_non_finite()
         scores, outputs = {}, {}
         for position, split in enumerate(self.cfg.task.evaluated):
-            nats, tokens = torch.stack(self.nats[position]).sum(0).tolist()
+            nats, tokens = torch.stack(self.loss_sums[position]).sum(0).tolist()
             if not nats < float("inf"):
                 step = self.global_step
                 raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
@@ -191,8 +191,8 @@ class Seq2Seq(FineTuningModule):
             metrics: dict[str, Any] = evaluate_texts(list(self.cfg.task.metrics), references, hypotheses)
             scores[split] = {**metrics, "loss": nats / tokens, "constant_predictor": is_constant(hypotheses)}
             outputs[split] = {"hypotheses": hypotheses, "references": references}
-        self.texts, self.nats = {}, {}
-        self.conclude(scores, outputs)
+        self.texts, self.loss_sums = {}, {}
+        self.record_epoch(scores, outputs)
 
 
 def should_search_in_bf16(cfg: Config) -> bool:

@@ -17,7 +17,7 @@ class Stopwatch(Callback):
     """
 
     def __init__(self) -> None:
-        self.training, self.evaluation, self.examples = 0.0, 0.0, 0
+        self.training, self.evaluation_seconds, self.examples = 0.0, 0.0, 0
         self.before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
         self.started = self._mark = time.perf_counter()
         self._logged = (0.0, 0)  # seconds of training and examples up to the last validation
@@ -36,14 +36,14 @@ class Stopwatch(Callback):
         training = self.training + time.perf_counter() - self._mark
         return {
             "training": training,
-            "evaluation": self.evaluation,
+            "evaluation": self.evaluation_seconds,
             "examples": self.examples,
             "seconds": self.seconds,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Called by Lightning as it resumes."""
-        self.training, self.evaluation = state["training"], state["evaluation"]
+        self.training, self.evaluation_seconds = state["training"], state["evaluation"]
         self.examples, self.before = state["examples"], state["seconds"]
         self._logged = (self.training, self.examples)
 
@@ -65,7 +65,7 @@ class Stopwatch(Callback):
     def on_validation_end(self, *_: Any) -> None:
         """Evaluation is over."""
         now = time.perf_counter()
-        self.evaluation, self._mark = self.evaluation + now - self._mark, now
+        self.evaluation_seconds, self._mark = self.evaluation_seconds + now - self._mark, now
 
 
 def measure_run_cost(
@@ -77,7 +77,7 @@ def measure_run_cost(
     return {
         "seconds": round(stopwatch.seconds, 3),
         "training_seconds": round(stopwatch.training, 3),
-        "evaluation_seconds": round(stopwatch.evaluation, 3),
+        "evaluation_seconds": round(stopwatch.evaluation_seconds, 3),
         "checkpoint_seconds": round(checkpoint_seconds, 3),
         "examples": stopwatch.examples,
         "tokens_per_second": round(tokens / stopwatch.training, 1) if stopwatch.training else None,

@@ -48,20 +48,22 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
     with folder.lock() as ours:
         if not ours:
             return None
-        if (record := folder.settled(cfg.retry_failed, since)) is not None:  # another process finished it meanwhile
+        if (
+            record := folder.read_final_record(cfg.retry_failed, since)
+        ) is not None:  # another process finished it meanwhile
             return record
-        folder.begin(asdict(cfg))
+        folder.write_config(asdict(cfg))
         with Heartbeat(folder.path) as heartbeat:
             checkpoints = CheckpointFiles(folder.path, identity.key)
             record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
-            folder.write_result(record)
+            folder.write_record(record)
         # A crash starts anew: its code may be mended. Lack of memory has nothing to do with the state.
         kept = cfg.checkpoint.keep if record["failure"] is None else record["failure"]["name"] == "out_of_memory"
         if not kept:
-            checkpoints.discard()
+            checkpoints.remove_all()
     gc.collect()  # a module and its trainer hold each other: free them before the next run of a sweep
-    watch.obey()  # a signal that came too late to stop this run stops the sweep
-    return folder.result()
+    watch.raise_if_signalled()  # a signal that came too late to stop this run stops the sweep
+    return folder.read_record()
 
 
 def build_and_fit(
@@ -194,7 +196,7 @@ def fit(
                 built.module,
                 built.loaders.train,
                 built.loaders.dev,
-                ckpt_path=checkpoints.newest(),
+                ckpt_path=checkpoints.load_newest(),
                 weights_only=True,
             )
         status = "finished"

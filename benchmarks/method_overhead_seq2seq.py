@@ -1,0 +1,101 @@
+"""What every calibration adds to a training step of translation.
+
+    python benchmarks/method_overhead_seq2seq.py [--size small|base] [--rounds 5] [--batch 48]
+
+Ratios are medians over rounds of (step with the method) / (step without), same weights and batches, taken in turns;
+``base`` has the shape of BART-base with a vocabulary of 32,000, ``small`` is encoder=bart-scratch. The paper's own
+ratios stand beside them (isotropy-calibration paper, Tables 2, 3 and 5).
+"""
+
+import argparse
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+from common import alternate, config, ratio, save, seconds_of_a_step
+
+from isobench.runs.identity import identify
+from isobench.training.build import build_run_parts
+from isobench.training.instantiate import instantiate_chain
+from isobench.training.train import configure_process
+
+METHODS = {  # name: (overrides, the paper's overhead)
+    "cosine": (["calibration=cosine"], "1.0x"),
+    "spectrum_polynomial": (["calibration=spectrum_polynomial"], "1.0-1.63x"),
+    "spectrum_exponential": (["calibration=spectrum_exponential"], "0.94-1.57x"),
+    "flow": (["calibration=flow"], "5.6-10.7x"),
+    "isobn_paper": (["calibration=isobn_paper"], ""),
+    "all_but_the_top": (["calibration=all_but_the_top"], ""),
+}
+SIZES = {"small": (256, 1, 512, 4), "base": (768, 6, 3072, 12)}  # width, layers, feed-forward, heads
+VOCABULARY = 32_000  # of the base model: the captions' own tokenizer is far smaller
+
+
+def build_scratch_overrides(size: str) -> list[str]:
+    """The overrides of a model of this size."""
+    width, layers, inner, heads = SIZES[size]
+    settings = {"d_model": width}
+    for side in ("encoder", "decoder"):
+        settings |= {f"{side}_layers": layers, f"{side}_ffn_dim": inner, f"{side}_attention_heads": heads}
+    return [f"encoder.scratch.{name}={value}" for name, value in settings.items()]
+
+
+class Seq2SeqStepper:
+    """One model whose chain is exchanged: every method steps the same weights."""
+
+    def __init__(self, size: str, batch: int) -> None:
+        self.base = [
+            "task=captions",
+            "encoder=bart-scratch",
+            *build_scratch_overrides(size),
+            "task.train_samples=512",
+        ]
+        self.base += ["task.dev_samples=8", "optimization=isotropy_calibration_seq2seq"]
+        self.base += [f"optimization.batch_size={batch}"]
+        if size == "base":
+            self.base.append(f"+encoder.scratch.vocab_size={VOCABULARY}")
+        cfg = config(*self.base)
+        configure_process(cfg)
+        self.module, self.loaders, *_ = build_run_parts(cfg, identify(cfg))
+        self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
+        self.batches = list(self.loaders.train)
+        self.optimizer = self.module.configure_optimizers()["optimizer"]
+        self.plain = self.module.chain
+
+    def make_contestant(self, overrides: list[str]):
+        """A function of the round: seconds of a step under this method, with its own optimiser if it has one."""
+        chain = instantiate_chain(config(*self.base, *overrides).calibration, self.plain.out_dim).train()
+        groups = chain.parameter_groups()
+        own = torch.optim.AdamW(groups, fused=True) if groups else None
+
+        def step(number: int) -> float:
+            self.module.chain = self.module.projection.chain = chain
+            return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
+
+        return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(METHODS)}; all by default")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--batch", type=int, default=48, help="sentence pairs; the paper's is 48")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    stepper = Seq2SeqStepper(arguments.size, arguments.batch)
+    names = arguments.names or list(METHODS)
+    contestants = {"none": stepper.make_contestant(["calibration=none"])}
+    contestants |= {name: stepper.make_contestant(METHODS[name][0]) for name in names}
+    seconds = alternate(contestants, arguments.rounds)
+    found = {name: ratio(seconds[name], seconds["none"]) for name in names}
+    print(f"{arguments.size}: {sum(p.numel() for p in stepper.module.model.parameters()):,} parameters")
+    print(f"{'method':22} {'step ratio':>10}   the paper's")
+    for name, value in found.items():
+        print(f"{name:22} {value:10.2f}   {METHODS[name][1]}")
+    record = {"rounds": arguments.rounds, "batch": arguments.batch, "ratios": found, "seconds": seconds}
+    save(f"seq2seq_{arguments.size}", record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Carry out an experiment's analysis and keep what it finds."""
+
+import inspect
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import hydra.utils
+from rich.table import Table
+
+from isobench.analyses.names import SubjectNames, name_subjects
+from isobench.common.errors import UserError
+from isobench.common.files import make_storage_error, require_writable, write_json
+from isobench.common.terminal import make_console
+from isobench.config.schema import Experiment
+from isobench.runs.record import replace_non_finite
+from isobench.runs.row import Row
+from isobench.training.execute import probe_hub_if_needed
+
+ABOUT_FILE = "about.json"
+
+
+def find_analysis_folder(output_dir: str, experiment: Experiment) -> Path:
+    """Where an analysis's outcome lies."""
+    return Path(output_dir) / "reports" / (experiment.name or "runs")
+
+
+def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
+    """Carry out the analysis of these runs' config, show its tables, write its files, say where they are.
+
+    Raises:
+        UserError: a setting that it doesn't have, data or weights that are not there, a folder that can't be written.
+    """
+    first = rows[0].cfg
+    probe_hub_if_needed(row.cfg for row in rows)
+    function, settings = load_analysis_function(first.analysis)
+    called = name_subjects(rows)
+    folder = find_analysis_folder(first.output_dir, experiment)
+    with require_writable(folder):
+        findings, seconds = compute_findings(experiment, function, settings, rows, called)
+        try:
+            stale = list_earlier_files(folder)
+            (folder / ABOUT_FILE).unlink(missing_ok=True)  # from here on the folder is of no one analysis
+            files = findings.write(folder)
+            for name in stale - {file.name for file in files}:
+                (folder / name).unlink(missing_ok=True)
+            write_json(
+                folder / ABOUT_FILE, replace_non_finite(describe_analysis(experiment, rows, findings, files, seconds))
+            )
+        except OSError as error:
+            raise make_storage_error(error, folder) from error
+    out = make_console()
+    findings.print_to(out)
+    names = ", ".join(sorted({file.stem for file in files}))
+    out.print(f"Written to {folder}/: {names}", highlight=False, markup=False)
+
+
+def compute_findings(
+    experiment: Experiment, function: Any, settings: dict[str, Any], rows: Sequence[Row], called: list[SubjectNames]
+) -> tuple[Any, float]:
+    """The findings, with how they are not the paper's setting said in tables and figures; and the seconds it took."""
+    from isobench.analyses.subject import Subject, collect_scale_notes
+    from isobench.common.plots import add_scale_note, use_figure_style
+
+    start = time.time()
+    subjects = [Subject(row, names) for row, names in zip(rows, called, strict=True)]
+    with use_figure_style():
+        findings = function(subjects, **settings)
+        if findings.differs is None:
+            findings.differs = collect_scale_notes(subjects, "encoder", "task")
+        warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
+        findings.differs = list(dict.fromkeys([*findings.differs, *warnings]))
+        for figure in findings.figures.values():
+            add_scale_note(figure, findings.differs)
+    setting = "" if experiment.paper is None else " Data and encoders are the paper's."
+    if findings.differs:
+        setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."
+    findings.notes.insert(0, f"scale={rows[0].cfg.scale}.{setting}")
+    return findings, time.time() - start
+
+
+def describe_analysis(
+    experiment: Experiment, rows: Sequence[Row], findings: Any, files: list[Path], seconds: float
+) -> dict[str, Any]:
+    """What an outcome is of: settings, the grid's keys and configs, provenance."""
+    from isobench.common.provenance import collect_provenance
+
+    return {
+        "experiment": asdict(experiment),
+        **list_analysis_inputs(rows),
+        "seconds": round(seconds, 1),
+        "scale": {"name": rows[0].cfg.scale, "differs": findings.differs},
+        "files": sorted(file.name for file in files),
+        "runs": [asdict(row.cfg) for row in rows],
+        "provenance": collect_provenance(),
+    }
+
+
+def list_analysis_inputs(rows: Sequence[Row]) -> dict[str, Any]:
+    """What decides an outcome: the analysis with its settings, and what it is of."""
+    return {"analysis": rows[0].cfg.analysis, "keys": [row.folder.key for row in rows]}
+
+
+def list_earlier_files(folder: Path) -> set[str]:
+    """What an earlier outcome in a folder consists of."""
+    return set((read_about(folder) or {}).get("files", []))
+
+
+def read_about(folder: Path) -> dict[str, Any] | None:
+    """What is noted of the outcome in a folder; None without one."""
+    try:
+        found = json.loads((folder / ABOUT_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The function that ``analysis._target_`` names, and its settings.
+
+    Raises:
+        UserError: no such function, or it takes no such setting.
+    """
+    settings = {key: value for key, value in analysis.items() if key not in ("_target_", "trains")}
+    target = analysis.get("_target_")
+    if not target:
+        raise UserError("analysis._target_ must name a function, such as isobench.analyses.isobn_ev.analyse")
+    try:
+        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it would say the same at length
+        function = hydra.utils.get_method(target)
+    except Exception as error:  # Hydra raises several kinds for what can't be imported or called
+        raise UserError(f"analysis._target_={target} can't be imported: {error}") from error
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    known = [parameter.name for parameter in parameters]
+    for key in settings:
+        if key not in known:
+            raise UserError(f"analysis.{key} is no setting of {target}; it has: {', '.join(known) or 'none'}")
+    for parameter in parameters:
+        if parameter.default is parameter.empty and parameter.name not in settings:
+            raise UserError(f"analysis.{parameter.name} must be set: add +analysis.{parameter.name}=...")
+    return function, settings
+
+
+def print_analysis_plan(title: str, rows: Sequence[Row]) -> None:
+    """What a dry run of an analysis without training prints, and its status."""
+    table = Table(title=f"{title}: nothing is started", title_justify="left", header_style="bold")
+    for name in SubjectNames._fields:
+        table.add_column(name, overflow="fold")
+    for names in name_subjects(rows):
+        table.add_row(*names)
+    folder = find_analysis_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment)
+    found = read_about(folder)
+    state = "not done yet"
+    if found is not None:
+        same = all(found.get(key) == value for key, value in replace_non_finite(list_analysis_inputs(rows)).items())
+        state = f"done: {folder}/" if same else f"not done yet ({folder}/ has it with other settings)"
+    out = make_console()
+    out.print(table)
+    out.print(f"An analysis of these, without training; {state}", highlight=False, markup=False)

@@ -1,0 +1,246 @@
+"""A small grammar of English captions and their German translations, with a lexicon of our own.
+
+German differs as it does in life: articles and adjectives agree with the noun's gender, number and case, what opens
+a sentence puts the verb before the subject, indefinite objects follow the place, prefixes of separable verbs go to
+the end, and subordinate clauses end in their verb.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True)
+class Noun:
+    """English and German, singular and plural (German: nominative), and the gender (``m``, ``f``, ``n``)."""
+
+    english: str
+    english_plural: str
+    gender: str
+    german: str
+    german_plural: str
+
+
+@dataclass(frozen=True)
+class Verb:
+    """English present participle, German third persons, and the separable prefix."""
+
+    english: str
+    german: str
+    german_plural: str
+    prefix: str = ""
+
+
+PEOPLE = (
+    Noun("man", "men", "m", "Mann", "Männer"),
+    Noun("woman", "women", "f", "Frau", "Frauen"),
+    Noun("boy", "boys", "m", "Junge", "Jungen"),
+    Noun("girl", "girls", "n", "Mädchen", "Mädchen"),
+    Noun("child", "children", "n", "Kind", "Kinder"),
+    Noun("teacher", "teachers", "m", "Lehrer", "Lehrer"),
+    Noun("nurse", "nurses", "f", "Krankenschwester", "Krankenschwestern"),
+)
+ANIMALS = (
+    Noun("dog", "dogs", "m", "Hund", "Hunde"),
+    Noun("cat", "cats", "f", "Katze", "Katzen"),
+    Noun("horse", "horses", "n", "Pferd", "Pferde"),
+    Noun("cow", "cows", "f", "Kuh", "Kühe"),
+)
+THINGS = (
+    Noun("ball", "balls", "m", "Ball", "Bälle"),
+    Noun("chair", "chairs", "m", "Stuhl", "Stühle"),
+    Noun("umbrella", "umbrellas", "m", "Regenschirm", "Regenschirme"),
+    Noun("bag", "bags", "f", "Tasche", "Taschen"),
+    Noun("guitar", "guitars", "f", "Gitarre", "Gitarren"),
+    Noun("flower", "flowers", "f", "Blume", "Blumen"),
+    Noun("book", "books", "n", "Buch", "Bücher"),
+    Noun("picture", "pictures", "n", "Bild", "Bilder"),
+    Noun("bicycle", "bicycles", "n", "Fahrrad", "Fahrräder"),
+)
+CLOTHES = (  # with the prepositions of who wears them
+    ("in", "in", Noun("jacket", "jackets", "f", "Jacke", "Jacken")),
+    ("in", "in", Noun("shirt", "shirts", "n", "Hemd", "Hemden")),
+    ("in", "in", Noun("coat", "coats", "m", "Mantel", "Mäntel")),
+    ("with", "mit", Noun("hat", "hats", "m", "Hut", "Hüte")),
+)
+PLACES = (  # likewise; German ones take the dative
+    ("in", "in", Noun("park", "parks", "m", "Park", "Parks")),
+    ("in", "in", Noun("garden", "gardens", "m", "Garten", "Gärten")),
+    ("on", "an", Noun("beach", "beaches", "m", "Strand", "Strände")),
+    ("on", "auf", Noun("street", "streets", "f", "Straße", "Straßen")),
+    ("on", "auf", Noun("bridge", "bridges", "f", "Brücke", "Brücken")),
+    ("in front of", "vor", Noun("house", "houses", "n", "Haus", "Häuser")),
+    ("next to", "neben", Noun("wall", "walls", "f", "Mauer", "Mauern")),
+    ("under", "unter", Noun("tree", "trees", "m", "Baum", "Bäume")),
+    ("at", "an", Noun("window", "windows", "n", "Fenster", "Fenster")),
+)
+CONTRACTIONS = {"in dem": "im", "an dem": "am"}
+INTRANSITIVE_VERBS = (  # people and animals, without an object
+    Verb("sleeping", "schläft", "schlafen"),
+    Verb("running", "läuft", "laufen"),
+    Verb("standing", "steht", "stehen"),
+    Verb("sitting", "sitzt", "sitzen"),
+    Verb("waiting", "wartet", "warten"),
+    Verb("playing", "spielt", "spielen"),
+    Verb("falling asleep", "schläft", "schlafen", "ein"),
+)
+TRANSITIVE_VERBS = (  # people, with an object
+    Verb("holding", "hält", "halten"),
+    Verb("carrying", "trägt", "tragen"),
+    Verb("buying", "kauft", "kaufen"),
+    Verb("painting", "malt", "malen"),
+    Verb("cleaning", "putzt", "putzen"),
+    Verb("looking for", "sucht", "suchen"),
+    Verb("looking at", "schaut", "schauen", "an"),
+    Verb("picking up", "hebt", "heben", "auf"),
+)
+LIVING_ADJECTIVES = (("young", "jung"), ("old", "alt"), ("small", "klein"), ("happy", "fröhlich"), ("tired", "müd"))
+THING_ADJECTIVES = (("new", "neu"), ("old", "alt"), ("small", "klein"), ("beautiful", "schön"))
+COLOUR_ADJECTIVES = (("red", "rot"), ("blue", "blau"), ("green", "grün"), ("white", "weiß"), ("black", "schwarz"))
+TIMES = (("today", "heute"), ("now", "jetzt"), ("this morning", "heute Morgen"), ("at noon", "am Mittag"))
+CONJUNCTIONS = (("while", "während"), ("because", "weil"))
+
+NUMBERS = {"two": "zwei", "three": "drei", "four": "vier"}
+
+# By case, of masculine, feminine, neuter and plural: the article, and the adjective's ending after it.
+ARTICLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "a": {
+        "nominative": ("ein", "eine", "ein"),
+        "accusative": ("einen", "eine", "ein"),
+        "dative": ("einem", "einer", "einem"),
+    },
+    "the": {
+        "nominative": ("der", "die", "das", "die"),
+        "accusative": ("den", "die", "das", "die"),
+        "dative": ("dem", "der", "dem", "den"),
+    },
+}
+ADJECTIVE_ENDINGS: dict[str, dict[str, tuple[str, ...]]] = {
+    "a": {"nominative": ("er", "e", "es"), "accusative": ("en", "e", "es"), "dative": ("en", "en", "en")},
+    "the": {
+        "nominative": ("e", "e", "e", "en"),
+        "accusative": ("en", "e", "e", "en"),
+        "dative": ("en", "en", "en", "en"),
+    },
+}
+PLURAL_ADJECTIVE_ENDINGS = {"nominative": "e", "accusative": "e", "dative": "en"}  # after a number, or nothing
+
+
+@dataclass(frozen=True)
+class Clause:
+    """Both languages' pieces, from which a clause of any word order is made."""
+
+    english: str
+    subject: str
+    middle: str
+    verb: str
+    prefix: str
+
+    def main(self, opening: str = "") -> str:
+        """German main clause, verb second: what opens it takes the subject's place."""
+        front = (opening, self.verb, self.subject) if opening else (self.subject, self.verb)
+        return _join(*front, self.middle, self.prefix)
+
+    def format_german_subordinate(self, conjunction: str) -> str:
+        """German subordinate clause, verb last, its prefix with it."""
+        return _join(conjunction, self.subject, self.middle, self.prefix + self.verb)
+
+
+def generate_example(rng: Random) -> tuple[str, str]:
+    """A caption and its translation."""
+    first, second = rng.sample(PEOPLE + ANIMALS, 2)
+    clause = _make_clause(rng, first, details=True)
+    shape = rng.choice(("plain", "time first", "time last", "clause first", "clause last"))
+    if shape == "plain":
+        return _punctuate(clause.english), _punctuate(clause.main())
+    if shape.startswith("time"):
+        time, german_time = rng.choice(TIMES)
+        english = (time, clause.english) if shape == "time first" else (clause.english, time)
+        return _punctuate(_join(*english)), _punctuate(clause.main(german_time))
+    conjunction, german_conjunction = rng.choice(CONJUNCTIONS)
+    other = _make_clause(rng, second, details=False)
+    subordinate = other.format_german_subordinate(german_conjunction)
+    if shape == "clause first":
+        source = f"{conjunction} {other.english}, {clause.english}"
+        return _punctuate(source), _punctuate(clause.main(f"{subordinate},"))
+    return _punctuate(f"{clause.english} {conjunction} {other.english}"), _punctuate(
+        f"{clause.main()}, {subordinate}"
+    )
+
+
+def make_noun_phrase(
+    determiner: str, plural: bool, adjective: tuple[str, str] | None, noun: Noun, case: str
+) -> tuple[str, str]:
+    """A noun with its determiner (``a``, ``the``, a number or nothing) and adjective, in English and in German."""
+    column = 3 if plural else "mfn".index(noun.gender)
+    word = noun.german_plural if plural else noun.german
+    if plural and case == "dative" and word[-1] not in "ns":
+        word += "n"
+    if determiner in ARTICLES:
+        article, ending = ARTICLES[determiner][case][column], ADJECTIVE_ENDINGS[determiner][case][column]
+    else:
+        article, ending = NUMBERS.get(determiner, ""), PLURAL_ADJECTIVE_ENDINGS[case]
+    rest = _join(adjective[0] if adjective else "", noun.english_plural if plural else noun.english)
+    if determiner == "a" and rest[0] in "aeiou":
+        determiner = "an"
+    return _join(determiner, rest), _join(article, adjective[1] + ending if adjective else "", word)
+
+
+def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
+    """Someone does something; with ``details`` perhaps in some clothes, perhaps somewhere."""
+    determiner = rng.choice(("a", "a", "the", "the", rng.choice(tuple(NUMBERS))))
+    plural = determiner in NUMBERS or (determiner == "the" and rng.random() < 0.5)
+    english, subject = make_noun_phrase(
+        determiner, plural, _maybe_choose_adjective(rng, LIVING_ADJECTIVES), noun, "nominative"
+    )
+    if details and noun in PEOPLE and rng.random() < 0.3:
+        clothes, german_clothes = _make_clothes(rng, plural)
+        english, subject = _join(english, clothes), _join(subject, german_clothes)
+    acts = noun in PEOPLE and rng.random() < 0.6
+    verb = rng.choice(TRANSITIVE_VERBS if acts else INTRANSITIVE_VERBS)
+    thing, before, after = _make_direct_object(rng) if acts else ("", "", "")
+    place, german_place = _make_place(rng) if details and rng.random() < 0.7 else ("", "")
+    return Clause(
+        english=_join(english, "are" if plural else "is", verb.english, thing, place),
+        subject=subject,
+        middle=_join(before, german_place, after),
+        verb=verb.german_plural if plural else verb.german,
+        prefix=verb.prefix,
+    )
+
+
+def _make_direct_object(rng: Random) -> tuple[str, str, str]:
+    """English; German where it stands before the place (definite) or after it (indefinite)."""
+    determiner = rng.choice(("a", "a", "the", rng.choice(tuple(NUMBERS))))
+    adjective, noun = _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES), rng.choice(THINGS)
+    english, german = make_noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")
+    return (english, german, "") if determiner == "the" else (english, "", german)
+
+
+def _make_place(rng: Random) -> tuple[str, str]:
+    preposition, german_preposition, noun = rng.choice(PLACES)
+    determiner = rng.choice(("a", "the"))
+    english, german = make_noun_phrase(
+        determiner, False, _maybe_choose_adjective(rng, THING_ADJECTIVES), noun, "dative"
+    )
+    german = f"{german_preposition} {german}"
+    for long, short in CONTRACTIONS.items():
+        german = german.replace(f"{long} ", f"{short} ")
+    return f"{preposition} {english}", german
+
+
+def _make_clothes(rng: Random, plural: bool) -> tuple[str, str]:
+    preposition, german_preposition, noun = rng.choice(CLOTHES)
+    english, german = make_noun_phrase("" if plural else "a", plural, rng.choice(COLOUR_ADJECTIVES), noun, "dative")
+    return f"{preposition} {english}", f"{german_preposition} {german}"
+
+
+def _maybe_choose_adjective(rng: Random, adjectives: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+    return rng.choice(adjectives) if rng.random() < 0.5 else None
+
+
+def _join(*words: str) -> str:
+    return " ".join(word for word in words if word)
+
+
+def _punctuate(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

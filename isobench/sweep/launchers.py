@@ -1,0 +1,224 @@
+"""Hydra launchers on submitit: local processes, and SLURM arrays that are submitted and left to themselves."""
+
+import contextlib
+import math
+import os
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import is_storage_error, make_storage_error
+from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.config.schema import Config
+from isobench.runs import jobs
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.sweep.compose import Composer
+from isobench.sweep.launcher_checks import require_boolean, require_positive, require_strings
+from isobench.sweep.saved_commands import drop_launch_arguments
+from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
+
+SAVE_TIMEOUT = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
+
+
+class InProcessLauncher(Launcher):
+    """One run after another in this process, without Hydra's own launcher's second composition of every config."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self.loader, self.config = hydra_context.config_loader, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Carry out the runs; a run's failure is its own, a disk that can't be written to is everybody's."""
+        composer = Composer(self.loader, self.config)
+        returns = []
+        for number, overrides in enumerate(job_overrides, initial_job_idx + 1):
+            code, _ = execute_run(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
+            returns.append(make_job_return(code))
+        return returns
+
+
+class SubmititLauncher(Launcher):
+    """What the two have in common. ``submitted`` says, after ``launch``, what to tell a user who need not wait."""
+
+    name: str
+    wait: bool
+    submitted: str | None = None
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self.loader, self.config = hydra_context.config_loader, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Submit the runs; wait for them if asked to."""
+        composer = Composer(self.loader, self.config)
+        configs = [composer.config(overrides) for overrides in job_overrides]
+        runs = [(cfg, identify(cfg).key) for cfg in configs]
+        output_dir = configs[0].output_dir
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        folder = jobs.jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
+        try:
+            submission = self._submit(runs, folder.absolute())
+            submission.save(output_dir)
+        except UserError:
+            raise
+        except Exception as error:  # submitit and the scheduler raise many kinds
+            remove_submission_folder(folder)
+            if is_storage_error(error):
+                raise make_storage_error(error, folder) from error  # type: ignore[arg-type]
+            raise UserError(f"hydra/launcher={self.name}: {extract_first_line(error)}") from error
+        here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
+        if not self.wait:
+            again = shlex.join(["python", "-m", "isobench.status", *drop_launch_arguments(sys.argv[1:])])
+            self.submitted = f"Submitted {here}.\nHow it goes: {again}"
+            return []
+        print(f"Waiting for {here}", file=sys.stderr, flush=True)
+        folders = [RunFolder(output_dir, key) for _, key in runs]
+        try:
+            with handle_signals(raise_interrupted, signal.SIGTERM):
+                jobs.wait_for_runs(output_dir, submission, folders)
+        except (KeyboardInterrupt, Interrupted):
+            self._leave(submission)
+            raise
+        return [
+            make_job_return(EXIT_DONE if folder.read_end_time() >= submission.submitted else EXIT_FAILED)
+            for folder in folders
+        ]
+
+    def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
+        raise NotImplementedError
+
+    def _leave(self, submission: jobs.Submission) -> None:
+        """What becomes of the jobs when the wait for them is interrupted."""
+
+
+class LocalProcessesLauncher(SubmititLauncher):
+    """Processes on this machine, which take the runs from each other."""
+
+    name = "local"
+
+    def __init__(self, wait: bool, processes: int) -> None:
+        require_positive("processes", processes)
+        require_boolean("wait", wait)
+        self.wait, self.processes = wait, processes
+
+    def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
+        from submitit import LocalExecutor
+
+        from isobench.sweep.worker import Worker
+
+        count = min(self.processes, len(runs))
+        threads = max(1, (os.cpu_count() or 1) // count) if "OMP_NUM_THREADS" not in os.environ else None
+        executor = LocalExecutor(folder)
+        executor.update_parameters(timeout_min=60 * 24 * 365)
+        share = math.ceil(len(runs) / count)
+        # The terminal's signals are for us; we tell the processes, which inherit what is ignored here.
+        with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
+            started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
+        folders = [key[:16] for _, key in runs]
+        return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
+
+    def _leave(self, submission: jobs.Submission) -> None:
+        for job in submission.runs:
+            if jobs.is_local_job_alive(job):
+                os.kill(int(job), signal.SIGTERM)  # the process saves, then ends
+        deadline = time.monotonic() + SAVE_TIMEOUT
+        while time.monotonic() < deadline and any(jobs.is_local_job_alive(job) for job in submission.runs):
+            time.sleep(0.2)
+
+
+class SlurmArrayLauncher(SubmititLauncher):
+    """An array of jobs; see conf/hydra/launcher/slurm.yaml for what each setting means."""
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        wait: bool,
+        runs_per_job: int,
+        runs_at_once: int,
+        time: int,
+        gpus: int | None,
+        cpus: int,
+        memory_gb: float | None,
+        max_jobs: int,
+        setup: Sequence[str],
+        extra: Sequence[str],
+        signal_seconds: int,
+        max_timeouts: int,
+        **options: str | None,
+    ) -> None:
+        counts = {"runs_per_job": runs_per_job, "runs_at_once": runs_at_once, "time": time, "cpus": cpus}
+        for name, value in (counts | {"max_jobs": max_jobs, "signal_seconds": signal_seconds}).items():
+            require_positive(name, value)
+        require_positive("memory_gb", 1 if memory_gb is None else memory_gb, whole=False)
+        require_positive("gpus", gpus or 1)
+        require_positive("max_timeouts", max_timeouts)
+        require_boolean("wait", wait)
+        require_strings("setup", setup)
+        if bad := [option for option in require_strings("extra", extra) if "=" not in option]:
+            raise UserError(f"hydra.launcher.extra: {bad[0]} must be an sbatch option with its value: NAME=VALUE")
+        self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
+        self.parameters = {
+            "job_name": "isobench",
+            "time": time,
+            "ntasks_per_node": runs_at_once,
+            "gpus_per_node": gpus or None,
+            "cpus_per_task": cpus,
+            "mem": None if memory_gb is None else f"{round(memory_gb * 1024)}MB",
+            "array_parallelism": max_jobs,
+            "setup": list(setup),
+            "signal_delay_s": signal_seconds,
+            "additional_parameters": {"requeue": True, **dict(option.split("=", 1) for option in extra)},
+            **options,
+        }
+
+    def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
+        from submitit import SlurmExecutor
+
+        from isobench.sweep.worker import Worker
+
+        if SlurmExecutor.affinity() < 0:
+            raise UserError("hydra/launcher=slurm: there is no srun here; submit from a machine of the cluster")
+        executor = SlurmExecutor(folder, max_num_timeout=self.max_timeouts)
+        executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
+        chunks = [runs[start : start + self.runs_per_job] for start in range(0, len(runs), self.runs_per_job)]
+        held: dict[str, list[str]] = {}
+        limit = jobs.read_slurm_array_limit()
+        for start in range(0, len(chunks), limit):
+            with executor.batch():
+                started = [executor.submit(Worker(chunk)) for chunk in chunks[start : start + limit]]
+            for job, chunk in zip(started, chunks[start : start + limit], strict=True):
+                held[job.job_id] = [key[:16] for _, key in chunk]
+        arrays = dict.fromkeys(job.split("_")[0] for job in held)
+        return jobs.Submission(self.name, ",".join(arrays), held, time.time())
+
+    def _leave(self, submission: jobs.Submission) -> None:
+        print(
+            f"isobench: job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it",
+            file=sys.stderr,
+        )
+
+
+def remove_submission_folder(folder: Path) -> None:
+    """Remove what a submission that failed left, if nothing else is beside it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+
+
+def make_job_return(code: int) -> JobReturn:
+    """What Hydra wants to know of a run: here its exit code."""
+    result = JobReturn(status=JobStatus.COMPLETED)
+    result.return_value = code
+    return result

@@ -1,0 +1,127 @@
+"""Drift and logit variance of a classifier, against the paper's formulas written out; the analysis end to end."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from helpers import write_parquet
+
+from isobench.analyses.drift import fit_optimal_classifier, logit_variance_shares, measure_drift
+
+RNG = np.random.default_rng(0)
+
+
+def data(n=200, d=6):
+    h = RNG.normal(size=(n, d)) @ np.diag([5, 2, 1, 1, 0.5, 0.1]) + 3
+    values, vectors = np.linalg.eigh(np.cov(h.T, bias=True))
+    return h, values[::-1].copy(), vectors[:, ::-1].copy()
+
+
+def test_shares_are_the_variance_of_the_logits_that_projections_give():
+    h, values, vectors = data()
+    weight = RNG.normal(size=(3, 6))
+    expected = []
+    for k in (1, 2, 5, 6):
+        subspace = vectors[:, :k] @ vectors[:, :k].T
+        part, whole = np.var(h @ subspace @ weight.T, axis=0), np.var(h @ weight.T, axis=0)
+        expected.append((part / whole).mean())
+    found = logit_variance_shares(*(torch.from_numpy(x) for x in (weight, values, vectors)), (1, 2, 5, 6))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert found[-1] == pytest.approx(1)
+
+
+def test_drift_is_measured_within_the_subspace_only():
+    _, _, vectors = data()
+    initial = RNG.normal(size=(2, 6))
+    outside = initial + 7 * vectors[:, 3]  # the fourth component: not among the top three
+    moved = initial + 0.5 * vectors[:, 0]
+    top = torch.from_numpy(vectors[:, :3])
+    cosine, l2 = measure_drift(torch.from_numpy(outside), torch.from_numpy(initial), top)
+    assert (cosine, l2) == (pytest.approx(1), pytest.approx(0, abs=1e-12))
+    cosine, l2 = measure_drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
+    projected = [(w @ vectors[:, :3], v @ vectors[:, :3]) for w, v in zip(moved, initial, strict=True)]
+    assert l2 == pytest.approx(0.5)
+    assert cosine == pytest.approx(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in projected]))
+
+
+def test_the_optimal_classifier_finds_the_component_that_matters():
+    h, values, vectors = data()
+    labels = ((h - h.mean(0)) @ vectors[:, 3] > 0).astype(int)  # a small component decides
+    best = torch.from_numpy(fit_optimal_classifier(h, labels))
+    top = logit_variance_shares(best, torch.from_numpy(values), torch.from_numpy(vectors), (1, 3, 4))
+    assert top[1] < 0.2 < 0.8 < top[2]
+
+
+@pytest.fixture
+def drifting(small):
+    return ["+experiment=isobn_drift", *small, "task.train_samples=64", "task.dev_samples=30", "encoder.pooling=cls"]
+
+
+def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
+    code, out, err = cli(*drifting, "-m", "seed=1,2")
+    assert code == 0, err
+    assert "before -> after fine-tuning" in out
+    folder = outputs / "reports" / "isobn_drift"
+    names = {f"{stem}.{kind}" for stem in ("figure2", "figure3") for kind in ("png", "svg")}
+    assert names | {"drift.csv", "drift.parquet", "tables.txt", "about.json"} == {f.name for f in folder.iterdir()}
+    rows = list(csv.DictReader((folder / "drift.csv").open()))
+    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for s in "12" for e in "012"]
+    for row in rows:
+        if row["epoch"] == "0":
+            assert (float(row["cosine"]), float(row["l2"])) == (pytest.approx(1), 0)
+        else:
+            assert float(row["l2"]) > 0
+        assert float(row["fine_tuned_top1"]) <= float(row["fine_tuned_top5"]) <= float(row["fine_tuned_top30"])
+    about = json.loads((folder / "about.json").read_text())
+    assert len(about["runs"]) == 2
+    assert "encoder local is not the paper's" in about["scale"]["differs"]
+
+
+def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
+    """The pass over the training set draws nothing: the same weights with and without it."""
+    assert cli(*drifting)[0] == 0
+    shared = [x for x in drifting if x not in small][1:]
+    settings = ["optimization.epochs=2", "optimization.batch_size=16", "optimization.lr=3e-3"]
+    assert cli(*small, *shared, *settings)[0] == 0
+    one, two = (json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json"))
+    assert ("drift" in one["history"][0]) != ("drift" in two["history"][0])
+    assert [e["isotropy"] for e in one["history"]] == [e["isotropy"] for e in two["history"]]
+    assert [e["score"] for e in one["history"]] == [e["score"] for e in two["history"]]
+
+
+def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
+    """Said before anything is planned."""
+    regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
+    code, out, err = cli(*drifting, *regression)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "monitors.drift compares with a logistic regression and task=sst2 has no classes" in err
+    assert not outputs.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("components=0", "components=0 must be a whole number"),
+        ("components=ten", "components=ten must be a whole number"),
+        ("top=[1,0]", "top=[1, 0] must be a list of whole numbers"),
+        ("top=[]", "top=[] must be a list of whole numbers"),
+        ("top=5", "top=5 must be a list of whole numbers"),
+    ],
+)
+def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, said):
+    code, _, err = cli(*drifting, f"monitors.drift.{setting}")
+    assert code == 2
+    assert f"isobench: monitors.drift: {said}" in err
+    assert "Traceback" not in err
+
+
+def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
+    for split in ("train", "validation"):
+        columns = {"sentence": ["a good film"] * 20, "label": [1] * 20, "idx": list(range(20))}
+        write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", columns)
+    code, _, err = cli(*drifting, f"data.root={tmp_path / 'data'}")
+    assert code == 2
+    assert "Traceback" not in err
+    assert "isobench: monitors.drift needs examples of two classes or more: take more (task.train_samples)" in err

@@ -1,0 +1,243 @@
+"""Several calibrations in order: in the module, from the command line, from a grid, from a user's own package."""
+
+import json
+import sys
+
+import pytest
+import torch
+from helpers import make_config
+from torch import nn
+
+from isobench.calibration import BatchNorm, Calibration, CosineRegularization, FixedNorm, IsoBN
+from isobench.calibration.chain import Chain, Link
+from isobench.common.errors import UserError
+from isobench.config.schema import format_method_name, split_chain
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+from isobench.sweep.grid import expand_chains, expand_grid
+from isobench.training.build import build_run_parts
+from isobench.training.instantiate import instantiate_chain
+
+
+class Shifted(Calibration):
+    """Adds a constant; its own loss is the mean of what it is given."""
+
+    def __init__(self, dim, by=1.0):
+        super().__init__(dim)
+        self.by = nn.Parameter(torch.tensor(by))
+
+    def forward(self, h):
+        return h + self.by.detach()
+
+    def penalty(self, weight):
+        return self.by.detach() * weight.sum()
+
+    def objective(self, h):
+        return self.by * h.mean()
+
+    def parameter_groups(self):
+        return [{"params": [self.by], "lr": 0.5}]
+
+
+def test_each_is_given_what_the_one_before_gives_with_the_pooler_in_its_place():
+    chain = Chain(
+        [Link(Shifted(2, 3.0)), Link(Shifted(2, 5.0), "before_pooler", "vocabulary"), Link(Shifted(2, 7.0))]
+    )
+    h = torch.zeros(4, 2)
+    out, given = chain(h, lambda x: 10 * x)
+    assert [float(g[0, 0]) for g in given] == [0.0, 50.0, 53.0]  # before the pooler first, then in order
+    assert float(out[0, 0]) == 60.0
+    losses = chain.losses(given, {"head": lambda: torch.ones(1, 1), "vocabulary": lambda: torch.ones(1, 2)})
+    assert [float(x.detach()) for x in losses] == [10.0, 0.0, 3.0, 150.0, 7.0, 371.0]
+    assert [group["lr"] for group in chain.parameter_groups()] == [0.5, 0.5, 0.5]
+    only_before = Chain([Link(Shifted(2, 5.0), "before_pooler")])
+    assert float(only_before(h, lambda x: 10 * x)[0][0, 0]) == 50.0
+
+
+def test_a_methods_own_loss_reaches_nothing_else():
+    chain = Chain([Link(Shifted(2)), Link(Shifted(2))])
+    h = torch.ones(3, 2, requires_grad=True)
+    _, given = chain(h, nn.Identity())
+    sum(chain.losses(given, {"head": lambda: torch.ones(1, 1)})).backward()
+    assert h.grad is None
+    assert all(float(p.grad) != 0 for p in chain.parameters())
+
+
+class NeedsPrepare(Shifted):
+    """Fails before it is prepared; gives its parameters as torch's examples do, as a generator."""
+
+    mu = None
+
+    def prepare(self, embeddings):
+        self.mu = torch.cat(list(embeddings)).mean(0)
+
+    def forward(self, h):
+        return h - self.mu
+
+    def parameter_groups(self):
+        return [{"params": self.parameters(), "lr": 0.5}, {"params": torch.nn.Parameter(torch.ones(1))}]
+
+
+def test_nothing_is_asked_of_a_method_before_it_is_prepared():
+    chain = Chain([Link(Shifted(2, 3.0), "before_pooler"), Link(NeedsPrepare(2)), Link(NeedsPrepare(2))])
+    h = torch.randn(20, 2)
+    for position in (1, 2):
+        chain.prepare(position, h.split(7), lambda x: 10 * x)
+    out, _ = chain(h, lambda x: 10 * x)
+    torch.testing.assert_close(out, 10 * (h - h.mean(0)), rtol=1e-4, atol=1e-4)
+
+
+def test_parameters_may_come_as_a_generator_or_alone():
+    groups = Chain([Link(NeedsPrepare(2))]).parameter_groups()
+    assert [len(list(group["params"])) for group in groups for _ in range(2)] == [1, 1, 1, 1]
+
+
+def test_statistics_are_prepared_in_order_from_what_each_is_given():
+    chain = Chain([Link(FixedNorm(3, "z", eps=1e-9)), Link(FixedNorm(3, "minmax", eps=1e-9))])
+    h = torch.randn(50, 3) * 4 + 2
+    for position in (0, 1):
+        chain.prepare(position, h.split(20), nn.Identity())
+    first, second = chain
+    z = (h - h.mean(0)) / h.std(0, unbiased=False)
+    torch.testing.assert_close(first(h), z, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(chain(h, nn.Identity())[0].amax(0), torch.ones(3), rtol=1e-4, atol=1e-4)
+    assert float(second.scale[0]) != float(first.scale[0])
+
+
+def test_a_list_stands_for_nested_choices():
+    assert expand_chains(["calibration=[a, b,c]", "seed=1"]) == [
+        "calibration=a",
+        "+calibration@calibration.then=b",
+        "+calibration@calibration.then.then=c",
+        "seed=1",
+    ]
+    assert expand_chains(["+calibration= [a]"]) == ["calibration=a"]
+    for wrong in ("calibration=[a,[b,c]]", "calibration=[a,]", "calibration=[]", "calibration=[a b,c]"):
+        with pytest.raises(UserError, match="a chain is a list of methods' names"):
+            expand_chains([wrong])
+    sweeps = ["calibration=[a,b],none", "calibration=[a],[b,c]", "calibration=none,[a,b]"]
+    assert expand_chains(sweeps) == sweeps
+    plain = ["calibration=none", "calibration.x=[1,2]", "task.dev_splits=[a,b]"]
+    assert expand_chains(plain) == plain
+    (run,) = expand_grid([{"calibration": [["isobn_paper", "cosine"]]}], {})
+    assert run == ["calibration=[isobn_paper,cosine]"]
+
+
+def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
+    cfg = make_config(
+        *expand_chains(["calibration=[isobn_paper,fixed_norm_z,cosine]"]), "calibration.then.then.target=vocabulary"
+    )
+    validate_config(cfg)
+    assert format_method_name(cfg.calibration) == "isobn_paper+fixed_norm_z+cosine"
+    assert [part["target"] for part in split_chain(cfg.calibration)] == ["head", "head", "vocabulary"]
+    chain = instantiate_chain(cfg.calibration, 8)
+    assert [type(part) for part in chain] == [FixedNorm, IsoBN, CosineRegularization]
+    assert chain.before == 1
+    cfg.calibration["then"]["placement"] = "nowhere"
+    with pytest.raises(UserError, match=r"calibration\.then\.placement=nowhere"):
+        validate_config(cfg)
+
+
+def test_widths_follow_along_the_chain():
+    cfg = make_config(*expand_chains(["calibration=[whitening_pca,batch_norm]"]), "calibration.k=3")
+    chain = instantiate_chain(cfg.calibration, 8)
+    assert [part.dim for part in chain] == [8, 3]
+    assert chain.out_dim == 3
+    assert isinstance(list(chain)[1], BatchNorm)
+
+
+def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
+    overrides = [*small, "optimization.epochs=1"]
+    code, out, err = cli(*overrides, "calibration=[isobn_paper,cosine]", "calibration.then.strength=0.5")
+    assert code == 0, err
+    assert "isobn_paper+cosine" in out
+    (file,) = outputs.glob("runs/*/result.json")
+    calibration = json.loads(file.read_text())["config"]["calibration"]
+    assert (calibration["name"], calibration["then"]["strength"]) == ("isobn_paper", 0.5)
+    chains = "calibration=isobn_paper,[isobn_paper,cosine],[fixed_norm_z,spectrum_exponential,flow]"
+    code, out, err = cli(*overrides, "-m", chains)
+    assert code == 0, err
+    names = [
+        format_method_name(json.loads(file.read_text())["config"]["calibration"])
+        for file in outputs.glob("runs/*/*.json")
+    ]
+    assert "fixed_norm_z+spectrum_exponential+flow" in names
+    assert len(list(outputs.glob("runs/*/result.json"))) == 4  # cosine's strength is another one here
+    code, _, err = cli(*overrides, "calibration=[isobn_paper,cosin]")
+    assert code == 2
+    assert "cosine" in err
+
+
+THEIRS = """
+import torch
+from isobench.calibration import Calibration
+
+class Halved(Calibration):
+    def __init__(self, dim, by=2.0):
+        super().__init__(dim)
+        self.by = by
+
+    def forward(self, h):
+        return h / self.by
+
+    def penalty(self, weight):
+        return 0.01 * weight.square().sum()
+"""
+YAML = "name: halved\n_target_: theirs.Halved\nversion: 1\nplacement: after_pooler\ntarget: head\nby: 2.0\n"
+
+
+def test_a_package_of_the_users_own_adds_a_method_and_runs_in_the_same_grid(
+    cli, small, outputs, tmp_path, monkeypatch
+):
+    """One class, one YAML, no change here; beside ours, in a chain with ours, its settings swept over."""
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    (tmp_path / "conf" / "calibration").mkdir(parents=True)
+    (tmp_path / "conf" / "calibration" / "halved.yaml").write_text(YAML)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    arguments = [*small, "--config-dir", str(tmp_path / "conf"), "optimization.epochs=1", "-m"]
+    code, out, err = cli(*arguments, "calibration=none,isobn_paper,halved,[halved,isobn_paper]", "seed=1,2")
+    assert code == 0, err
+    records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    assert len(records) == 8
+    assert sum(record["config"]["calibration"]["name"] == "halved" for record in records) == 4
+    assert "halved+isobn_paper" in out
+    code, out, err = cli(*arguments, "calibration=halved", "calibration.by=3,4")
+    assert code == 0, err
+    assert len(list(outputs.glob("runs/*/result.json"))) == 10
+    sys.modules.pop("theirs", None)
+
+
+def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path):
+    """By kinds of normalisation and seeds, through the cache; a damaged file is made again; other data are others."""
+    from isobench.training import embeddings
+
+    overrides = [*(o for o in small if not o.startswith("data.cache")), f"data.cache={tmp_path}/cache"]
+    passes, original = [], embeddings._write_embeddings
+    monkeypatch.setattr(embeddings, "_write_embeddings", lambda *a: (passes.append(1), original(*a)))
+
+    def scale(*more):
+        cfg = make_config(*overrides, *more)
+        return next(iter(build_run_parts(cfg, identify(cfg)).module.chain)).scale
+
+    first = scale("calibration=fixed_norm_z")
+    assert not torch.equal(scale("calibration=fixed_norm_l2", "seed=2"), first)
+    assert torch.equal(scale("calibration=fixed_norm_z", "seed=3"), first)
+    assert len(passes) == 1
+    (file,) = tmp_path.glob("cache/embeddings/*.npy")
+    file.write_bytes(file.read_bytes()[:100])
+    assert torch.equal(scale("calibration=fixed_norm_z"), first)
+    assert len(passes) == 2
+    assert not torch.equal(scale("calibration=fixed_norm_z", "task.train_samples=20"), first)
+    assert len(passes) == 3
+
+
+def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):
+    cfg = make_config(*small, "calibration=fixed_norm_z")
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module.eval()
+    with torch.no_grad():
+        vectors = torch.cat([module.encode(batch) for batch in loaders.train])
+        method = next(iter(module.chain))
+        normal = method(vectors)
+    torch.testing.assert_close(normal.mean(0), torch.zeros(32), rtol=0, atol=1e-4)
+    torch.testing.assert_close(normal.std(0, unbiased=False), torch.ones(32), rtol=1e-3, atol=1e-3)

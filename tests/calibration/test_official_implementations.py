@@ -1,0 +1,254 @@
+"""Every method, configured as in conf/, against its equations in reference.py step by step, on all sorts of input."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import reference
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from isobench.calibration import FixedNorm, GradientNorm, IsoBN, Whitening
+from isobench.common.resources import conf_dir
+from isobench.training.instantiate import instantiate_calibration
+
+DIM, STEPS, LR = 8, 5, 0.05
+TRAINING = [True] * STEPS + [False]
+
+# id: conf/calibration/*.yaml, changes to it; the equations, with the papers' numbers (or those that conf/ explains)
+PAPER, RELEASED = (0.95, 0.1, 0.5), (0.05, 1e-3, 0.5)  # alpha, epsilon, beta
+GLOW = {"steps": 2, "width": 3, "lr": LR}
+AFFINE = GLOW | {"levels": 2, "steps": 1, "coupling": "affine", "permutation": "learned"}
+HALF, CURVED = {"strength": 0.5}, {"strength": 0.5, "c1": 2.0, "gamma": -0.5}
+FASTER = {"strength": 0.5, "c1": 2.0, "c2": 0.3, "gamma": 1.2}
+METHODS = {
+    "isobn_paper": ("isobn_paper", {}, reference.isobn, (*PAPER, "sum", "variance")),
+    "isobn_released": ("isobn_released", {}, reference.isobn, (*RELEASED, "mean", "released")),
+    "isobn_printed": ("isobn_paper", {"rescale": "printed"}, reference.isobn, (*PAPER, "sum", "printed")),
+    "isobn_mean": ("isobn_paper", {"gamma": "mean"}, reference.isobn, (*PAPER, "mean", "variance")),
+    "batch_norm": ("batch_norm", {}, reference.batch_norm, (0.1, 1e-5)),
+    "whitening_zca": ("whitening_zca", {}, reference.whitening, ("zca", DIM, 0.1, 0.01)),
+    "whitening_pca": ("whitening_pca", {"k": 2}, reference.whitening, ("pca", 2, 0.1, 0.01)),
+    "center": ("center", {}, reference.centring, ("center", 0, True, 0.1)),
+    "center_scaled": ("center_scaled", {}, reference.centring, ("center_scaled", 0, True, 0.1)),
+    "all_but_the_top": ("all_but_the_top", {"D": 2}, reference.centring, ("all_but_the_top", 2, True, 0.1)),
+    "all_but_the_top_original": (
+        "all_but_the_top",
+        {"D": 2, "centered_projection": False},
+        reference.centring,
+        ("all_but_the_top", 2, False, 0.1),
+    ),
+    "fixed_norm_z": ("fixed_norm_z", {}, reference.fixed_norm, ("z", 1e-5)),
+    "fixed_norm_minmax": ("fixed_norm_minmax", {}, reference.fixed_norm, ("minmax", 1e-5)),
+    "fixed_norm_l2": ("fixed_norm_l2", {}, reference.fixed_norm, ("l2", 1e-5)),
+    "gradient_norm_half": ("gradient_norm", {"alpha": 0.5}, reference.gradient_norm, (0.5, 1e-6)),
+    "gradient_norm_one": ("gradient_norm", {}, reference.gradient_norm, (1.0, 1e-6)),
+    "cosine": ("cosine", {"strength": 0.7}, reference.cosine, (0.7,)),
+    "spectrum_pol": ("spectrum_polynomial", HALF, reference.spectrum, ("polynomial", 0.5, None, 1, -1)),
+    "spectrum_pol_c1": ("spectrum_polynomial", CURVED, reference.spectrum, ("polynomial", 0.5, 2, 1, -0.5)),
+    "spectrum_exp": ("spectrum_exponential", HALF, reference.spectrum, ("exponential", 0.5, None, 1, 1)),
+    "spectrum_exp_c1": ("spectrum_exponential", FASTER, reference.spectrum, ("exponential", 0.5, 2, 0.3, 1.2)),
+    "flow_additive_reverse": ("flow", GLOW, reference.flow, (3, 2, False, False, LR)),
+    "flow_affine_learned": ("flow", AFFINE, reference.flow, (2, 1, True, True, LR)),
+}
+
+FLOAT32 = ("isobn", "whitening", "center", "all_but")  # whose statistics stay float32
+
+SIZES = {"huge-1e4": 1e4, "huge-1e15": 1e15, "tiny-1e-12": 1e-12}
+KINDS = ["random", "constant-feature", "fewer-rows", "one-row", "duplicated-rows", "identical-rows", "zero-rows"]
+KINDS += ["all-zero", *SIZES, "uneven-rows", "mixed"]
+
+
+def rows(kind, step, rng):
+    """One batch, or one weight matrix, of a kind; numbers that float32 holds exactly."""
+    if kind == "mixed":
+        kind = ["random", "one-row", "constant-feature", "all-zero", "fewer-rows"][step]
+    count = {"fewer-rows": 3, "one-row": 1}.get(kind, 12)
+    mix = (np.eye(DIM) + 0.4 * rng.normal(size=(DIM, DIM))) * np.linspace(2, 0.3, DIM)
+    x = (rng.normal(size=(count, DIM)) @ mix + rng.normal(size=DIM)) * SIZES.get(kind, 1)
+    if kind == "constant-feature":
+        x[:, [2, 5]] = 0.1, -3
+    elif kind == "duplicated-rows":
+        x = x[rng.integers(4, size=count)]
+    elif kind == "identical-rows":
+        x[:] = x[0]
+    elif kind == "zero-rows":
+        x[::3] = 0
+    elif kind == "all-zero":
+        x[:] = 0
+    elif kind == "uneven-rows":
+        x *= np.where(np.arange(count) % 2, 1e15, 1e-12)[:, None]
+    return exact(x)
+
+
+def exact(x):
+    return np.asarray(x).astype(np.float32).astype(float)
+
+
+@functools.cache
+def run_of(name, kind):
+    """Steps (x, g, training): batches of a kind, then random rows of its size to evaluate on."""
+    rng = np.random.default_rng(sum(map(ord, kind)))
+    inputs = [*(rows(kind, step, rng) for step in range(STEPS)), exact(rows("random", 0, rng) * SIZES.get(kind, 1))]
+    penalty, width = name.startswith(("cosine", "spectrum")), 2 if name == "whitening_pca" else DIM
+    upstream = [exact(rng.normal(size=() if penalty else (len(x), width))) for x in inputs]
+    if name.startswith("gradient_norm"):  # what degenerates here is the gradient
+        upstream[:-1] = [rows(kind, step, rng) for step in range(STEPS)]
+    return list(zip(inputs, upstream, TRAINING, strict=True))
+
+
+@functools.cache
+def by_equations(name, kind):
+    """Output, gradient and state after every step."""
+    _, _, equations, constants = METHODS[name]
+    if name.startswith("flow"):
+        constants = (numbers(package(name, torch.float64)), *constants)
+    return list(equations(run_of(name, kind), *constants))
+
+
+def package(name, dtype):
+    config, changes, *_ = METHODS[name]
+    torch.manual_seed(0)
+    method = instantiate_calibration(
+        OmegaConf.to_container(OmegaConf.load(f"{conf_dir()}/calibration/{config}.yaml")) | changes, DIM
+    )
+    return method if name.startswith(FLOAT32) else method.to(dtype)
+
+
+def numbers(method):
+    return {key: value.double().numpy().copy() for key, value in method.state_dict().items()}
+
+
+def by_package(name, kind, dtype):
+    """The same by the package and autograd."""
+    run, method = run_of(name, kind), package(name, dtype)
+    method.prepare(torch.tensor(x) for x, _, training in run if training)
+    groups = method.parameter_groups()
+    optimizer = torch.optim.SGD(groups, lr=math.nan) if groups else None  # the groups have rates of their own
+    for x, g, training in run:
+        method.train(training)
+        leaf = torch.tensor(x, dtype=dtype, requires_grad=True)
+        out = method(leaf) if g.ndim else method.penalty(leaf)
+        sign = reference.signs(method.transform.numpy()) if name == "whitening_pca" else 1
+        out.backward(torch.tensor(g * sign, dtype=out.dtype))
+        extra = {"transform": method.transform.numpy() * sign} if name.startswith("whitening") else {}
+        if name.startswith("all_but"):  # a basis of the directions is anybody's choice
+            extra["top"] = method.top.double().numpy() @ method.top.double().numpy().T
+        if optimizer:
+            loss = method.objective(leaf.detach())
+            extra["loss"] = loss.item()
+            if training:
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        assert out.dtype == (torch.float32 if name.startswith("spectrum") else dtype)
+        yield out.detach().double().numpy() * sign, leaf.grad.double().numpy(), numbers(method) | extra
+
+
+def tolerance(name, dtype, part):
+    """Float64's where all is float64, else some roundings of float32's 6e-8, and what they are multiplied by."""
+    if name.startswith(("whitening", "all_but")):
+        return 2e-5  # float32 statistics, whose roundings the shrinkage multiplies by 100 at most
+    if name.startswith(("isobn", "center")) or (name.startswith("spectrum") and part == "output"):
+        return 1e-6  # float32 statistics; a value handed on as float32
+    if dtype == torch.float64:
+        return 1e-11
+    if name == "batch_norm":
+        return 5e-4 if part == "output" else 2e-6  # a constant feature's roundings are over sqrt(eps)
+    return 2e-5 if name.startswith("flow") else 2e-6
+
+
+def compare(name, dtype, part, when, x, found, expected):
+    """Relative to every number where a method only scales, else to the largest one, or to the part's natural unit."""
+    unit = np.abs(expected).max(initial=0.0)
+    if part in ("output", "gradient") and name.startswith(("isobn", "gradient_norm")):
+        unit = 0.0
+    elif name == "cosine" and part == "gradient":  # has the unit of 1 / row, row by row
+        lengths = np.linalg.norm(x, axis=1, keepdims=True)
+        found, expected, unit = found * lengths, expected * lengths, 1.0
+    elif name == "cosine" or (name == "batch_norm" and part == "output") or name.startswith("flow"):
+        unit = max(unit, 1.0)
+    elif name.startswith(("center", "all_but")) and part == "output":
+        unit = max(unit, np.abs(x).max())  # what is left where all that is taken away is the row
+    elif name.startswith("spectrum") and part in ("output", "gradient"):
+        unit = max(unit, np.linalg.norm(x) ** (2 if part == "output" else 1))
+    tol = tolerance(name, dtype, part)
+    np.testing.assert_allclose(found, expected, rtol=tol, atol=tol * unit, err_msg=f"{part}, {when}")
+
+
+def cases():
+    for name in METHODS:
+        for kind in KINDS:
+            for dtype in (torch.float64, torch.float32):
+                yield pytest.param(name, kind, dtype, id=f"{name}-{kind}-{str(dtype)[6:]}")
+
+
+@pytest.mark.parametrize(("name", "kind", "dtype"), cases())
+def test_it_is_its_equations(name, kind, dtype):
+    steps = zip(run_of(name, kind), by_equations(name, kind), by_package(name, kind, dtype), strict=True)
+    for number, ((x, *_), (*expected, state), (*found, found_state)) in enumerate(steps):
+        assert found_state.keys() == state.keys()
+        parts = {"output": (found[0], expected[0]), "gradient": (found[1], expected[1])}
+        for part, pair in (parts | {key: (found_state[key], state[key]) for key in state}).items():
+            compare(name, dtype, part, "evaluation" if number == STEPS else f"step {number}", x, *pair)
+
+
+def embeddings(seed, count, dim):
+    return torch.randn(count, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+seeds = st.integers(0, 1000)
+examples = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+@examples
+@given(seeds, st.sampled_from(["sum", "mean"]), st.floats(0, 2), st.integers(1, 5))
+def test_isobn_keeps_the_sum_of_the_moving_variances(seed, gamma, beta, steps):
+    layer = IsoBN(6, beta=beta, gamma=gamma)
+    for step in range(steps):
+        layer(embeddings(seed + step, 5, 6))
+    theta = layer.eval()(torch.ones(1, 6, dtype=torch.float64))
+    variance = layer.deviation.double().square()
+    torch.testing.assert_close((variance * theta.square()).sum(), variance.sum(), rtol=1e-5, atol=0)
+
+
+@examples
+@given(seeds, st.sampled_from(["zca", "pca"]), st.integers(1, 5))
+def test_whitening_turns_the_moving_covariance_into_the_identity(seed, form, steps):
+    layer = Whitening(6, form, momentum=0.3, shrinkage=0.05)
+    for step in range(steps):
+        layer(embeddings(seed + step, 4, 6))  # fewer rows than dimensions
+    cov, transform = layer.covariance.double(), layer.transform.double()
+    shrunk = 0.95 * cov + 0.05 * cov.trace() / 6 * torch.eye(6)
+    torch.testing.assert_close(transform.T @ shrunk @ transform, torch.eye(6).double(), rtol=0, atol=1e-5)
+
+
+@examples
+@given(seeds, st.lists(st.integers(1, 7), min_size=1, max_size=5), st.sampled_from(["z", "minmax", "l2"]))
+def test_fixed_norm_does_not_see_how_the_rows_are_batched(seed, sizes, kind):
+    data = embeddings(seed, sum(sizes), 4)
+    parts, whole = FixedNorm(4, kind).double(), FixedNorm(4, kind).double()
+    parts.prepare(data.split(sizes))
+    whole.prepare([data])
+    torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=1e-10, atol=1e-12)
+
+
+@examples
+@given(seeds, st.floats(0, 1), st.floats(-20, 20))
+def test_gradient_norm_shrinks_the_spread_by_alpha_and_sees_no_scale(seed, alpha, exponent):
+    """Logs of the mean absolute gradients: their differences are (1 - alpha) times what they were."""
+    h = torch.zeros(5, 4, dtype=torch.float64, requires_grad=True)
+    given_ = embeddings(seed, 5, 4) * torch.tensor([1e-2, 1, 3, 50]) * 10**exponent
+    GradientNorm(4, alpha, eps=1e-15)(h).backward(given_)
+    before, after = given_.abs().mean(0).log(), h.grad.abs().mean(0).log()
+    torch.testing.assert_close(after.diff(), (1 - alpha) * before.diff(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("size", "scaled"), [(1e-5, True), (1e-7, False)])
+def test_the_flow_starts_by_scaling_what_deviates_by_more_than_a_millionth(size, scaled):
+    h = embeddings(0, 50, DIM) * size
+    z = package("flow_additive_reverse", torch.float64)(h)
+    torch.testing.assert_close(z.std(0, correction=0), torch.ones(8).double() if scaled else h.std(0, correction=0))

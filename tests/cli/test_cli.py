@@ -1,0 +1,133 @@
+"""Bad input: one line that says what is wrong and what to do, exit code 2, nothing written."""
+
+import subprocess
+import sys
+
+import pytest
+from helpers import write_parquet
+
+BAD = [
+    (["task=rtee"], "task=rtee is not known: did you mean rte"),
+    (["encoder=bert-base-cassed"], "encoder=bert-base-cassed is not known: did you mean bert-base-cased"),
+    (["calibration=isobn"], "calibration=isobn is not known: did you mean isobn_paper"),
+    (["+experiment=glue_isobnn"], "experiment=glue_isobnn is not known: did you mean glue_isobn"),
+    (["scale=papre"], "scale=papre is not known: did you mean paper"),
+    (["optimization.learning_rate=1"], "there is no setting optimization.learning_rate"),
+    (["optimisation.lr=1"], "there is no setting optimisation"),
+    (["sed=1"], "there is no setting sed: did you mean seed"),
+    (["+sed=1"], "there is no setting sed: did you mean seed"),
+    (["calibration=isobn_paper", "calibration.betta=1"], "there is no setting calibration.betta: did you mean beta"),
+    (["+experiment=isobn_ev", "analysis.curv=3"], "there is no setting analysis.curv: did you mean curve"),
+    (["+experiment=isobn_drift", "monitors.drif.top=[1]"], "there is no setting monitors.drif"),
+    (["+experiment=isobn_drift", "monitors.drift.tops=[1]"], "monitors.drift.tops: did you mean top"),
+    (["analysis.curve=3"], "there is no setting analysis.curve: add it with +analysis.curve=..."),
+    (["experiment.name=../up"], "experiment.name=../up names a folder: letters, digits"),
+    (["experiment.name=.hidden"], "experiment.name=.hidden names a folder"),
+    (["optimization.lr=fast"], "optimization.lr=fast must be a float"),
+    (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
+    (["task.generation.beams=2"], "task.generation.* needs a task of translation or summarisation"),
+    (["seed=x"], "seed=x must be an integer"),
+    (["seed"], "settings are written key=value"),
+    (["encoder=local"], "encoder.path must be set"),
+    (["optimization.batch_size=0"], "optimization.batch_size=0 must be at least 1"),
+    (["optimization.lr=-1"], "optimization.lr=-1.0 must be a number above 0"),
+    (["optimization.lr=nan"], "optimization.lr=nan must be a number above 0"),
+    (["optimization.epochs=0"], "optimization.epochs=0 must be at least 1"),
+    (["trainer.precision=fp8"], "trainer.precision=fp8 is not known"),
+    (["encoder.pooling=max"], "encoder.pooling=max is not known"),
+    (["calibration.placement=inside"], "calibration.placement=inside is not known"),
+    (["task=rte", "task.as_classes=6"], "task.as_classes is for a regression"),
+    (["optimization.accumulate=0"], "optimization.accumulate=0 must be at least 1"),
+    (["optimization.schedule=cosine"], "optimization.schedule=cosine is not known"),
+    (["optimization.report=first"], "optimization.report=first is not known"),
+    (["calibration=[none,isobn]"], "isobn"),
+    (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
+    (["calibration=[]"], "a chain is a list of methods' names"),
+    (["calibration=[isobn_paper,cosine]", "calibration.then.strengh=2"], "did you mean strength"),
+    (["calibration.then.strength=2"], "only a chain has calibration.then"),
+    (["+experiment=glue_calibration", "experiment.tables=[table9]"], "isotropy_calibration has no table9"),
+    (["+experiment=glue_adaptation_large"], "has no grid for scale=embedded; it has one for scale=paper"),
+    (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
+    (["encoder=local", "encoder.path=/nowhere"], "encoder.path: the folder /nowhere does not exist"),
+    (["task=rte", "data.root=null"], "the hub can't be reached"),
+    (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
+    (["encoder=gpt2", "encoder.revision=null"], "encoder.revision must be set"),
+    (["task=cola", "data.root=null", "task.revision=null"], "task.revision must be set"),
+    (["calibration.rescale=printed"], "only calibration=isobn_paper, calibration=isobn_released has the setting"),
+    (["+calibration.dim=5"], "calibration.dim can't be set"),
+    (["calibration=null"], "Config group override must be a string"),
+    (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
+    (["calibration=isobn_paper", "calibration.eps=-1"], "eps must be above 0"),
+    (["calibration._target_=mine.Foo"], "mine"),
+    (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),
+    (["task.train_split=validation"], "must all be different"),
+    (["task.dev_splits=[validation,validation]"], "must all be different"),
+    (["task.text=[a,b]"], "task.text=[sentence]"),
+    (["task.metrics=[]"], "task.primary=accuracy must be one of task.metrics (none)"),
+    (["task=stsb", "task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task"),
+    (["task=stsb", "task.label_range=[5]"], "task.label_range must be [lowest, highest]"),
+    (["seeds.init=-1"], "seeds.init=-1 must be at least 0"),
+    (["seeds.order=100000000000000000000"], "seeds.order"),
+    (["trainer.threads=99999999999"], "trainer.threads=99999999999 must be at most"),
+    (["trainer.accelerator=gpu"], "torch sees no such device"),
+    (["tracking.mode=foo"], "tracking.mode=foo is not known"),
+    (["calibration=isobn_paper", "calibration.gamma=max"], "gamma must be sum or mean"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a) for a, _ in BAD])
+@pytest.mark.parametrize("multirun", [False, True], ids=["run", "sweep"])
+def test_one_line_exit_2_nothing_written(cli, tmp_path, arguments, message, multirun):
+    if "trainer.accelerator=gpu" in arguments:
+        torch = pytest.importorskip("torch")
+        if torch.cuda.is_available():
+            pytest.skip("there is a GPU")
+    output = tmp_path / "outputs"
+    code, out, err = cli(f"output_dir={output}", "tracking=none", *arguments, *(["-m"] if multirun else []))
+    complaints = [line for line in err.splitlines() if not line.startswith("1 runs:")]
+    assert code == 2, err
+    assert len(complaints) == 1, err
+    assert complaints[0].startswith("isobench: ")
+    assert message in complaints[0]
+    assert "Traceback" not in err + out
+    assert not output.exists()
+
+
+def test_bad_data_found_while_reading(cli, small, tmp_path, outputs):
+    columns = {"sentence": ["good", "bad"], "label": [0, 7]}
+    for split in ("train", "validation"):
+        write_parquet(tmp_path / "bad" / "glue" / "sst2" / f"{split}.parquet", columns)
+    code, _, err = cli(*small, f"data.root={tmp_path}/bad")
+    assert code == 2
+    assert "labels outside [0, 1]" in err
+    assert err.count("\n") == 1
+    assert not outputs.exists()
+
+
+def test_an_output_folder_that_cant_be_written(cli, small, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = cli(*small, f"output_dir={tmp_path}/file")
+    assert code == 2
+    assert "can't be written" in err
+    assert err.count("\n") == 1
+
+
+def test_help_names_what_there_is(cli):
+    code, out, _ = cli("--help")
+    assert code == 0
+    for name in ("+experiment=glue_isobn -m seed=1,2,3,4,5", "rotten_tomatoes", "isobn_released", "data.root=FOLDER"):
+        assert name in out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["task=rtee"], ["--cfg", "job"], ["optimization.lr=0"]])
+def test_nothing_heavy_is_imported_before_a_config_is_valid(arguments):
+    code = (
+        "import sys; from isobench.__main__ import main\n"
+        f"sys.argv = ['isobench', *{arguments}]\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'pytorch_lightning', 'datasets', 'wandb', 'sklearn', 'scipy', 'pyarrow'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []", done.stdout + done.stderr

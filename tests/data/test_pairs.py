@@ -1,0 +1,280 @@
+"""Reading, choosing, tokenising and batching sources and targets."""
+
+import hashlib
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import WORDS, make_config, write_parquet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isobench.common.errors import UserError
+from isobench.data import pairs, sources
+from isobench.data.pair_tokens import (
+    PairCollator,
+    batch_by_tokens,
+    load_pair_tokens,
+    save_pair_tokens,
+    tokenise_pairs,
+)
+from isobench.papers.scale import find_task_differences
+
+
+def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:
+    write_parquet(tmp_path / name, {"translation": rows})
+    return str(tmp_path)
+
+
+def read(root: str, *overrides: str, split="train", limit=None) -> pairs.TextPairs:
+    cfg = make_config("task=multi30k", f"data.root={root}", *overrides)
+    return pairs.read_pairs(cfg.task, cfg.data, split, limit)
+
+
+def test_a_dotted_name_reaches_into_a_struct_in_either_direction(tmp_path):
+    root = folder_of(tmp_path, [{"en": "a", "de": "b"}, {"en": "c", "de": "d"}])
+    assert read(root) == pairs.TextPairs(["a", "c"], ["b", "d"])
+    back = read(root, "task.text=[translation.de]", "task.generation.target=translation.en")
+    assert back == pairs.TextPairs(["b", "d"], ["a", "c"])
+
+
+def test_plain_columns_are_read_too(tmp_path):
+    write_parquet(tmp_path / "cnn_dailymail" / "train_2.parquet", {"article": ["x", "y"], "highlights": ["1", "2"]})
+    cfg = make_config("task=cnn_dailymail", f"data.root={tmp_path}")
+    assert pairs.read_pairs(cfg.task, cfg.data, "train") == pairs.TextPairs(["x", "y"], ["1", "2"])
+
+
+def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_sample_seed(tmp_path):
+    root = folder_of(tmp_path, [{"en": str(i), "de": str(-i)} for i in range(50)])
+    few, more = read(root, limit=7), read(root, limit=20)
+    assert few.targets == [str(-int(number)) for number in few.sources]
+    by_hash = sorted(range(50), key=lambda i: hashlib.sha256(str(i).encode()).hexdigest())[:7]
+    assert few.sources == [str(i) for i in sorted(by_hash)]
+    assert set(few.sources) < set(more.sources)
+    other = read(root, "task.sample_seed=3", limit=7)
+    salted = sorted(range(50), key=lambda i: hashlib.sha256(f"3:{i}".encode()).hexdigest())[:7]
+    assert other.sources == [str(i) for i in sorted(salted)] != few.sources
+    assert read(root, limit=500).sources == [str(i) for i in range(50)]
+
+
+def test_a_papers_reduction_and_a_users_sample_nest():
+    def limit(*overrides):
+        return pairs.resolve_train_limit(make_config(*overrides).task)
+
+    assert limit("task=wmt16_en_ro") is None
+    assert limit("task=wmt16_en_ro_50k") == 50_000
+    assert limit("task=cnn_dailymail_20k") == 20_000
+    assert limit("task=wmt16_en_ro_50k", "task.train_samples=100") == 100
+    assert limit("task=wmt16_en_ro_50k", "task.train_samples=60000") == 50_000
+
+
+def test_romanian_is_normalised_on_its_side_only(tmp_path):
+    row = {"en": "\u015fi", "ro": "\u015fi \u0163ara"}
+    write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row]})
+
+    def targets(*overrides):
+        cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", *overrides)
+        return pairs.read_pairs(cfg.task, cfg.data, "train")
+
+    assert targets() == pairs.TextPairs(["\u015fi"], ["\u0219i \u021bara"])
+    assert targets("task.generation.diacritics=keep").targets == ["\u015fi \u0163ara"]
+    assert targets("task.generation.diacritics=removed").targets == ["si tara"]
+
+
+def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
+    for name in ("train_europarl", "validation_newsdev"):
+        write_parquet(tmp_path / f"wmt16/ro-en/{name}.parquet", {"translation": [{"en": "a", "ro": "b"}]})
+    cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
+    assert sources.find_parquet_file(cfg.task, cfg.data, "train").stem == "train_europarl"
+    assert sources.list_partial_splits(cfg.task, cfg.data) == ["train_europarl", "validation_newsdev"]
+    notes = find_task_differences(cfg)
+    assert notes == ["read from train_europarl.parquet", "read from validation_newsdev.parquet"]
+    write_parquet(tmp_path / "wmt16/ro-en/train_more.parquet", {"translation": [{"en": "a", "ro": "b"}]})
+    with pytest.raises(UserError, match=r"the folder has: train_europarl, train_more, .* task\.train_split"):
+        sources.find_parquet_file(cfg.task, cfg.data, "train")
+    named = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", "task.train_split=train_more")
+    assert sources.find_parquet_file(named.task, named.data, "train_more").stem == "train_more"
+
+
+@pytest.mark.parametrize(
+    ("rows", "overrides", "message"),
+    [
+        ([{"en": "a", "de": "b"}], ["task.generation.target=translation.fr"], "has: translation.en, translation.de"),
+        ([{"en": "a", "de": "b"}], ["task.text=[text]"], "lacks the column text"),
+        ([{"en": "a", "de": "b"}], ["task.text=[translation]"], "lacks the column translation"),
+        ([{"en": "a", "de": None}], [], "has a row whose translation.de is not text"),
+        ([{"en": "a", "de": 3}], [], "has a row whose translation.de is not text"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_what_it_should_be_is_one_line(tmp_path, rows, overrides, message):
+    with pytest.raises(UserError) as caught:
+        read(folder_of(tmp_path, rows), *overrides)
+    assert message in str(caught.value)
+
+
+def test_lists_and_maps_beside_the_struct_are_no_trouble(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    (tmp_path / "multi30k").mkdir()
+    more = {"tags": [["x"]], "map": pa.array([[("k", "v")]], pa.map_(pa.string(), pa.string()))}
+    table = pa.table({"translation": [{"en": "a", "de": "b"}], **more})
+    pyarrow.parquet.write_table(table, tmp_path / "multi30k/train.parquet")
+    assert read(str(tmp_path)) == pairs.TextPairs(["a"], ["b"])
+    with pytest.raises(UserError, match="it has: translation.en, translation.de, tags, map"):
+        read(str(tmp_path), "task.text=[text]")
+
+
+def test_only_the_papers_own_reductions_and_tasks_go_unsaid():
+    def notes(*overrides):
+        return find_task_differences(make_config("data.root=null", *overrides))
+
+    assert notes("task=wmt16_en_ro_50k") == []
+    assert notes("task=wmt16_en_ro_50k", "task.reduced=10") == ["training set reduced to 10"]
+    assert notes("task=cnn_dailymail", "task.reduced=20000") == ["training set reduced to 20000"]
+    assert notes("task=multi30k", "task.hub=mine", "task.revision=0") == ["task multi30k is not in the paper"]
+
+
+def test_no_rows_and_no_parquet_are_one_line(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    pair = pa.struct([("en", pa.string()), ("de", pa.string())])
+    (tmp_path / "multi30k").mkdir()
+    file = tmp_path / "multi30k/train.parquet"
+    pyarrow.parquet.write_table(pa.table({"translation": pa.array([], pair)}), file)
+    with pytest.raises(UserError, match="has no rows"):
+        read(str(tmp_path))
+    file.write_text("no parquet")
+    with pytest.raises(UserError, match="can't be read as Parquet"):
+        read(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    from transformers import PreTrainedTokenizerFast
+
+    from isobench.models.encoder_decoders import SPECIAL_TOKENS, train_tokenizer
+
+    file = tmp_path_factory.mktemp("tokenizer") / "t.json"
+    train_tokenizer(iter([" ".join(WORDS), "Straße über"]), 290, file)
+    return PreTrainedTokenizerFast(tokenizer_file=str(file), **SPECIAL_TOKENS)
+
+
+def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
+    texts = pairs.TextPairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
+    tokens = tokenise_pairs(texts, tokenizer, 10, 12, "", progress_bar=False)
+    assert (tokens.sources.truncated_count, tokens.targets.truncated_count) == (1, 1)
+    assert tokens.sources.lengths.tolist() == [2, 10, 3]  # <s> </s> of an empty source
+    assert tokens.targets.lengths.tolist() == [3, 2, 12]
+    assert [tokens.sources.ids[end - 1] for end in tokens.sources.offsets[1:]] == [tokenizer.eos_token_id] * 3
+    assert (tokens.lengths == tokens.sources.lengths + tokens.targets.lengths).all()
+
+
+def test_an_instruction_stands_before_every_source(tokenizer):
+    with_it = tokenise_pairs(pairs.TextPairs(["film"], ["film"]), tokenizer, 40, 40, "the ", progress_bar=False)
+    assert tokenizer.decode(with_it.sources.ids, skip_special_tokens=True) == "the film"
+    assert tokenizer.decode(with_it.targets.ids, skip_special_tokens=True) == "film"
+
+
+def test_the_learned_tokenizer_gives_back_every_text(tokenizer):
+    for text in ("the film was über Straße", "", "  two  spaces", "an emoji \N{GRINNING FACE} and \u0219"):
+        ids = tokenizer(text)["input_ids"]
+        assert ids[0] == tokenizer.bos_token_id
+        assert ids[-1] == tokenizer.eos_token_id
+        assert tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False) == text
+
+
+def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
+    from isobench.models.encoder_decoders import train_tokenizer
+
+    texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
+    for name in ("one", "two"):
+        train_tokenizer(iter(texts), 320, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_batch_is_chunks_of_padded_rows(tokenizer):
+    texts = pairs.TextPairs([w * (i + 1) for i, w in enumerate(WORDS)], WORDS)
+    tokens = tokenise_pairs(texts, tokenizer, 60, 60, "", progress_bar=False)
+    batch = PairCollator(tokens, tokenizer.pad_token_id, 2)([3, 0, 7, 5])
+    assert sorted(batch["index"].tolist()) == [0, 3, 5, 7]
+    assert len(batch["chunks"]) > 1
+    rows = [
+        (ids[mask.bool()].tolist(), labels[real].tolist())
+        for chunk in batch["chunks"]
+        for ids, mask, labels, real in zip(
+            chunk["input_ids"], chunk["attention_mask"], chunk["labels"], chunk["real"], strict=True
+        )
+    ]
+    for i, (source, target) in zip(batch["index"].tolist(), rows, strict=True):
+        assert source == tokens.sources.ids[tokens.sources.offsets[i] : tokens.sources.offsets[i + 1]].tolist()
+        assert target == tokens.targets.ids[tokens.targets.offsets[i] : tokens.targets.offsets[i + 1]].tolist()
+    for chunk in batch["chunks"]:
+        assert (chunk["labels"][~chunk["real"]] == tokenizer.pad_token_id).all()
+        assert chunk["attention_mask"].sum(1).max() == chunk["input_ids"].shape[1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=60), st.integers(1, 200))
+def test_batches_by_tokens_hold_what_fits_and_nothing_is_lost(lengths, limit):
+    first, second = (np.array(column) for column in zip(*lengths, strict=True))
+    order = list(reversed(range(len(lengths))))
+    batches = batch_by_tokens(order, first, second, limit)
+    assert [i for batch in batches for i in batch] == order
+
+    def padded(batch):
+        return len(batch) * (first[batch].max() + second[batch].max())
+
+    assert all(len(batch) == 1 or padded(batch) <= limit for batch in batches)
+    for batch, following in itertools.pairwise(batches):
+        assert padded([*batch, following[0]]) > limit  # no batch could have held one more
+
+
+def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
+    tokens = tokenise_pairs(pairs.TextPairs(["a b", "c"], ["d", "e f"]), tokenizer, 4, 3, "", progress_bar=False)
+    file = tmp_path / "cache" / "tokens.safetensors"
+    assert load_pair_tokens(file) is None
+    save_pair_tokens(tokens, file)
+    again = load_pair_tokens(file)
+    for ours, theirs in ((tokens.sources, again.sources), (tokens.targets, again.targets)):
+        assert (ours.ids == theirs.ids).all()
+        assert (ours.offsets == theirs.offsets).all()
+        assert ours.truncated_count == theirs.truncated_count
+    file.write_bytes(file.read_bytes()[:40])
+    assert load_pair_tokens(file) is None
+
+
+def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_path):
+    import datasets
+
+    rows = [{"translation": {"ro": f"\u015f{i}", "en": str(i)}} for i in range(30)]
+    asked = {}
+
+    def load_dataset(name, subset, revision, split):
+        asked.update(name=name, subset=subset, revision=revision, split=split)
+        return datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    cfg = make_config("task=wmt16_en_ro", "data.root=null")
+    found = pairs.read_pairs(cfg.task, cfg.data, "train", 6)
+    assert asked == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
+    write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row["translation"] for row in rows]})
+    local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
+    assert found == pairs.read_pairs(local.task, local.data, "train", 6)
+    assert len(found) == 6
+    assert all(target == f"\u0219{source}" for source, target in zip(found.sources, found.targets, strict=True))
+    with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
+        pairs.read_pairs(
+            make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train"
+        )
+
+
+def test_a_hub_that_is_not_there_is_one_line(monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("no")))
+    cfg = make_config("task=cnn_dailymail", "data.root=null")
+    with pytest.raises(UserError, match=r"task=cnn_dailymail: the hub can't be reached .* set data\.root=FOLDER"):
+        pairs.read_pairs(cfg.task, cfg.data, "validation")

@@ -1,0 +1,137 @@
+"""Examples: three sources, every check, and the embedded split."""
+
+import numpy as np
+import pytest
+from helpers import make_config, write_parquet
+
+from isobench.common.errors import UserError
+from isobench.data import movie_reviews, sources
+from isobench.runs.validate import validate_config
+
+
+def parquet_task(root, columns, task="sst2"):
+    write_parquet(root / "glue" / task / "train.parquet", columns)
+    cfg = make_config(f"task={task}", f"data.root={root}")
+    validate_config(cfg)
+    return cfg.task, cfg.data
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"sentence": ["a"], "idx": [0]}, "lacks the column label; it has: sentence, idx"),
+        ({"text": ["a"], "label": [0]}, "lacks the column sentence"),
+        ({"sentence": ["a", "b"], "label": [0, 2]}, r"1 labels outside \[0, 1\] \(the first: 2\)"),
+        ({"sentence": ["a", "b"], "label": [-1, -1]}, "unlabelled"),
+        ({"sentence": ["a"], "label": [0.5]}, "not whole numbers"),
+        ({"sentence": ["a"], "label": [None]}, "labels that are not numbers|outside"),
+        ({"sentence": ["a", "b"], "label": [[0], [0, 1]]}, "labels that are not numbers"),
+        ({"sentence": ["a"], "label": ["x"]}, "labels that are not numbers"),
+        ({"sentence": ["a", None], "label": [0, 1]}, "not text"),
+    ],
+)
+def test_bad_parquet_is_one_line(tmp_path, columns, message):
+    task, data = parquet_task(tmp_path, columns)
+    with pytest.raises(UserError, match=message) as error:
+        sources.read_examples(task, data, "train")
+    assert "\n" not in str(error.value)
+
+
+def test_no_rows(tmp_path):
+    import pyarrow
+
+    columns = {"sentence": pyarrow.array([], pyarrow.string()), "label": pyarrow.array([], pyarrow.int64())}
+    task, data = parquet_task(tmp_path, columns)
+    with pytest.raises(UserError, match="has no rows"):
+        sources.read_examples(task, data, "train")
+
+
+def test_not_parquet(tmp_path):
+    task, data = parquet_task(tmp_path, {"sentence": ["a"], "label": [0]})
+    (tmp_path / "glue/sst2/train.parquet").write_text("sentence,label\n")
+    with pytest.raises(UserError, match="can't be read as Parquet"):
+        sources.read_examples(task, data, "train")
+
+
+def test_missing_folders_say_what_is_there(tmp_path):
+    task, data = parquet_task(tmp_path, {"sentence": ["a"], "label": [0]})
+    with pytest.raises(UserError, match=r"validation.parquet does not exist; the folder has: train"):
+        sources.fingerprint_data(task, data)
+    task.subset = "sst"
+    with pytest.raises(UserError, match="did you mean sst2"):
+        sources.fingerprint_data(task, data)
+    data.root = str(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="does not exist"):
+        sources.fingerprint_data(task, data)
+
+
+def test_a_fixed_choice_of_examples(tmp_path):
+    task, data = parquet_task(
+        tmp_path, {"sentence": [f"s{i}" for i in range(50)], "label": [i % 2 for i in range(50)]}
+    )
+    some = sources.read_examples(task, data, "train", limit=10)
+    assert len(some) == 10
+    assert [int(text[1:]) % 2 for text in some.texts[0]] == some.labels.tolist()
+    assert some.texts == sources.read_examples(task, data, "train", limit=10).texts
+    more = sources.read_examples(task, data, "train", limit=20)
+    assert set(some.texts[0]) < set(more.texts[0])
+
+
+def test_the_fingerprint_is_the_bytes(tmp_path):
+    columns = {"sentence": ["a", "b"], "label": [0, 1]}
+    task, data = parquet_task(tmp_path, columns)
+    write_parquet(tmp_path / "glue/sst2/validation.parquet", columns)
+    first = sources.fingerprint_data(task, data)
+    assert first == sources.fingerprint_data(task, data)
+    write_parquet(tmp_path / "glue/sst2/validation.parquet", columns | {"sentence": ["a", "c"]})
+    second = sources.fingerprint_data(task, data)
+    assert second["train"] == first["train"]
+    assert second["validation"] != first["validation"]
+
+
+def test_the_embedded_split_is_fixed_and_disjoint():
+    splits = {name: movie_reviews.read_sentences(name) for name in movie_reviews.SPLIT_BOUNDS}
+    assert [len(splits[name][1]) for name in ("train", "validation", "test")] == [6805, 840, 885]
+    texts = [set(sentences) for sentences, _ in splits.values()]
+    assert not (texts[0] & texts[1] | texts[0] & texts[2] | texts[1] & texts[2])
+    for _, labels in splits.values():
+        assert 0.45 < np.mean(labels) < 0.55
+
+
+def test_stsb_as_six_classes(tmp_path):
+    scores = [0.0, 0.49, 0.51, 2.5, 4.4, 5.0]
+    columns = {"sentence1": ["a"] * 6, "sentence2": ["b"] * 6, "label": np.array(scores, np.float32)}
+    task, data = parquet_task(tmp_path, columns, "stsb")
+    regression = sources.read_examples(task, data, "train").labels
+    assert regression.dtype == np.float32
+    np.testing.assert_array_equal(regression, np.array(scores, np.float32))
+    task.as_classes = 6
+    assert sources.read_examples(task, data, "train").labels.tolist() == [0, 0, 1, 2, 4, 5]
+
+
+SIZES = {
+    "cola": ("train", 8551, 1043), "sst2": ("train", 67349, 872), "mrpc": ("train", 3668, 408),
+    "stsb": ("train", 5749, 1500), "rte": ("train", 2490, 277), "wnli": ("train", 635, 71),
+    "qqp": ("train_subset", 59327, 40430), "qnli": ("train_subset", 20534, 5463),
+    "mnli": ("train_subset", 27570, 9815),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", SIZES)
+def test_real_glue(glue, task):
+    split, train, dev = SIZES[task]
+    cfg = make_config(f"task={task}", f"data.root={glue}", f"task.train_split={split}")
+    validate_config(cfg)
+    sources.fingerprint_data(cfg.task, cfg.data)
+    examples = sources.read_examples(cfg.task, cfg.data, split)
+    assert len(examples) == train
+    assert len(sources.read_examples(cfg.task, cfg.data, cfg.task.dev_splits[0])) == dev
+    assert len(set(examples.labels.tolist())) == (
+        len(cfg.task.labels) if cfg.task.labels else len(set(examples.labels))
+    )
+
+
+def test_real_glue_without_a_train_file_says_what_is_there(glue):
+    cfg = make_config("task=mnli", f"data.root={glue}")
+    with pytest.raises(UserError, match="train_subset"):
+        sources.fingerprint_data(cfg.task, cfg.data)

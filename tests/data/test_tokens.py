@@ -1,0 +1,111 @@
+"""Tokens, their cache, batches in chunks."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from isobench.config.schema import Encoder
+from isobench.data.sources import Examples
+from isobench.data.tokens import (
+    Collator,
+    EpochSampler,
+    find_chunk_bounds,
+    load_tokens,
+    save_tokens,
+    tokenise_examples,
+)
+from isobench.models.encoders import fingerprint_tokenizer, load_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny):
+    return load_tokenizer(Encoder(name="tiny", path=tiny), None)
+
+
+def examples(pairs=False):
+    first = ["the film was good", "bad", "a very dull plot and cast " * 3, "it is fine so fine", "the cast"]
+    texts = [first, first[::-1]] if pairs else [first]
+    return Examples(texts, np.array([1, 0, 0, 1, 1]))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("overhead", [0, 7, 10**6])
+def test_chunks_hold_the_batch_and_nothing_else(tokenizer, pairs, overhead):
+    tokens = tokenise_examples(examples(pairs), tokenizer, 30)
+    order = [3, 0, 4, 2, 1]
+    batch = Collator(tokens, 0, overhead, token_type_ids=True)(order)
+    rows = [row for chunk in batch["chunks"] for row in zip(*chunk.values(), strict=True)]
+    for position, example in enumerate(order):
+        ids, mask, types = rows[batch["restore"][position]]
+        span = slice(tokens.offsets[example], tokens.offsets[example + 1])
+        assert ids[mask.bool()].tolist() == tokens.ids[span].tolist()
+        assert types[mask.bool()].tolist() == tokens.types[span].tolist()
+        assert not ids[~mask.bool()].any()
+    assert batch["labels"].tolist() == [1, 1, 1, 0, 0]
+    assert batch["index"].tolist() == order
+    assert len(batch["chunks"]) == 1 if overhead == 10**6 else len(batch["chunks"]) > 1
+
+
+def test_the_batch_agrees_with_the_tokenizer(tokenizer):
+    data = examples(pairs=True)
+    tokens = tokenise_examples(data, tokenizer, 30)
+    expected = tokenizer(data.texts[0][0], data.texts[1][0])
+    batch = Collator(tokens, 0, 0, token_type_ids=True)([0])["chunks"][0]
+    assert batch["input_ids"][0].tolist() == expected["input_ids"]
+    assert batch["token_type_ids"][0].tolist() == expected["token_type_ids"]
+    assert "token_type_ids" not in Collator(tokens, 0, 0, token_type_ids=False)([0])["chunks"][0]
+
+
+def test_truncation_is_counted(tokenizer):
+    tokens = tokenise_examples(examples(), tokenizer, 10)
+    assert tokens.lengths.max() == 10
+    assert tokens.at_limit == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_split_is_the_cheapest(seed):
+    rng = np.random.default_rng(seed)
+    lengths = sorted(rng.integers(1, 60, 9).tolist(), reverse=True)
+    overhead = int(rng.integers(0, 60))
+
+    def price(cuts):
+        return sum(lengths[a] * (b - a) + overhead for a, b in itertools.pairwise(cuts))
+
+    inner = range(1, len(lengths))
+    every = [(0, *c, len(lengths)) for r in range(len(lengths)) for c in itertools.combinations(inner, r)]
+    assert price(find_chunk_bounds(lengths, overhead)) == min(map(price, every))
+
+
+def test_cache_round_trip_and_damage(tokenizer, tmp_path):
+    tokens, file = tokenise_examples(examples(), tokenizer, 30), tmp_path / "tokens" / "t.safetensors"
+    assert load_tokens(file) is None
+    save_tokens(tokens, file)
+    again = load_tokens(file)
+    for name in ("ids", "types", "offsets", "labels"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(tokens, name))
+    file.write_bytes(file.read_bytes()[:-20])
+    assert load_tokens(file) is None
+    assert [f.name for f in file.parent.iterdir()] == [file.name]  # no temporary file stays
+
+
+def test_the_tokenizers_fingerprint_survives_its_use(tokenizer):
+    before = fingerprint_tokenizer(tokenizer)
+    tokenise_examples(examples(), tokenizer, 5)
+    assert fingerprint_tokenizer(tokenizer) == before
+
+
+def test_sampler_depends_on_seed_and_epoch_only():
+    def order(seed, epoch):
+        sampler = EpochSampler(20, seed)
+        sampler.set_epoch(epoch)
+        return list(sampler)
+
+    torch.manual_seed(1)
+    first = order(5, 2)
+    torch.manual_seed(2)
+    assert order(5, 2) == first
+    assert sorted(first) == list(range(20))
+    assert order(5, 3) != first
+    assert order(6, 2) != first

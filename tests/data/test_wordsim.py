@@ -1,0 +1,128 @@
+"""Word pairs with human scores: where they come from, and which of them count."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from helpers import write_sets
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
+from isobench.data import wordsim
+from isobench.data.wordsim import WordPairs
+
+# --- Sources.
+
+
+def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
+    before = "gensim" in sys.modules
+    sets = wordsim.load_word_pairs(Data())
+    assert ("gensim" in sys.modules) == before
+    assert {name: len(pairs) for name, pairs in sets.items()} == {"simlex999": 999, "ws353": 353}
+    simlex, both = sets["simlex999"], sets["ws353"]
+    assert (simlex.first[0], simlex.second[0], simlex.scores[0]) == ("old", "new", 1.58)
+    assert (simlex.first[-1], simlex.second[-1], simlex.scores[-1]) == ("attend", "arrive", 6.08)
+    assert (both.first[0], both.second[0], both.scores[0]) == ("love", "sex", 6.77)
+    assert len(both.first) == len(both.second) == 353
+    assert all(0 <= score <= 10 for pairs in sets.values() for score in pairs.scores)
+
+
+def test_other_bytes_or_no_package_is_an_error(monkeypatch):
+    monkeypatch.setitem(wordsim.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
+    with pytest.raises(UserError, match=r"not the pinned data: pip install --force-reinstall gensim==4\.4\.0"):
+        wordsim.load_word_pairs(Data())
+    monkeypatch.setattr(wordsim, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install gensim==4\.4\.0"):
+        wordsim.load_word_pairs(Data())
+
+
+def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_path):
+    tagged = {"word1": ["sun-n", "run-v"], "word2": ["warm-j", "old-fashioned-j"], "score": [50.0, 3.0]}
+    plain = {"word1": ["re-n", "go-v"], "word2": ["color-blind", "b"], "score": [1, 2]}
+    sets = wordsim.load_word_pairs(Data(root=str(write_sets(tmp_path, men=tagged, rw=plain))))
+    assert tuple(sets) == wordsim.PAPER_SETS
+    assert (sets["men"].first, sets["men"].second) == (["sun", "run"], ["warm", "old-fashioned"])
+    assert (sets["rw"].first, sets["rw"].second) == (["re-n", "go-v"], ["color-blind", "b"])
+    assert sets["rw"].scores.tolist() == [1.0, 2.0]
+    assert len(sets["ws353_rel"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"word1": ["a"], "word2": ["b"]}, "lacks the column score; it has: word1, word2"),
+        ({"word1": ["a"], "word2": ["b"], "score": ["much"]}, "score that is not a number"),
+        ({"word1": ["a"], "word2": ["b"], "score": [math.nan]}, "score that is not a finite number"),
+        ({"word1": ["a"], "word2": [None], "score": [1.0]}, "word is not text"),
+        ({"word1": [], "word2": [], "score": []}, "no rows"),
+    ],
+)
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, message):
+    with pytest.raises(UserError, match=f"rw.parquet.* {message}"):
+        wordsim.load_word_pairs(Data(root=str(write_sets(tmp_path, rw=columns))))
+
+
+def test_a_missing_folder_or_file_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"wordsim does not exist; data\.root=null takes"):
+        wordsim.load_word_pairs(Data(root=str(tmp_path)))
+    write_sets(tmp_path)
+    (tmp_path / "wordsim" / "ws353_sim.parquet").rename(tmp_path / "wordsim" / "ws353_all.parquet")
+    with pytest.raises(UserError, match=r"ws353_sim\.parquet does not exist; the five sets are men, .*did you mean"):
+        wordsim.load_word_pairs(Data(root=str(tmp_path)))
+    (tmp_path / "wordsim" / "men.parquet").write_text("word1 word2")
+    with pytest.raises(UserError, match=r"men\.parquet can't be read as Parquet"):
+        wordsim.load_word_pairs(Data(root=str(tmp_path)))
+
+
+# --- Tokens.
+
+
+def byte_level(*wrapped):
+    """A byte-level BPE that knows " good" and " film" as one token, neither of them without the space."""
+    tokenizer = Tokenizer(models.BPE())
+    splitter = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*wrapped, splitter]) if wrapped else splitter
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(["a good film is a good film"] * 5, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def test_byte_level_words_get_their_space():
+    tokenizer = byte_level()
+    names = ["Ġgood", "Ġfilm"]
+    assert set(names) < set(tokenizer.get_vocab())
+    assert len(tokenizer("good")["input_ids"]) > 1
+    pairs = WordPairs(["good", "good", "film"], ["film", "xylophone", "good"], np.array([1.0, 2.0, 3.0]))
+    ids, scores = wordsim.select_single_token_pairs(pairs, tokenizer)
+    expected = tokenizer.convert_tokens_to_ids(names)
+    assert ids.tolist() == [expected, expected[::-1]]
+    assert scores.tolist() == [1.0, 3.0]
+
+
+def test_byte_level_is_told_from_others(tiny):
+    assert wordsim.is_byte_level(byte_level())
+    assert wordsim.is_byte_level(byte_level(pre_tokenizers.Digits()))
+    assert not wordsim.is_byte_level(AutoTokenizer.from_pretrained(tiny))
+    assert not wordsim.is_byte_level(PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
+    assert not wordsim.is_byte_level(object())
+
+
+def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
+    """By hand: unknown words, two tokens, and capitals (no lower-casing) do not; twice the same word does."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    first = ["good", "good", "good film", "Good", "great", "bad"]
+    second = ["bad", "unheard", "bad", "bad", "great", "awful"]
+    ids, scores = wordsim.select_single_token_pairs(WordPairs(first, second, np.arange(6.0)), tokenizer)
+    number = tokenizer.get_vocab()
+    assert ids.tolist() == [
+        [number[a], number[b]] for a, b in (("good", "bad"), ("great", "great"), ("bad", "awful"))
+    ]
+    assert scores.tolist() == [0.0, 4.0, 5.0]
+    nothing, scores = wordsim.select_single_token_pairs(WordPairs(["unheard"], ["good"], np.ones(1)), tokenizer)
+    assert nothing.shape == (0, 2)
+    assert len(scores) == 0

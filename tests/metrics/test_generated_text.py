@@ -1,0 +1,127 @@
+"""Metrics of generated texts against counts made by hand."""
+
+import logging
+import math
+import warnings
+
+import pytest
+
+from isobench.metrics.generated_text import build_metric_signatures, evaluate_texts
+from isobench.runs.validate import TEXT_METRICS
+
+# 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.
+REFERENCE, HYPOTHESIS = "the cat sat on the mat today", "the cat the cat on the mat"
+
+
+def one(name, reference, hypothesis):
+    return evaluate_texts([name], [reference], [hypothesis])[name]
+
+
+def test_bleu_clips_counts_and_halves_what_it_did_not_find():
+    product = 5 / 7 * 3 / 6 * 1 / 5 * 1 / (2 * 4)
+    assert one("bleu", REFERENCE, HYPOTHESIS) == pytest.approx(product ** (1 / 4))
+
+
+def test_bleu_is_of_the_corpus_and_penalises_brevity():
+    references = [REFERENCE, "one two three four five six"]
+    hypotheses = [HYPOTHESIS, "one two three four"]
+    product = (5 + 4) / (7 + 4) * (3 + 3) / (6 + 3) * (1 + 2) / (5 + 2) * (0 + 1) / (4 + 1)
+    expected = math.exp(1 - (7 + 6) / (7 + 4)) * product ** (1 / 4)
+    assert evaluate_texts(["bleu"], references, hypotheses)["bleu"] == pytest.approx(expected)
+
+
+def test_bleu_splits_punctuation_off():
+    assert one("bleu", "we came, saw and won.", "we came , saw and won .") == pytest.approx(1)
+
+
+def test_chrf_weighs_recall_twice():
+    # abd for abcd: 1-grams 3 of 3 and 4, 2-grams 1 of 2 and 3, 3-grams 0 of 1 and 2; longer ones are not in both
+    precision, recall = (3 / 3 + 1 / 2 + 0) / 3, (3 / 4 + 1 / 3 + 0) / 3
+    assert one("chrf", "abcd", "abd") == pytest.approx(5 * precision * recall / (4 * precision + recall))
+
+
+def test_rouge_counts_stems():
+    # 6 and 5 words; in common 5 words (cats is cat), 1 pair (the cat), and the sequence "the cat on mat"
+    references, hypotheses = ["The cats sat on the mat.", "same"], ["the cat on mat sat", "same"]
+    result = evaluate_texts(["rouge1", "rouge2", "rougeL"], references, hypotheses)
+    assert result["rouge1"] == pytest.approx((2 * 5 / (6 + 5) + 1) / 2)
+    assert result["rouge2"] == pytest.approx((2 * 1 / (5 + 4) + 0) / 2)  # one word has no pair
+    assert result["rougeL"] == pytest.approx((2 * 4 / (6 + 5) + 1) / 2)
+
+
+def test_rouge_l_is_of_the_text_not_of_its_lines():
+    assert one("rougeL", "a b\nc d", "c d\na b") == pytest.approx(2 / 4)  # by lines (Lsum) all would be found
+
+
+def test_the_names_asked_for_come_in_their_order_and_agree_with_one_at_a_time():
+    names = ["rougeL", "bleu", "rouge1"]
+    result = evaluate_texts(names, [REFERENCE] * 2, [HYPOTHESIS, REFERENCE])
+    assert list(result) == names
+    for name in names:
+        assert result[name] == evaluate_texts([name], [REFERENCE] * 2, [HYPOTHESIS, REFERENCE])[name]
+
+
+@pytest.mark.parametrize(
+    ("references", "hypotheses"),
+    [([""], [""]), (["a b"], [""]), ([""], ["a b"]), (["", ""], ["", ""]), (["..."], ["!"]), (["x", ""], ["", "x"])],
+)
+def test_empty_texts_score_nothing(references, hypotheses):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = evaluate_texts(TEXT_METRICS, references, hypotheses)
+    assert result == dict.fromkeys(TEXT_METRICS, 0)
+
+
+def test_no_score_is_above_one():
+    assert evaluate_texts(["bleu"], [REFERENCE] * 3, [REFERENCE] * 3)["bleu"] == 1  # exactly
+
+
+def test_perfect_texts_score_one():
+    assert evaluate_texts(TEXT_METRICS, [REFERENCE, ""], [REFERENCE, ""]) == pytest.approx(
+        {"bleu": 1, "chrf": 1, "rouge1": 0.5, "rouge2": 0.5, "rougeL": 0.5}  # the empty pair counts in a mean
+    )
+
+
+@pytest.mark.parametrize(("references", "hypotheses"), [(["a", "b"], ["a"]), ([], [])])
+def test_pairs_are_wanted(references, hypotheses):
+    with pytest.raises(ValueError, match=f"{len(hypotheses)} hypotheses for {len(references)} references"):
+        evaluate_texts(["bleu"], references, hypotheses)
+
+
+def test_nothing_is_said_on_the_terminal(caplog, capfd):
+    with caplog.at_level(logging.DEBUG):
+        evaluate_texts(TEXT_METRICS, ["a b ."] * 150, ["a b ."] * 150)  # sacrebleu warns from 100 on
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+def test_signatures_say_how_and_by_which_version():
+    from importlib.metadata import version
+
+    found = build_metric_signatures(TEXT_METRICS)
+    assert list(found) == list(TEXT_METRICS)
+    assert found["bleu"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version('sacrebleu')}"
+    assert found["chrf"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version('sacrebleu')}"
+    for name in ("rouge1", "rouge2", "rougeL"):
+        assert found[name].endswith(f"|version:{version('rouge-score')}")
+        assert "score:f1|stemmer:porter" in found[name]
+        assert "mean over examples" in found[name]
+        assert ("not Lsum" in found[name]) == (name == "rougeL")
+
+
+def test_rouge_leaves_the_streams_of_others_open():
+    """absl keeps the standard error of its first import and closes it with logging's handlers, if it is another."""
+    import subprocess
+    import sys
+
+    code = (
+        "import io, logging, logging.config, sys\n"
+        "from isobench.metrics.generated_text import evaluate_texts\n"
+        "other = sys.stderr = io.StringIO()\n"
+        "evaluate_texts(['rouge1'], ['a'], ['a'])\n"
+        "sys.stderr = sys.__stderr__\n"
+        "logging.config.dictConfig({'version': 1})\n"
+        "print(other.closed)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,220 @@
+"""Encoders: pooling, poolers, the packaged weights, and what can't be loaded."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from helpers import save_tiny
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Encoder
+from isobench.data import convert, weights
+from isobench.models.encoders import load_encoder, load_tokenizer
+from isobench.models.last_layer import restrict_to_first_token
+
+
+def batch(tokenizer, *texts):
+    return tokenizer(list(texts), return_tensors="pt", padding=True)
+
+
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean", "last"])
+def test_pooling_is_transformers_own(tiny, pooling):
+    from transformers import AutoModel
+
+    loaded = load_encoder(Encoder(name="tiny", path=tiny, pooling=pooling), None, seed=1)
+    model = AutoModel.from_pretrained(tiny).eval()
+    tokens = batch(load_tokenizer(Encoder(name="tiny", path=tiny), None), "the film was good", "bad")
+    with torch.no_grad():
+        mine = loaded.pooler.eval()(loaded.encoder.eval()(**tokens))
+        theirs = model(**tokens)
+    hidden, lengths = theirs.last_hidden_state, tokens["attention_mask"].sum(1)
+    expected = {
+        "pooler": theirs.pooler_output,
+        "cls": hidden[:, 0],
+        "mean": torch.stack([hidden[i, :n].mean(0) for i, n in enumerate(lengths)]),
+        "last": torch.stack([hidden[i, n - 1] for i, n in enumerate(lengths)]),
+    }[pooling]
+    torch.testing.assert_close(mine, expected)
+    assert loaded.warnings == []
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta", "DistilBert"])
+@pytest.mark.parametrize("lengths", [[9, 9, 9], [9, 4, 1]], ids=["full", "padded"])
+def test_first_token_only_is_lossless(kind, lengths):
+    """The first token and every gradient, against the layer it replaces."""
+    import copy
+
+    import transformers
+
+    names = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24}
+    if kind == "DistilBert":
+        names = {"n_layers": 2, "n_heads": 2, "dim": 16, "hidden_dim": 24}
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=30, pad_token_id=0, **names)
+    whole = getattr(transformers, f"{kind}Model")(config).eval()
+    short = copy.deepcopy(whole)
+    assert restrict_to_first_token(short)
+    ids = torch.randint(1, 30, (3, 9))
+    mask = (torch.arange(9) < torch.tensor(lengths)[:, None]).long()
+    weight = torch.randn(3, 16)
+    outputs = [model(input_ids=ids * mask, attention_mask=mask).last_hidden_state for model in (whole, short)]
+    assert outputs[1].shape == (3, 1, 16)
+    torch.testing.assert_close(outputs[0][:, 0], outputs[1][:, 0], rtol=1e-5, atol=1e-6)
+    for output in outputs:
+        (output[:, 0] * weight).sum().backward()
+    for (name, a), (_, b) in zip(whole.named_parameters(), short.named_parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), name
+        if a.grad is not None:
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_first_token_only_leaves_what_it_does_not_know(tmp_path):
+    save_tiny(tmp_path, "gpt2")
+    loaded = load_encoder(Encoder(name="gpt2", path=str(tmp_path), pooling="mean"), None, seed=1)
+    assert not restrict_to_first_token(loaded.encoder.model)
+
+
+def test_a_decoder_without_pooler_or_padding_token(tmp_path):
+    save_tiny(tmp_path, "gpt2")
+    cfg = Encoder(name="gpt2", path=str(tmp_path), pooling="last")
+    tokenizer, loaded = load_tokenizer(cfg, None), load_encoder(cfg, None, seed=1)
+    together = loaded.encoder.eval()(**batch(tokenizer, "the film was good", "bad plot"))
+    alone = loaded.encoder(**batch(tokenizer, "bad plot"))
+    torch.testing.assert_close(together[1], alone[0])  # padding is never seen
+
+
+def test_a_missing_pooler_is_initialised_from_the_seed_and_said(cache):
+    cfg = Encoder(name="distilbert-quire", embedded="distilbert")
+    first, same, other = (load_encoder(cfg, cache, seed=seed) for seed in (1, 1, 2))
+    assert "pooler.dense is randomly initialised" in first.warnings[0]
+    assert torch.equal(first.pooler.dense.weight, same.pooler.dense.weight)
+    assert not torch.equal(first.pooler.dense.weight, other.pooler.dense.weight)
+    assert first.pooler.dense.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert first.pooler.dense.bias.count_nonzero() == 0
+
+
+def test_the_packaged_distilbert_is_dequantised_exactly(cache):
+    """Against the graph read another way: every weight on the grid scale * integer, and used as stored."""
+    import onnx
+    from onnx import numpy_helper
+
+    cfg = Encoder(name="distilbert-quire", embedded="distilbert")
+    file = weights.find_packaged_weights(cfg)
+    converted = convert.read_weights(file)
+    stored = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(file)).graph.initializer}
+    word = "distilbert.embeddings.word_embeddings.weight"
+    expected = (stored[f"{word}_quantized"].astype(np.float64) - stored[f"{word}_zero_point"]) * stored[
+        f"{word}_scale"
+    ]
+    np.testing.assert_allclose(converted["embeddings.word_embeddings.weight"], expected, rtol=1e-6)
+    loaded = load_encoder(cfg, cache, seed=1)
+    names = {name for name, _ in loaded.encoder.model.named_parameters()}
+    assert names == set(converted)
+    assert not any("not in the checkpoint:" in note for note in loaded.warnings)
+
+
+def test_the_packaged_distilbert_is_anisotropic_and_minilm_is_not(cache):
+    """The papers' effect: most of the variance of [CLS] in a few directions (see also isobn_ev)."""
+    from isobench.data import movie_reviews
+    from isobench.metrics import explained_variance
+
+    sentences = movie_reviews.read_sentences("validation")[0][:200]
+    shares = {}
+    for name in ("distilbert", "minilm"):
+        cfg = Encoder(name=name, embedded=name, pooling="cls")
+        encoder, tokenizer = load_encoder(cfg, cache, seed=1).encoder.eval(), load_tokenizer(cfg, cache)
+        with torch.no_grad():
+            shares[name] = explained_variance(encoder(**batch(tokenizer, *sentences)), 1)
+    assert shares["distilbert"] > 0.2
+    assert shares["minilm"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: shutil.rmtree(folder), "does not exist"),
+        (lambda folder: (folder / "config.json").unlink(), "no config.json"),
+        (
+            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+            "no .safetensors weights",
+        ),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"not weights"), "can't be loaded"),
+        (lambda folder: (folder / "config.json").write_text("{"), "can't be loaded"),
+    ],
+)
+def test_bad_weights_are_one_line(tiny, tmp_path, spoil, message):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny, folder)
+    spoil(folder)
+    with pytest.raises(UserError, match=message) as error:
+        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
+    assert "\n" not in str(error.value)
+
+
+def test_a_decoders_first_token_is_refused(tmp_path):
+    save_tiny(tmp_path, "gpt2")
+    with pytest.raises(UserError, match="encoder.pooling=last or mean"):
+        load_encoder(Encoder(name="gpt2", path=str(tmp_path)), None, seed=1)
+
+
+def test_weights_of_another_model_are_refused(tiny, tmp_path):
+    from safetensors.torch import save_file
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny, folder)
+    save_file({"foo.weight": torch.zeros(2)}, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="weights are not this model's"):
+        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
+
+
+def test_a_damaged_conversion_is_made_again(tmp_path):
+    cfg = Encoder(name="distilbert-quire", embedded="distilbert")
+    file = weights.find_packaged_weights(cfg)
+    folder = convert.convert_distilbert(file, tmp_path)
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-1] + b"x")
+    assert convert.convert_distilbert(file, tmp_path) == folder
+    assert (folder / "model.safetensors").read_bytes() == whole
+
+
+def test_remote_code_is_not_run_unless_asked(tiny, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.C", "AutoModel": "theirs.M"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(UserError, match="encoder.trust_remote_code=true"):
+        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_unreachable_hub_names_the_ways_out():
+    with pytest.raises(UserError, match="encoder.path=FOLDER.*scale=embedded"):
+        load_encoder(
+            Encoder(name="bert-base-cased", hub="google-bert/bert-base-cased", revision="0" * 40), None, seed=1
+        )
+
+
+def test_a_changed_package_is_refused(monkeypatch):
+    import dataclasses
+
+    package = dataclasses.replace(weights.ENCODER_PACKAGES["minilm"], sha256="0" * 64)
+    monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
+    with pytest.raises(UserError, match="not the pinned weights"):
+        weights.fingerprint_encoder(Encoder(name="minilm", embedded="minilm"))
+
+
+def test_the_hubs_absence_is_found_at_once(monkeypatch):
+    from isobench.data import hub
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    hub.is_reachable.cache_clear()
+    assert not hub.is_reachable()
+    import os
+
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
+    hub.is_reachable.cache_clear()

@@ -1,0 +1,125 @@
+"""Any layer's vectors, any architecture's, computed once for whoever asks."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import make_config
+
+from isobench.analyses.subject import Subject
+from isobench.common.errors import UserError
+from isobench.config.schema import Encoder
+from isobench.models.encoders import load_encoder, load_tokenizer
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench.training import embeddings
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_layers_vectors_are_transformers_hidden_states(tiny, layer):
+    from transformers import AutoModel
+
+    cfg = Encoder(name="tiny", path=tiny, pooling="mean", layer=layer)
+    tokens = load_tokenizer(cfg, None)(["the film was good", "bad"], return_tensors="pt", padding=True)
+    mask = tokens["attention_mask"][:, :, None]
+    with torch.no_grad():
+        mine = load_encoder(cfg, None, seed=1).encoder.eval()(**tokens)
+        hidden = AutoModel.from_pretrained(tiny).eval()(**tokens, output_hidden_states=True).hidden_states[layer]
+    torch.testing.assert_close(mine, (hidden * mask).sum(1) / mask.sum(1))
+
+
+def test_the_last_layer_by_number_is_the_output(tiny):
+    tokens = load_tokenizer(Encoder(name="tiny", path=tiny), None)(["the film was good"], return_tensors="pt")
+    with torch.no_grad():
+        numbered, plain = (
+            load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=layer), None, seed=1).encoder.eval()(
+                **tokens
+            )
+            for layer in (2, None)
+        )
+    torch.testing.assert_close(numbered, plain)
+
+
+def test_a_layer_that_is_not_there_and_a_pooler_below_the_top_are_refused(tiny):
+    with pytest.raises(UserError, match=r"encoder.layer=3: tiny has layers 0 \(the embeddings\) to 2"):
+        load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
+
+
+def test_the_command_line_refuses_them_in_one_line(cli, small):
+    code, _, err = cli(*small, "encoder.layer=1")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "set encoder.pooling=cls, mean or last" in err
+    code, _, err = cli(*small, "encoder.layer=9", "encoder.pooling=cls")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "layers 0 (the embeddings) to 2" in err
+
+
+def test_an_encoder_decoder_gives_its_encoders_vectors(tiny, tmp_path):
+    from transformers import AutoModel, AutoTokenizer, BartConfig, BartModel
+
+    torch.manual_seed(0)
+    sizes = {"layers": 2, "ffn_dim": 32, "attention_heads": 2}
+    both = {f"{part}_{name}": value for part in ("encoder", "decoder") for name, value in sizes.items()}
+    BartModel(BartConfig(vocab_size=40, d_model=16, max_position_embeddings=40, **both)).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny).save_pretrained(tmp_path)
+    cfg = Encoder(name="bart", path=str(tmp_path), pooling="mean")
+    tokens = load_tokenizer(cfg, None)(["the film was good"], return_tensors="pt", return_token_type_ids=False)
+    loaded = load_encoder(cfg, None, seed=1)
+    with torch.no_grad():
+        mine = loaded.encoder.eval()(**tokens)
+        theirs = AutoModel.from_pretrained(tmp_path).eval().get_encoder()(**tokens).last_hidden_state.mean(1)
+    torch.testing.assert_close(mine, theirs)
+    assert loaded.encoder.vocabulary().shape == (40, 16)
+
+
+def subject_of(*overrides: str) -> Subject:
+    cfg = make_config(*overrides)
+    return Subject(Row.of(cfg, identify(cfg).key))
+
+
+def test_vectors_are_computed_once_and_shared(small, tmp_path, monkeypatch):
+    overrides = [*small, f"data.cache={tmp_path}", "encoder.pooling=cls"]
+    first = subject_of(*overrides).encoded()
+    monkeypatch.setattr(embeddings, "_write_embeddings", lambda *_: pytest.fail("computed again"))
+    again = subject_of(*overrides, "calibration=isobn_paper", "seed=7").encoded()
+    assert torch.equal(first, again)
+    assert len(list((tmp_path / "embeddings").glob("*.npy"))) == 1
+
+
+def test_another_layer_pooling_or_choice_of_data_is_another_file(small, tmp_path):
+    overrides = [*small, f"data.cache={tmp_path}"]
+    choices = [
+        ["encoder.pooling=cls"], ["encoder.pooling=mean"], ["encoder.pooling=cls", "encoder.layer=1"],
+        ["encoder.pooling=cls", "task.train_samples=50"],
+    ]  # fmt: skip
+    found = [subject_of(*overrides, *choice).encoded() for choice in choices]
+    assert len(list((tmp_path / "embeddings").glob("*.npy"))) == len(choices)
+    assert [len(vectors) for vectors in found] == [160, 160, 160, 50]
+    assert not torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_vectors_are_in_the_datas_order_and_labels_beside_them(small, reviews):
+    from pyarrow.parquet import read_table
+    from transformers import AutoModel
+
+    subject = subject_of(*small, "encoder.pooling=cls")
+    table = read_table(f"{reviews}/glue/sst2/train.parquet").to_pydict()
+    assert subject.labels().tolist() == table["label"]
+    model = AutoModel.from_pretrained(subject.cfg.encoder.path).eval()
+    for index in (0, 17, 159):
+        tokens = subject.tokenizer([table["sentence"][index]], return_tensors="pt")
+        with torch.no_grad():
+            expected = model(**tokens).last_hidden_state[0, 0]
+        np.testing.assert_allclose(subject.encoded()[index], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_embeddings_go_through_the_pooler_and_calibrated_ones_through_the_method(small):
+    plain = subject_of(*small)
+    pooled = torch.tanh(plain.loaded.pooler.dense(plain.encoded())).detach()
+    torch.testing.assert_close(plain.embeddings(), pooled)
+    torch.testing.assert_close(plain.calibrated(), pooled.double(), rtol=1e-5, atol=1e-6)
+    scaled = subject_of(*small, "calibration=batch_norm").calibrated()
+    assert scaled.mean(0).abs().max() < 1e-6
+    h = pooled.double()
+    expected = (h - h.mean(0)) / (h.var(0, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(scaled, expected, rtol=1e-4, atol=1e-5)

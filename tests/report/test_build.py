@@ -1,0 +1,292 @@
+"""Reports from made-up records: tidy rows, selection, verdicts, Markdown and LaTeX, as a reader would check them."""
+
+import math
+import re
+import statistics
+
+import pytest
+from helpers import make_config
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Experiment, Selection
+from isobench.papers.scale import find_scale_differences
+from isobench.report.build import build_report
+from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.selection import select_runs
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+
+IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
+
+
+def row(outputs, score, *overrides, failed=None, constant=False, ended=True) -> Row:
+    cfg = make_config(f"output_dir={outputs}", *overrides)
+    primary, split = cfg.task.primary, cfg.task.dev_splits[0]
+    isotropy = {"embedding/ev1": 0.5, "embedding/i1": 0.2, "head/i1": 0.9}
+    best = {"epoch": 2, "step": 20, "score": score, "isotropy": isotropy}
+    best[split] = {primary: score, "constant_predictor": constant}
+    record = {
+        "status": "failed" if failed else "finished", "best": None if failed else best,
+        "history": [] if failed else [{**best, "epoch": 1, "score": score / 2}, best],
+        "failure": {"name": failed, "message": "it <broke> & fell_over"} if failed else None,
+        "cost": {"seconds": 9.0, "training_seconds": 6.0, "peak_memory_mib": {"resident": 100.0}},
+        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)}, "warnings": [], "attempts": 1,
+        "data": {"fingerprint": {"a": "b"}}, "encoder": {"fingerprint": {"c": "d"}},
+        "provenance": {"git": {"commit": "abc", "dirty": False}, "python": "3.11", "cpu": "X"},
+    }  # fmt: skip
+    return Row(cfg, RunFolder(str(outputs), identify(cfg).key), record if ended else None)
+
+
+def runs(outputs, method, scores, *more, **kinds):
+    common = (*IN_PAPER, f"calibration={method}", *more)
+    return [row(outputs, score, *common, f"seed={seed}", **kinds) for seed, score in enumerate(scores, 1)]
+
+
+def experiment(**selection) -> Experiment:
+    return Experiment("glue_isobn", "isobn", ["table1"], selection=Selection(**selection))
+
+
+def cells(report, column="RTE"):
+    return {line.method: line.cells[column] for line in report.tables[0].lines}
+
+
+PLAIN, BETTER = [0.67, 0.68, 0.685, 0.69, 0.70], [0.75, 0.76, 0.765, 0.77, 0.78]
+
+
+def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
+    found = cells(build_report(experiment(), rows))
+    assert found["none"].published == "67.87 (1.1)"
+    assert (found["none"].verdict, found["isobn_paper"].verdict) == (
+        "within",
+        "above",
+    )  # 68.5, 76.5 against 70.75 (1.6)
+    assert found["isobn_paper"].why == "+5.75, spread 1.6"
+    assert found["isobn_paper"].seeds == [1, 2, 3, 4, 5]
+    assert found["isobn_paper"].values == pytest.approx([100 * score for score in BETTER])
+    low = cells(build_report(experiment(), runs(tmp_path, "none", [0.5, 0.5, 0.5])))["none"]
+    assert low.verdict == "below"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["task.train_samples=100"], "scale: at most 100 training examples"),
+        (["encoder=bert-base-uncased"], "the paper's cell is bert-base-cased's"),
+        (["calibration=whitening_zca"], "not in the paper"),
+    ],
+)
+def test_what_is_not_comparable_says_why(tmp_path, more, why):
+    (line,) = build_report(experiment(), runs(tmp_path, "none", PLAIN, *more)).tables[0].lines
+    cell = line.cells["RTE"]
+    assert (cell.verdict, cell.why) == ("not comparable", why)
+
+
+def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
+    from scipy import stats
+
+    rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
+    found = cells(build_report(experiment(), rows))
+    assert found["none"].comparison is None
+    comparison = found["isobn_paper"].comparison
+    assert comparison.welch == pytest.approx(stats.ttest_ind(BETTER, PLAIN, equal_var=False).pvalue)
+    assert comparison.holm == pytest.approx(comparison.welch)  # a family of one
+    assert comparison.permutation == pytest.approx(2 / math.comb(10, 5))  # all of ours above all of theirs
+    assert comparison.difference == pytest.approx(8.0)
+
+
+def test_partial_failed_and_constant_runs_are_said(tmp_path):
+    rows = [
+        *runs(tmp_path, "none", [0.7, 0.71]), *runs(tmp_path, "isobn_paper", [0.0], failed="crash"),
+        row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=2", ended=False),
+        *runs(tmp_path, "isobn_released", [0.527, 0.527], constant=True),
+    ]  # fmt: skip
+    report = build_report(experiment(), rows)
+    assert report.state == {"done": 4, "failed": 1, "missing": 1}
+    found = cells(report)
+    assert found["isobn_paper"].troubles == {"crash": 1, "missing": 1}
+    assert found["isobn_paper"].verdict == ""
+    assert found["isobn_released"].ours.startswith("constant (52.70")
+    assert found["isobn_released"].comparison is None
+    assert len(report.failures) == 3  # one crash, two constant predictors
+    assert "seed 1: crash it <broke> & fell_over" in report.failures[0]
+
+
+def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
+    rows = [
+        *runs(tmp_path, "none", [0.7, 0.8]),
+        row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", ended=False),
+    ]
+    report = build_report(experiment(), rows)
+    assert [run["status"] for run in report.runs] == ["finished", "finished", "missing"]
+    assert [run["score"] for run in report.runs] == [70.0, 80.0, None]
+    first = report.runs[0]
+    assert (first["epoch"], first["epochs"], first["seconds"], first["embedding/ev1"]) == (2, 2, 9.0, 0.5)
+    assert (first["validation/accuracy"], first["commit"], first["machine"]) == (70.0, "abc", "X")
+    assert [(e["seed"], e["epoch"], e["score"]) for e in report.epochs] == [
+        (1, 1, 35),
+        (1, 2, 70),
+        (2, 1, 40),
+        (2, 2, 80),
+    ]
+
+
+def configurations(tmp_path):
+    """lr 1e-5 is best on seeds 1 and 2, lr 2e-5 on all; IsoBN has one configuration."""
+    low, high = "optimization.lr=1e-5", "optimization.lr=2e-5"
+    return [
+        *runs(tmp_path, "none", [0.74, 0.74, 0.50, 0.50], low),
+        *runs(tmp_path, "none", [0.70, 0.70, 0.70, 0.70], high),
+        *runs(tmp_path, "isobn_paper", [0.71, 0.72, 0.73, 0.74], low),
+    ]  # fmt: skip
+
+
+def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
+    rows = configurations(tmp_path)
+    kept, words = select_runs(rows, Selection("dev"))
+    assert [r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"] == [2e-5] * 4
+    assert "none 2, isobn_paper 1" in words
+    assert "The best of 2 instead of 1 is worth about 0.56 standard deviations by chance alone" in words
+    kept, words = select_runs(rows, Selection("seeds", [1, 2]))
+    mine = [(r.cfg.optimization.lr, r.cfg.seed) for r in kept if r.cfg.calibration["name"] == "none"]
+    assert mine == [(1e-5, 3), (1e-5, 4)]  # chosen by 1 and 2, reported by the others
+    assert "best mean over seeds 1, 2; the other seeds are reported" in words
+    mean = statistics.fmean(cells(build_report(experiment(rule="seeds", seeds=[1, 2]), rows))["none"].values)
+    assert mean == pytest.approx(50)
+
+
+def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
+    kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
+    assert "; 1 of them for every method" in words
+    again, _ = select_runs(configurations(tmp_path)[::-1], Selection("dev", equal_budget=True))
+    lr = {r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"}
+    assert lr == {r.cfg.optimization.lr for r in again if r.cfg.calibration["name"] == "none"}  # whatever the order
+    assert len(lr) == 1
+
+
+def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
+    rows = runs(tmp_path, "none", [0.7, 0.7], "optimization.lr=1e-5")
+    rows += runs(tmp_path, "none", [0.99], "optimization.lr=2e-5")
+    kept, _ = select_runs(rows, Selection("dev"))
+    assert {r.cfg.optimization.lr for r in kept} == {1e-5}
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        (Selection("best"), "experiment.selection.rule=best is not known"),
+        (Selection("none"), "several configurations (optimization.lr) and no rule"),
+        (Selection("seeds", [1, 2, 3, 4]), "must be some, not all, of the seeds that were run: 1, 2, 3, 4"),
+        (Selection("seeds", []), "must be some"),
+    ],
+)
+def test_selections_that_cant_be_made(tmp_path, selection, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        select_runs(configurations(tmp_path), selection)
+
+
+def test_nothing_is_compared_or_selected_across_scales(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
+    report = build_report(experiment(), rows)
+    comparisons = [line.cells["RTE"].comparison for table in report.tables for line in table.lines]
+    assert len(report.tables) == 2
+    assert comparisons == [None, None]
+    assert any("at most 512 training examples" in table.title for table in report.tables)
+    report = build_report(experiment(), [*rows, *runs(tmp_path, "none", PLAIN)])
+    assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
+
+
+def test_threads_are_no_configuration(tmp_path):
+    rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
+    rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
+    assert select_runs(rows, Selection("dev"))[1].startswith("nothing to select")
+
+
+def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
+    report = build_report(experiment(), configurations(tmp_path))
+    lines = {line.method: line.settings for line in report.tables[0].lines}
+    assert lines == {"none": "lr=2e-05", "isobn_paper": "lr=1e-05"}
+    assert "best epoch on the dev set, the set it is reported on" in report.selection
+    assert [run["selected"] for run in report.runs] == [False] * 4 + [True] * 8
+
+
+@pytest.mark.parametrize(
+    ("ours", "printed", "agrees"), [(81.22549, "81.22", True), (0.0, "0", True), (81.29, "81.22", False)]
+)
+def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
+    from isobench.papers.published import PrintedNumber
+    from isobench.report.build import matches_printed
+
+    target = PrintedNumber(printed)
+    target.text = printed
+    assert matches_printed(ours, target) == agrees
+
+
+def test_markdown_is_whole_and_escaped(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER[:4])]
+    rows += [row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=9", failed="crash")]
+    text = format_markdown(build_report(experiment(), rows))
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| encoder"))
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines[start : start + 4]}
+    assert widths == {5}
+    assert r"\[67.87 (1.1) =\]" in lines[start + 2]
+    assert r"it \<broke\> & fell\_over" in text
+    assert "Not the paper's setting" not in text
+
+
+def test_latex_is_balanced_and_escaped(tmp_path):
+    few = "task.train_samples=9"
+    rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
+    text = format_latex(build_report(experiment(), rows))
+    assert text.count(r"\begin{tabular}{llr}") == text.count(r"\end{tabular}") == 1
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    assert [line.count(" & ") for line in body] == [2] * 4
+    assert r"isobn\_paper" in text
+    assert "Not the paper's setting" in text
+    assert not re.search(r"(?<!\\)[_%#]", text.split("\n", 1)[1])
+    assert text.count("{") == text.count("}")
+
+
+def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
+    import copy
+    import dataclasses
+    import random
+    import time
+
+    from isobench.report.html import render_report
+
+    draw, rows = random.Random(0), []
+    for task in ("rte", "mrpc", "cola", "sst2"):
+        for method in ("none", "isobn_paper", "cosine", "flow", "whitening_zca"):
+            one = row(tmp_path, 0.7, f"task={task}", *IN_PAPER[1:], f"calibration={method}")
+            for seed in range(100):
+                record = copy.deepcopy(one.record)
+                record["best"]["score"] = score = draw.gauss(0.7, 0.02)
+                record["best"][one.cfg.task.dev_splits[0]][one.cfg.task.primary] = score
+                record["history"] = [{**record["best"], "epoch": epoch} for epoch in range(1, 11)]
+                folder = RunFolder(str(tmp_path), f"{len(rows):064x}")
+                rows.append(Row(dataclasses.replace(one.cfg, seed=seed), folder, record))
+    start = time.perf_counter()
+    report = build_report(experiment(), rows)
+    page = render_report(report)
+    assert (len(report.runs), len(report.epochs)) == (2000, 20_000)
+    assert "2000 of 2000" in re.sub("<[^>]*>", "", page).replace(",", "")
+    assert time.perf_counter() - start < 30  # 6 s with nothing beside it
+
+
+def test_latex_compiles(tmp_path):
+    import shutil
+    import subprocess
+
+    if shutil.which("pdflatex") is None:
+        pytest.skip("pdflatex is not installed")
+    few = "task.train_samples=9"
+    rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
+    (tmp_path / "tables.tex").write_text(format_latex(build_report(experiment(), rows)))
+    head = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{tables.tex}\end{document}"
+    (tmp_path / "main.tex").write_text(head)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert (tmp_path / "main.pdf").stat().st_size > 1000

@@ -1,0 +1,300 @@
+"""The papers' claims: each check on made-up numbers either way, and the page over an output folder."""
+
+import csv
+import statistics
+from functools import partial
+
+import pytest
+
+from isobench.cli.claims import judge_claim
+from isobench.common.errors import UserError
+from isobench.report import claims
+from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN
+from isobench.report.document import Cell, Report, ReportLine, ReportTable
+from isobench.report.effects import detectable_difference
+from isobench.report.html import render_claims
+from isobench.report.seed_statistics import apply_holm_correction, compare
+
+
+def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str, list[float]]) -> Report:
+    """method -> scores on RTE, or on the named columns; ``again``: columns that show RTE's runs once more."""
+    by_column = {"RTE": cells, **dict.fromkeys(again, cells), **columns}
+    lines = []
+    for method in dict.fromkeys(m for column in by_column.values() for m in column):
+        found = {}
+        for column, arms in by_column.items():
+            values, base = arms.get(method, []), arms.get("none", [])
+            made = compare(values, base) if method != "none" and values and base else None
+            found[column] = Cell(values, list(range(len(values))), comparison=made)
+        lines.append(ReportLine("bert", method, found))
+    table = ReportTable("table1", "t", list(by_column), lines, tasks=dict.fromkeys(("RTE", *again), "rte"))
+    apply_holm_correction([table])
+    return Report("e", None, [table], list(runs), [], "", {}, [], [], [], {})
+
+
+PLAIN = [69.0, 70.0, 70.5, 71.0, 69.5]
+
+
+@pytest.mark.parametrize(
+    ("shift", "word"), [(5.0, HOLDS), (-5.0, FAILS), (0.0, UNDECIDED)], ids=["better", "worse", "neither"]
+)
+def test_improves_by_the_interval_of_the_difference(shift, word):
+    made = report({"none": PLAIN, "isobn_paper": [value + shift for value in PLAIN[::-1]]})
+    outcome = claims.improves("isobn_paper")(made)
+    assert outcome.word == word
+    assert f"isobn_paper {shift:+.2f} points [".replace("+0.00", "0.00") in outcome.numbers
+    assert "p = " in outcome.numbers
+
+
+def test_an_interval_without_a_significant_permutation_test_decides_nothing():
+    made = report({"none": PLAIN[:3], "isobn_paper": [value + 5 for value in PLAIN[:3]]})
+    outcome = claims.improves("isobn_paper")(made)
+    assert "[+4" in outcome.numbers  # the interval excludes 0
+    assert (outcome.word, outcome.numbers.split(", ")[-1]) == (UNDECIDED, "p = 0.10")  # 2 of C(6, 3) relabellings
+    again = claims.improves("isobn_paper")(
+        report({"none": PLAIN[:3], "isobn_paper": [value + 5 for value in PLAIN[:3]]}, again=["RTE again"])
+    )
+    assert again == outcome  # the same runs in two columns are no more evidence
+
+
+def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
+    check = claims.improves("isobn_paper")
+    assert check(report({"none": [70.0], "isobn_paper": [80.0]})).word == NOT_RUN
+    assert check(report({"isobn_paper": PLAIN})).word == NOT_RUN
+    better = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
+    undefined = check(report(better, STS={**better, "isobn_paper": [80.0, float("nan")]}))
+    assert undefined == (NOT_RUN, "isobn_paper: undefined score (NaN) on STS")
+    flat = check(report({"none": [70.0] * 5, "isobn_paper": [75.0] * 5}))
+    assert (flat.word, "no spread" in flat.numbers) == (NOT_RUN, True)
+
+
+def test_a_constant_predictor_is_in_no_mean():
+    better = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
+    made = report(better, MRPC={**better, "isobn_paper": [10.0] * 5})
+    made.tables[0].lines[1].cells["MRPC"].troubles = {"constant_predictor": 5}
+    numbers = claims.improves("isobn_paper")(made).numbers
+    assert numbers.startswith("isobn_paper +5.00 points [")
+    assert numbers.endswith("(in no mean, constant predictors: MRPC)")
+
+
+def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
+    better, worse = [value + 9 for value in PLAIN], [value - 9 for value in PLAIN]
+    failed = claims.nothing_improves(report({"none": PLAIN, "cosine": better, "flow": PLAIN[::-1]}))
+    assert failed == (FAILS, "1 of 2 comparisons are gains that survive Holm: cosine on RTE")
+    assert claims.nothing_improves(report({"none": PLAIN})).word == NOT_RUN
+    assert claims.nothing_improves(report({"none": PLAIN[:1], "cosine": better[:1]})).word == NOT_RUN
+    blind = claims.nothing_improves(report({"none": PLAIN, "cosine": worse}))
+    least = detectable_difference(statistics.stdev(PLAIN), 5)
+    assert least > 1
+    assert (blind.word, f"differences under {least:.2g} points" in blind.numbers) == (UNDECIDED, True)
+    close = [70 + (value - 70) / 4 for value in PLAIN]
+    assert claims.nothing_improves(report({"none": close, "cosine": close[::-1]})).word == HOLDS
+    other = {"none": PLAIN, "cosine": PLAIN[::-1]}
+    assert claims.nothing_improves(report({"none": close, "cosine": close[::-1]}, MRPC=other)).word == UNDECIDED
+    single = {"none": [70.0], "cosine": [70.1]}
+    assert (
+        "1 more can't be tested"
+        in claims.nothing_improves(report({"none": close, "cosine": close[::-1]}, MRPC=single)).numbers
+    )
+
+
+def runs(pairs, **more):
+    base = {"task": "rte", "encoder": "bert", "method": "none", "failure": None, "status": "finished"}
+    return [{**base, "embedding/i1": i1, "score": score, **more} for i1, score in pairs]
+
+
+def test_isotropy_and_score():
+    related = [(number / 10, 50.0 + number) for number in range(8)]
+    unrelated = [(number / 10, score) for number, score in enumerate([3, 1, 4, 1, 5, 9, 2, 6])]
+    many = [(number / 40, 50.0 + number * 17 % 40) for number in range(40)]
+    check = claims.isotropy_is_unrelated
+    assert check(report({}, runs=runs(related))).word == FAILS
+    assert check(report({}, runs=runs(unrelated))).word == UNDECIDED  # so few runs would show little
+    assert check(report({}, runs=runs(many))).word == HOLDS
+    assert check(report({}, runs=runs(related[:3]))).word == NOT_RUN
+
+
+def test_constant_and_undefined_isotropy_is_left_out_without_a_warning(recwarn):
+    constant = runs([(0.5, 50.0 + number) for number in range(8)], task="cola")
+    undefined = runs([(float("nan"), 50.0)] * 3)
+    related = runs([(number / 10, 50.0 + number) for number in range(8)])
+    check = claims.isotropy_is_unrelated
+    outcome = check(report({}, runs=[*constant, *undefined, *related]))
+    assert (outcome.word, "Spearman +1.00 (8 runs)" in outcome.numbers) == (FAILS, True)
+    assert outcome.numbers.endswith("left out, I1 or score is constant: cola, bert")
+    assert check(report({}, runs=constant)).word == NOT_RUN
+    assert not recwarn.list
+
+
+def test_the_relation_is_corrected_over_tasks():
+    weak = [(1, 1), (2, 3), (3, 2), (4, 5), (5, 4), (6, 6)]  # rho = 1 - 6 * 4 / 210 = .89, p = .02
+    none = [(1, 3), (2, 1), (3, 5), (4, 6), (5, 2), (6, 4)]
+    made = [*runs(weak), *(run for task in "abcd" for run in runs(none, task=task))]
+    assert claims.isotropy_is_unrelated(report({}, runs=runs(weak))).word == FAILS
+    outcome = claims.isotropy_is_unrelated(report({}, runs=made))
+    assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (HOLDS, True)
+
+
+def test_collapses_counts_constant_predictors():
+    check = claims.collapses("spectrum_polynomial")
+    flat = runs([(1.0, 50.0)], method="spectrum_polynomial", failure="constant_predictor")
+    fine = runs([(1.0, 50.0)], method="spectrum_polynomial")
+    assert (check(report({}, runs=flat)).word, check(report({}, runs=fine)).word) == (HOLDS, FAILS)
+    assert check(report({}, runs=runs([(1.0, 50.0)]))).word == NOT_RUN
+
+
+def ev(none, bn, isobn, task="rte"):
+    values = {"none": none, "batch_norm": bn, "isobn_paper": isobn}
+    return [{"encoder": "e", "task": task, "method": m, "k": 1, "ev": value} for m, value in values.items()]
+
+
+@pytest.mark.parametrize(
+    ("check", "rows", "word"),
+    [
+        (claims.isobn_lowers_ev, ev(0.8, 0.75, 0.3), HOLDS),
+        (claims.isobn_lowers_ev, ev(0.8, 0.5, 0.45), FAILS),  # lower than BN, but BN did most of it
+        (claims.isobn_lowers_ev, [*ev(0.8, 0.75, 0.3), *ev(0.3, 0.4, 0.5, "cola")], UNDECIDED),
+        (claims.isobn_lowers_ev, [], NOT_RUN),
+        (
+            claims.centring_restores_isotropy,
+            [{"encoder": "e", "i1_raw": 0.4, "i1_centred": 0.96, "i1_removed": 0.99}],
+            HOLDS,
+        ),
+        (
+            claims.centring_restores_isotropy,
+            [{"encoder": "e", "i1_raw": 0.4, "i1_centred": 0.6, "i1_removed": 0.99}],
+            FAILS,
+        ),
+        (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.9}], FAILS),
+        (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.1}], HOLDS),
+    ],
+)
+def test_checks_of_analyses(check, rows, word):
+    assert check(rows).word == word
+
+
+def test_drift_is_judged_by_every_runs_last_epoch():
+    base = {"encoder": "e", "task": "t", "method": "none", "seed": 1}
+    rows = [
+        {**base, "epoch": 0, "cosine": 1.0, "fine_tuned_top1": 0.1, "optimal_top1": 0.5},
+        {**base, "epoch": 1, "cosine": 0.9, "fine_tuned_top1": 0.9, "optimal_top1": 0.5},
+    ]
+    assert claims.classifier_stays_at_init(rows).word == FAILS
+    assert claims.classifier_stays_at_init(rows[:1]).word == HOLDS
+    assert (claims.top_component_is_exaggerated(rows).word, claims.top_component_is_exaggerated(rows[:1]).word) == (
+        HOLDS,
+        FAILS,
+    )
+
+
+def test_words_and_rare_tokens():
+    words = [{"encoder": "e", "similarity": "cosine", "method": m, "pearson": p} for m, p in (("raw", 50), ("x", 60))]
+    assert claims.word_similarity_improves("x")(words).word == HOLDS
+    assert claims.word_similarity_improves("x")([*words[:1], {**words[1], "pearson": 40}]).word == FAILS
+    near = [{"encoder": "e", "vectors": "raw", "cosine": value} for value in (0.2, 0.7)]
+    assert claims.rare_tokens_are_nearer(near).word == HOLDS
+    assert claims.rare_tokens_are_nearer(near[::-1]).word == FAILS
+
+
+def test_every_claim_names_an_experiment_that_is_there():
+    from pathlib import Path
+
+    from isobench.common.resources import conf_dir
+
+    assert {claim.experiment for claim in CLAIMS} <= {
+        file.stem for file in Path(conf_dir(), "experiment").glob("*.yaml")
+    }
+    assert len({claim.paper for claim in CLAIMS}) == 4  # the fifth is IsoBN's first version
+
+
+@pytest.fixture
+def reporting(command):
+    from isobench.cli import report as entry
+
+    return partial(command, entry.main)
+
+
+def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):
+    code, _, err = reporting(f"output_dir={outputs}")
+    assert (code, f"{outputs} does not exist: nothing was run there; set output_dir=FOLDER" in err) == (2, True)
+    assert not outputs.exists()
+    outputs.mkdir()
+    code, out, _ = reporting(f"output_dir={outputs}")
+    assert (code, out.count("not run")) == (0, len(CLAIMS))  # nothing was run, nothing is made up
+    assert cli("+experiment=isobn_ev", *small, "encoder.pooling=cls", "task.train_samples=100")[0] == 0
+    code, out, _ = reporting(f"output_dir={outputs}")
+    assert code == 0
+    assert "encoder local is not the paper's" in out.replace("\n", " ")
+    rows = {row["claim"]: row for row in csv.DictReader((outputs / "reports" / "claims.csv").open())}
+    assert len(rows) == len(CLAIMS)
+    assert sum(row["outcome"] == NOT_RUN for row in rows.values()) == len(CLAIMS) - 1
+    page = (outputs / "reports" / "claims.html").read_text()
+    assert page.count("Not the paper's setting: ") == 1
+    assert (outputs / "reports" / "claims.md").read_text().count("\n| ") == len(CLAIMS) + 2
+
+
+def test_what_can_not_be_read_is_unknown_not_not_run(reporting, outputs):
+    (outputs / "commands").mkdir(parents=True)
+    (outputs / "commands" / "x.json").write_text("{")
+    damaged = outputs / "reports" / "isobn_ev"
+    damaged.mkdir(parents=True)
+    (damaged / "about.json").write_text("{")
+    assert reporting(f"output_dir={outputs}")[0] == 0
+    rows = list(csv.DictReader((outputs / "reports" / "claims.csv").open()))
+    of_runs = {claim.text for claim in CLAIMS if not claim.rows}
+    for row in rows:
+        if row["claim"] in of_runs:
+            assert row["outcome"] == UNKNOWN
+            assert "x.json is damaged" in row["numbers"]
+        else:
+            assert row["outcome"] == (UNKNOWN if row["experiment"] == "isobn_ev" else NOT_RUN)
+    page = (outputs / "reports" / "claims.html").read_text()
+    assert page.count(f"{OUTCOME_SYMBOLS[UNKNOWN]}&nbsp;unknown") == len(of_runs) + 1
+
+
+def test_an_impossible_selection_is_unknown_and_said(tmp_path):
+    def impossible(experiment):
+        raise UserError("experiment.selection.rule=magic is not known")
+
+    claim, *_ = (claim for claim in CLAIMS if claim.check is claims.nothing_improves)
+    assert judge_claim(claim, impossible, tmp_path)[0] == (UNKNOWN, "experiment.selection.rule=magic is not known")
+    assert judge_claim(claim, lambda experiment: None, tmp_path)[0].word == NOT_RUN
+
+
+def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
+    sweep = [*small, "-m", "calibration=none,isobn_paper", "seed=1,2"]
+    code, _, err = reporting("+experiment=glue_isobn", f"output_dir={outputs}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert cli("+experiment=glue_isobn", *sweep)[0] == 0
+    code, out, err = reporting("+experiment=glue_isobn", f"output_dir={outputs}")
+    assert code == 0, err
+    folder = outputs / "reports" / "glue_isobn"
+    names = {"report.html", "report.md", "tables.tex"} | {
+        f"{n}.{k}" for n in ("runs", "epochs") for k in ("csv", "parquet")
+    }
+    assert {file.name for file in folder.iterdir()} == names
+    rows = list(csv.DictReader((folder / "runs.csv").open()))
+    assert len(rows) == 4
+    assert {row["status"] for row in rows} == {"finished"}
+    assert len(list(csv.DictReader((folder / "epochs.csv").open()))) == 8
+    page = (folder / "report.html").read_text()
+    for text in ("isobn_paper", "Not the paper", "of 4</strong> runs done"):
+        assert text in page
+    assert "\n- " in out  # the evidence, in sentences
+
+
+def test_an_analysis_and_a_wrong_selection_are_one_line(reporting, outputs, cli, small):
+    code, _, err = reporting("+experiment=isobn_ev", f"output_dir={outputs}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "trains nothing" in err
+    cli("+experiment=glue_isobn", *small, "-m", "calibration=none", "seed=1")
+    code, _, err = reporting("+experiment=glue_isobn", *small, "calibration=none", "experiment.selection.rule=magic")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "experiment.selection.rule=magic is not known" in err
+
+
+def test_text_on_the_page_is_escaped():
+    row = {"paper": "p", "claim": "<script>", "outcome": HOLDS, "numbers": "<b>&", "scale": "", "experiment": "e"}
+    page = render_claims([row])
+    assert "<script>" not in page
+    assert "&lt;b&gt;&amp;" in page

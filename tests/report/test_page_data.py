@@ -1,0 +1,65 @@
+"""What the report's page derives from rows and cells: seeds on an axis, correlations, overheads."""
+
+from statistics import fmean
+
+import pytest
+
+from isobench.report import page_data
+from isobench.report.document import Cell, ReportLine, ReportTable
+
+
+def test_seeds_stand_on_their_columns_axis_and_the_published_value_only_where_it_compares():
+    within = Cell([10.0, 20.0, float("nan")], [1, 2, 3], published="30.00 ± 1.00", verdict="within")
+    foreign = Cell([15.0], [1], published="99.00", verdict="not comparable")
+    table = ReportTable("t", "T", ["c"], [ReportLine("e", "a", {"c": within}), ReportLine("e", "b", {"c": foreign})])
+    axis = page_data.build_axis(table, "c")
+    assert axis == page_data.Axis(10.0, 30.0)
+    first, second = page_data.build_strip_plot(within, axis), page_data.build_strip_plot(foreign, axis)
+    assert (first.dots, first.published, first.undefined) == ([0.0, 50.0], 100.0, 1)
+    assert (second.dots, second.published) == ([25.0], None)
+    assert first.words.startswith("seed 1: 10, seed 2: 20")
+    same = page_data.build_axis(ReportTable("t", "T", ["c"], [ReportLine("e", "b", {"c": foreign})]), "c")
+    assert page_data.build_strip_plot(foreign, same).dots == [50.0]
+
+
+def rank_correlation(xs, ys):
+    """Pearson's correlation of the ranks, for numbers without ties."""
+    ranks = [[sorted(values).index(value) for value in values] for values in (xs, ys)]
+    (mx, my), (rx, ry) = map(fmean, ranks), ranks
+    top = sum((x - mx) * (y - my) for x, y in zip(rx, ry, strict=True))
+    return top / (sum((x - mx) ** 2 for x in rx) * sum((y - my) ** 2 for y in ry)) ** 0.5
+
+
+def test_correlations_within_tasks_are_not_those_between_them():
+    """Tasks that differ in level turn the sign: up over all runs, down within each."""
+    noise = [0.0, 0.01, 0.02, 0.04]
+    runs = [
+        {"encoder": "e", "task": task, "method": "none", "embedding/i1": level + x, "score": 100 * level - 10 * x}
+        for task, level in (("a", 0.1), ("b", 0.5), ("c", 0.9))
+        for x in noise
+    ]
+    runs.append({"encoder": "e", "task": "alone", "method": "none", "embedding/i1": 0.99, "score": 99.0})
+    runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": None, "score": 50.0})
+    runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": float("nan"), "score": 50.0})
+    over_all = page_data.spearman(page_data.collect_points(runs, "embedding/i1"))
+    usable = runs[:13]
+    expected = rank_correlation([r["embedding/i1"] for r in usable], [r["score"] for r in usable])
+    assert over_all.n == 13
+    assert over_all.rho == pytest.approx(expected)
+    assert over_all.rho > 0.7
+    within = page_data.spearman(page_data.collect_points(runs, "embedding/i1", centred=True))
+    assert within.n == 12  # the task with one run says nothing about its own variation
+    assert within.rho < -0.9
+    assert page_data.spearman(page_data.collect_points(runs[:2], "embedding/i1")).rho is None
+
+
+def test_overheads_are_over_plain_fine_tuning_of_the_same_encoder_and_task():
+    def run(method, task, seconds, epochs, memory):
+        return {"encoder": "e", "method": method, "task": task, "training_seconds": seconds, "epochs": epochs,
+                "peak_memory_mib": memory}  # fmt: skip
+
+    runs = [run("none", "a", 30.0, 3, 100.0), run("none", "a", 24.0, 2, 110.0), run("flow", "a", 60.0, 3, 220.0),
+            run("flow", "b", 5.0, 1, None), run("flow", "c", None, None, None)]  # fmt: skip
+    found = page_data.compute_overheads(runs)
+    assert found["e", "none"] == {"a": page_data.Overhead(10.0, 110.0)}
+    assert found["e", "flow"] == {"a": page_data.Overhead(20.0, 220.0, 2.0, 2.0), "b": page_data.Overhead(5.0, None)}

@@ -1,0 +1,179 @@
+"""A paper's table in its own form, from made-up records: what a reader would check by hand."""
+
+import io
+import math
+
+import pytest
+from helpers import make_config
+from rich.console import Console
+from scipy import stats
+
+from isobench.papers import published
+from isobench.report.paper_columns import SCORE_KIND, build_foreign_columns, build_paper_columns
+from isobench.report.paper_table import PaperTable, build_terminal_tables, print_paper_tables
+from isobench.report.seed_statistics import compute_cell_statistics, holm, t_test
+from isobench.runs.folder import RunFolder
+from isobench.runs.row import Row
+
+
+def row(score, *overrides, constant=False, seconds=10.0, failed=None, metric="accuracy", i1=0.9) -> Row:
+    cfg = make_config(*overrides)
+    split = {metric: score, "constant_predictor": constant}
+    best = {"score": score or 0.0, cfg.task.dev_splits[0]: split, "isotropy": {"head/i1_printed": i1}}
+    if len(cfg.task.dev_splits) > 1:
+        best[cfg.task.dev_splits[1]] = {metric: score / 2, "constant_predictor": constant}
+    record = {
+        "best": None if failed else best, "history": [best, best], "cost": {"training_seconds": seconds},
+        "failure": {"name": failed} if failed else None,
+    }  # fmt: skip
+    return Row(cfg, RunFolder("outputs", "0" * 64), record)
+
+
+def runs(method, scores, *more, task="sst2", encoder="bert-base-cased", **kinds):
+    common = (f"task={task}", f"encoder={encoder}", f"calibration={method}", *more)
+    return [row(score, *common, f"seed={seed}", **kinds) for seed, score in enumerate(scores, 1)]
+
+
+def table_of(rows, name="table1") -> PaperTable:
+    content = published.load_tables("isotropy_calibration")[name]
+    tasks = {row.cfg.task.name: row.cfg.task for row in rows}
+    return PaperTable(content, list(build_paper_columns(content, tasks)), rows)
+
+
+def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
+    plain, better, worse = [0.90, 0.91, 0.92], [0.94, 0.95, 0.96], [0.80, 0.81, 0.80]
+    rows = [*runs("none", plain), *runs("cosine", better), *runs("flow", worse)]
+    table = table_of(rows)
+    (column,) = table.columns
+    assert column.title == "SST-2"
+    assert table.format_cell("bert-base-cased", "none", column) == "91.00 ± 1.00"
+    assert table.format_cell("bert-base-cased", "cosine", column) == "95.00 ± 1.00 *"
+    assert table.format_cell("bert-base-cased", "flow", column).endswith(" †")
+    assert table.format_published_cell("bert-base-cased", "none", column) == "[91.44 ± 0.52]"
+    assert table.p_values["bert-base-cased", "cosine", column] == pytest.approx(
+        stats.ttest_ind(better, plain, equal_var=False).pvalue
+    )
+    assert "of 2 comparisons 0.1 are expected by chance; 2 survive Holm" in table.notes(with_time=False)[0]
+
+
+def test_a_constant_predictor_is_named_not_scored_like_any_other():
+    rows = [
+        *runs("none", [0.88, 0.89], "task.primary=f1", task="mrpc", metric="f1"),
+        *runs("spectrum_polynomial", [0.8122, 0.8122], "task.primary=f1", task="mrpc", metric="f1", constant=True),
+        *runs("spectrum_exponential", [0.8122], "task.primary=f1", task="mrpc", metric="f1", constant=True),
+        *runs("spectrum_exponential", [0.85], "task.primary=f1", "seeds.init=9", task="mrpc", metric="f1"),
+    ]
+    table = table_of(rows)
+    (column,) = table.columns
+    assert table.format_cell("bert-base-cased", "spectrum_polynomial", column) == "constant (81.22 ± 0.00)"
+    assert "1 constant" in table.format_cell("bert-base-cased", "spectrum_exponential", column)
+    undefined = runs("none", [None], task="stsb", metric="pearson", constant=True)
+    table = table_of(undefined)
+    assert table.format_cell("bert-base-cased", "none", table.columns[0]) == "constant (NaN)"
+
+
+def test_failed_and_missing_runs_are_counted():
+    rows = [
+        *runs("none", [0.9, 0.92]),
+        *runs("none", [0.0], "seed=3", failed="crash"),
+        *runs("flow", [0], failed="crash"),
+    ]
+    missing = runs("cosine", [0.9])
+    missing[0].record = None
+    table = table_of([*rows, *missing])
+    (column,) = table.columns
+    assert table.format_cell("bert-base-cased", "none", column) == "91.00 ± 1.41, 1 crash"
+    assert table.format_cell("bert-base-cased", "flow", column) == "crash"
+    assert table.format_cell("bert-base-cased", "cosine", column) == "missing"
+
+
+def test_a_run_that_failed_after_a_good_epoch_has_no_score():
+    rows = runs("none", [0.9, 0.92, 0.5])
+    rows[2].record["failure"] = {"name": "non_finite_loss"}  # its best epoch is there
+    table = table_of(rows)
+    assert table.format_cell("bert-base-cased", "none", table.columns[0]) == "91.00 ± 1.41, 1 non_finite_loss"
+
+
+def test_constant_models_are_compared_with_nothing():
+    rows = [*runs("none", [0.90, 0.91, 0.92]), *runs("cosine", [0.5, 0.5, 0.5], constant=True)]
+    table = table_of(rows)
+    assert table.format_cell("bert-base-cased", "cosine", table.columns[0]) == "constant (50.00 ± 0.00)"
+    assert table.notes(with_time=False) == []
+
+
+def test_both_dev_splits_and_isotropy_have_their_columns():
+    rows = runs("none", [0.8, 0.82], task="mnli")
+    table = table_of(rows)
+    assert [column.title for column in table.columns] == ["MNLI-m", "MNLI-mm"]
+    assert table.format_cell("bert-base-cased", "none", table.columns[1]) == "40.50 ± 0.71"
+    isotropy = table_of(rows, "table4")
+    first = isotropy.columns[0]
+    assert isotropy.format_cell("bert-base-cased", "none", first) == "0.900 ± 0.000"
+    assert isotropy.format_published_cell("bert-base-cased", "none", first) == "[0.93 ± 0.01]"
+
+
+def test_what_the_paper_lacks_says_so():
+    other = table_of(runs("none", [0.9], encoder="minilm"))
+    assert other.format_published_cell("minilm", "none", other.columns[0]) == "[91.44 ± 0.52 bert-base-cased]"
+    rows = runs("batch_norm", [0.9], task="rotten_tomatoes")
+    content = published.load_tables("isotropy_calibration")["table1"]
+    assert not list(build_paper_columns(content, {"rotten_tomatoes": rows[0].cfg.task}))
+    columns = list(build_foreign_columns([rows[0].cfg.task], [SCORE_KIND]))
+    table = PaperTable(content, columns, rows)
+    assert table.format_published_cell("bert-base-cased", "batch_norm", columns[0]) == "not in the paper"
+    assert table.format_cell("bert-base-cased", "batch_norm", columns[0]) == "90.00"  # one seed has no deviation
+
+
+def test_time_is_told_against_plain_fine_tuning():
+    rows = [*runs("none", [0.9, 0.9], seconds=10.0), *runs("flow", [0.9, 0.9], seconds=42.0)]
+    table = table_of(rows)
+    assert table.time("bert-base-cased", "flow") == "21.0 s, 4.20x"
+    more = [*runs("none", [0.9], task="rte", seconds=2.0), *runs("flow", [0.9], task="rte", seconds=3.0)]
+    assert table_of([*rows, *more]).time("bert-base-cased", "flow") == "2.85x (1.50-4.20)"
+    assert table_of(runs("flow", [0.9])).time("bert-base-cased", "flow") == "-"
+
+
+@pytest.mark.parametrize("width", [60, 100, 300])
+def test_wide_tables_are_broken_and_lose_nothing(width):
+    rows = [run for task in ("sst2", "rte", "wnli", "qnli", "mnli") for run in runs("none", [0.9, 0.95], task=task)]
+    console = Console(width=width, record=True, file=io.StringIO())
+    for part in build_terminal_tables(table_of(rows), "title", width, with_time=True):
+        console.print(part)
+    text = console.export_text()
+    assert all(len(line) <= width for line in text.splitlines())
+    assert text.count("[91.44 ± 0.52]") == 1
+    for title in ("SST-2", "RTE", "WNLI", "QNLI", "MNLI-m ", "MNLI-mm", "training time"):
+        assert title in text
+    assert text.count("none") == {60: 4, 100: 2, 300: 1}[width]
+
+
+def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in_the_paper():
+    cfg = make_config("+experiment=glue_adaptation")
+    rows = [run for method in ("none", "fixed_norm_l2") for run in runs(method, [0.7, 0.8], task="rotten_tomatoes")]
+    console = Console(width=140, record=True, file=io.StringIO())
+    print_paper_tables(console, cfg.experiment, rows)
+    text = console.export_text()
+    assert text.count("75.00 ± 5.00 / 75.00 / 80.00") == 2  # this paper's deviation is the population's
+    assert "table1" in text
+    assert "table2" not in text
+
+
+def test_summaries():
+    values = [1.0, 2.0, 6.0]
+    assert compute_cell_statistics(values, ["mean", "sd", "median", "max"]) == pytest.approx(
+        [3.0, math.sqrt(7), 2.0, 6.0]
+    )
+    assert all(math.isnan(x) for x in compute_cell_statistics([1.0, math.nan], ["mean", "sd"]))
+
+
+def test_t_tests_that_say_nothing_are_nan():
+    assert t_test([1, 2, 3], [2, 3, 5]) == pytest.approx(stats.ttest_ind([1, 2, 3], [2, 3, 5]).pvalue)
+    for ours, theirs in (([1], [1, 2]), ([1, 1], [2, 2]), ([1, math.nan], [1, 2])):
+        assert math.isnan(t_test(ours, theirs))
+    assert t_test([1, 1, 1], [2, 2.5, 2.2]) < 0.05
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []

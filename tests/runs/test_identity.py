@@ -1,0 +1,176 @@
+"""What a run's key is made of, and its record."""
+
+import json
+
+import pytest
+from helpers import make_config
+
+from isobench.common.errors import UserError
+from isobench.common.files import write_atomic
+from isobench.papers.scale import find_encoder_differences, find_scale_differences, find_task_differences
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.record import replace_non_finite
+from isobench.runs.seeding import derive_seed, resolve_seeds
+
+
+def key(*overrides):
+    return identify(make_config(*overrides)).key
+
+
+def test_what_decides_a_result_is_in_the_key():
+    base = key()
+    changes = [
+        "seed=2", "seeds.init=3", "seeds.order=3", "seeds.dropout=3", "optimization.lr=1e-4", "task.max_length=32",
+        "task.train_samples=9", "calibration=isobn_paper", "encoder=distilbert-quire", "encoder.pooling=cls",
+        "head.init=normal", "trainer.precision=bf16-mixed", "task.version=2", "calibration.version=2",
+    ]  # fmt: skip
+    keys = {change: key(change) for change in changes}
+    assert base not in keys.values()
+    assert len(set(keys.values())) == len(changes)
+
+
+def test_what_does_not_is_not():
+    base = key()
+    for same in (
+        "output_dir=elsewhere", "tracking.backend=none", "trainer.threads=1", "trainer.accelerator=cpu",
+        "trainer.progress_bar=true", "data.cache=/nowhere", "retry_failed=true", "+experiment=glue_isobn",
+        "scale=paper task=rotten_tomatoes encoder=minilm",
+    ):  # fmt: skip
+        assert key(*same.split()) == base, same
+
+
+def test_a_path_counts_by_its_content(tiny, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny, copy)
+    assert key("encoder=local", f"encoder.path={tiny}") == key("encoder=local", f"encoder.path={copy}")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.2}))
+    assert key("encoder=local", f"encoder.path={tiny}") != key("encoder=local", f"encoder.path={copy}")
+
+
+def test_seeds_derive_apart_and_can_be_set_one_by_one():
+    streams = resolve_seeds(make_config("seed=1"))
+    assert len(set(streams.values())) == 3
+    assert resolve_seeds(make_config("seed=1", "seeds.order=7")) == streams | {"order": 7}
+    assert all(derive_seed(1, name) != derive_seed(2, name) for name in streams)
+
+
+BEST = {
+    "epoch": 1,
+    "step": 9,
+    "score": 0.5,
+    "isotropy": {},
+    "validation": {"accuracy": 0.5, "constant_predictor": False},
+}
+RECORD = {
+    "status": "finished", "failure": None, "best": BEST, "history": [BEST], "warnings": [],
+    "cost": {"seconds": 2.0, "training_seconds": 1.0}, "scale": {"name": "embedded", "differs": []},
+    "config": {"task": {"dev_splits": ["validation"]}},
+}  # fmt: skip
+
+
+def test_record_round_trip_and_nan(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    assert folder.read_record() is None
+    with folder.lock() as ours:
+        assert ours
+        folder.write_record(RECORD | {"x": [float("nan"), 1.5, float("inf")]})
+    assert folder.read_record()["x"] == [None, 1.5, None]
+    assert replace_non_finite({"a": (1, float("nan"))}) == {"a": [1, None]}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"best": {"epoch": 1, "score": 0.5}}, {"best": BEST | {"validation": {"accuracy": 0.5}}}, {"best": []},
+        {"best": {"score": 0.5, "validation": BEST["validation"]}}, {"best": BEST | {"isotropy": None}},
+        {"best": BEST | {"score": "high"}}, {"cost": {"seconds": 2.0}}, {"cost": {"training_seconds": 1.0}},
+        {"cost": None}, {"history": {}}, {"history": None}, {"history": [1]}, {"history": [{"epoch": 1}]},
+        {"scale": {}}, {"warnings": None}, {"failure": "crash"}, {"config": None}, {"config": {"task": None}},
+        {"config": {"task": {"dev_splits": []}}},
+    ],
+)  # fmt: skip
+def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    folder.path.mkdir(parents=True)
+    folder.write_record(RECORD | part)
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+        folder.read_record()
+
+
+def test_a_failed_runs_record_needs_no_epoch(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    folder.path.mkdir(parents=True)
+    failure = {"name": "crash", "message": "x"}
+    cost = {"seconds": 1.0}
+    folder.write_record(RECORD | {"status": "failed", "failure": failure, "best": None, "history": [], "cost": cost})
+    assert folder.read_record()["failure"] == failure
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"status": "finished", "key": "other"}', "[]", '{"key": "%s"}' % ("ab" * 32)]
+)
+def test_a_damaged_or_foreign_record_is_named_not_trusted(tmp_path, content):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    folder.path.mkdir(parents=True)
+    folder.result_file.write_text(content)
+    with pytest.raises(UserError, match=r"result.json is (damaged|not this run's)"):
+        folder.read_record()
+
+
+def test_a_locked_run_is_left_to_its_owner(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    with folder.lock() as ours, RunFolder(str(tmp_path), "ab" * 32).lock() as theirs:
+        assert ours
+        assert not theirs
+    with folder.lock() as again:
+        assert again
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+    file = tmp_path / "result.json"
+    file.write_text("old")
+
+    def broken(temporary):
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(file, broken)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_scale_is_said(glue):
+    assert "encoder minilm is not the paper's" in find_scale_differences(make_config())
+    assert find_scale_differences(make_config("scale=paper", "task=rte", f"data.root={glue}")) == []
+    subset = make_config("scale=paper", "task=qqp", f"data.root={glue}", "task.train_split=train_subset")
+    assert find_scale_differences(subset) == ["trained on train_subset"]
+    assert "at most 9 training examples" in find_scale_differences(make_config("task.train_samples=9"))
+    assert {"at most 1 training example", "at most 1 dev example"} < set(
+        find_scale_differences(make_config("task.train_samples=1", "task.dev_samples=1"))
+    )
+
+
+def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
+    root = f"data.root={tmp_path}"
+    assert find_task_differences(make_config("task=wmt16_de_en_50k", root)) == []  # the paper's own reduction
+    assert find_task_differences(make_config("task=cnn_dailymail_20k", "task.sample_seed=3", "data.root=null")) == []
+    more = make_config("task=cnn_dailymail_20k", "task.train_samples=100", "data.root=null")
+    assert find_task_differences(more) == ["at most 100 training examples"]
+    for task in ("captions", "bulletins", "multi30k"):
+        assert find_task_differences(make_config(f"task={task}", root)) == [f"task {task} is not in the paper"]
+    assert find_encoder_differences(make_config("encoder=bart-scratch")) == [
+        "encoder bart-scratch is randomly initialised: the numbers show the machinery, not the paper"
+    ]
+    assert find_encoder_differences(make_config("encoder=mbart-large-cc25")) == []
+
+
+def test_a_regression_as_classes_is_said_but_where_the_paper_has_it():
+    classes = ("task=stsb", "data.root=/nowhere", "task.as_classes=6", "task.metrics=[pearson]")
+    assert "stsb as 6 classes" in find_task_differences(make_config(*classes))
+    assert "stsb as 6 classes" in find_task_differences(make_config(*classes, "experiment.paper=isobn"))
+    assert find_task_differences(make_config(*classes, "experiment.paper=isotropy_calibration")) == []

@@ -1,0 +1,234 @@
+"""The same sweep through every launcher; SLURM has its own file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parents[1]  # tests/
+
+
+def results(outputs) -> dict[str, tuple]:
+    found = {}
+    for file in outputs.glob("runs/*/result.json"):
+        record = json.loads(file.read_text())
+        found[file.parent.name] = (record["history"], record["predictions"]["sha256"], record["attempts"])
+    return found
+
+
+def logs(outputs) -> list[str]:
+    return [file.read_text() for file in outputs.glob("jobs/*/*_log.err")]
+
+
+@pytest.fixture
+def quick(small, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    return [*small, "optimization.epochs=1", "trainer.threads=1"]
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ["hydra/launcher=basic"],
+        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+        ["hydra/launcher=local", "hydra.launcher.processes=2"],
+    ],
+    ids=["basic", "joblib", "local"],
+)
+def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tmp_path, launcher):
+    grid = ["-m", "seed=1,2,3"]
+    code, table, _ = cli(*quick, f"output_dir={tmp_path}/reference", *grid)
+    assert code == 0
+    code, out, err = cli(*quick, *launcher, *grid)
+    assert code == 0, err
+    assert results(outputs) == results(tmp_path / "reference")
+    assert out.replace(str(outputs), "") == table.replace(f"{tmp_path}/reference", "")
+    code, again, err = cli(*quick, *launcher, *grid)
+    assert "3 runs: 3 finished, 0 to do" in err
+    assert again == out
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
+        ["hydra/launcher=local", "hydra.launcher.processes=2"],
+    ],
+    ids=["joblib", "local"],
+)
+def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, outputs, monkeypatch, launcher):
+    """Two of four runs take their process, and with it joblib's whole pool; the others still end."""
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.2")
+    grid = ["calibration._target_=slow_calibration.Killing,slow_calibration.Slow", "seed=1,2", "-m"]
+    code, out, err = cli(*quick, *grid, *launcher)
+    if "joblib" in launcher[0]:
+        assert "a process was killed (out of memory?)" in err
+    assert code == 1
+    assert len(results(outputs)) == 2
+    assert "2 interrupted" in out
+
+
+def test_local_processes_go_on_without_a_wait_and_log(cli, quick, outputs):
+    code, out, err = cli(*quick, "hydra/launcher=local", "hydra.launcher.wait=false", "seed=1,2", "-m")
+    assert code == 0, err
+    assert "Submitted 2 runs in local job" in out
+    assert "python -m isobench.status" in out
+    code, out, err = cli(*quick, "seed=1,2", "-m")  # the same sweep at once: nothing is started twice
+    assert code == 3
+    assert "2 running or queued, 0 to do" in err
+    deadline = time.monotonic() + 120
+    while len(results(outputs)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert all(attempts == 1 for _, _, attempts in results(outputs).values())
+    while not all(any(f"seed {seed}: accuracy" in log for log in logs(outputs)) for seed in (1, 2)):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_ctrl_c_while_waiting_for_local_processes_saves_their_work(quick, outputs, monkeypatch):
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", "hydra/launcher=local", "-m"]
+    process = subprocess.Popen([sys.executable, "-m", "isobench", *slow], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not any('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1].startswith("isobench: interrupted")
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
+    (beat,) = outputs.glob("runs/*/progress.json")
+    assert json.loads(beat.read_text())["state"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("hydra.launcher.processes=0", "hydra.launcher.processes=0 must be a whole number of at least 1"),
+        ("hydra.launcher.proceses=2", "there is no setting hydra.launcher.proceses"),
+    ],
+)
+def test_a_launchers_settings_are_checked(cli, quick, outputs, setting, message):
+    code, _, err = cli(*quick, "hydra/launcher=local", setting, "-m")
+    assert code == 2
+    assert message in err
+    assert len([line for line in err.splitlines() if "runs:" not in line]) == 1
+    assert not outputs.exists()
+
+
+def test_slurm_where_there_is_none_is_one_line(cli, quick, outputs, monkeypatch):
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))  # noqa: PTH120
+    code, _, err = cli(*quick, "hydra/launcher=slurm", "-m")
+    assert code == 2
+    assert "isobench: hydra/launcher=slurm: there is no srun here" in err
+    assert "Traceback" not in err
+    assert not outputs.exists()
+
+
+def test_after_a_run_the_signals_are_their_owners_again(cli, quick):
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)}
+    assert cli(*quick)[0] == 0
+    assert {signum: signal.getsignal(signum) for signum in handlers} == handlers
+
+
+def test_ctrl_c_in_a_terminal_reaches_only_the_waiting_process(quick, outputs, monkeypatch):
+    """A terminal signals its whole foreground group; the local processes must be told by us, once, to save."""
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", "hydra/launcher=local", "seed=1,2", "-m"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "isobench", *slow], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while sum('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("launcher", "setting", "message"),
+    [
+        ("slurm", "hydra.launcher.setup=module", "hydra.launcher.setup must be a list"),
+        ("slurm", "hydra.launcher.extra=[reservation]", "must be an sbatch option with its value"),
+        ("slurm", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
+        ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc must be a number above 0"),
+        ("slurm", "hydra.launcher.max_timeouts=-2", "hydra.launcher.max_timeouts=-2 must be a whole number"),
+        ("slurm", "hydra.launcher.time=4h", "hydra.launcher.time=4h must be a whole number"),
+        ("local", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
+    ],
+)
+def test_every_setting_is_checked_before_anything_is_submitted(cli, quick, outputs, launcher, setting, message):
+    code, _, err = cli(*quick, f"hydra/launcher={launcher}", setting, "-m")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not outputs.exists()
+
+
+def wait_until_training(outputs, runs: int) -> None:
+    deadline = time.monotonic() + 120
+    while sum('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")) < runs:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("launcher", ["joblib", "local"])
+def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
+    quick, outputs, monkeypatch, launcher, signum
+):
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
+    count = "n_jobs=2" if launcher == "joblib" else "processes=2"
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"hydra/launcher={launcher}", "seed=1,2,3,4", "-m"]
+    command = [sys.executable, "-m", "isobench", *slow, f"hydra.launcher.{count}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    wait_until_training(outputs, 2)
+    os.kill(process.pid, signum)
+    _, err = process.communicate(timeout=90)
+    assert process.returncode == 128 + signum, err
+    assert err.splitlines()[-1].startswith("isobench: interrupted")
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
+    states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
+    assert states.count("interrupted") == 2
+    assert not results(outputs)
+
+
+def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
+    from isobench.runs.jobs import Submission, find_queued_jobs
+
+    outputs.mkdir()
+    Submission("slurm", "12", {"12_0": ["ab" * 8]}, time.time()).save(outputs)
+    program = tmp_path / "bin" / "squeue"
+    program.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    for body, holds in (("echo 12_0", True), ("echo 13", False)):
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+        assert ("ab" * 8 in find_queued_jobs(outputs)) == holds
+    program.write_text("#!/bin/sh\nexit 1\n")
+    code, _, err = cli(*quick, "-m")
+    assert code == 2
+    assert "SLURM doesn't say which jobs it has" in err
+
+
+def test_a_crash_starts_anew_when_it_is_tried_again(cli, quick, outputs, monkeypatch):
+    """Its code may have been mended: neither its checkpoints nor its state may stand in the way."""
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("ISOBENCH_TEST_CRASH", "1")
+    crash = [*quick, "calibration._target_=slow_calibration.Mended", "checkpoint.steps=2"]
+    assert cli(*crash)[0] == 1
+    monkeypatch.setenv("ISOBENCH_TEST_CRASH", "0")
+    assert cli(*crash)[0] == 1  # recorded as it was
+    code, _, err = cli(*crash, "retry_failed=true")
+    assert code == 0, err

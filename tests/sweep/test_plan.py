@@ -1,0 +1,319 @@
+"""A sweep's plan: composed as Hydra would, checked, keyed, forecast; shown by dry_run, status and prune."""
+
+import itertools
+import json
+import os
+import shutil
+import time
+from dataclasses import asdict, replace
+
+import pytest
+from helpers import make_config
+
+from isobench.cli import prune, status
+from isobench.config.explain import ABSENT_PART_ERROR
+from isobench.config.schema import config_from_plain, to_config
+from isobench.runs import heartbeat
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.jobs import QueuedJob
+from isobench.runs.row import Row
+from isobench.runs.state import find_run_state
+from isobench.sweep.compose import Composer
+from isobench.sweep.forecast import Forecast, format_duration
+from isobench.sweep.plan import compose_sweep, convert_to_overrides, plan_runs
+from isobench.sweep.saved_commands import read_commands
+from isobench.sweep.state_table import format_seed_ranges
+
+AXES = {
+    "scale": ["scale=embedded", "scale=paper"],
+    "task": ["task=rte", "task=stsb", "task=sst2"],
+    "calibration": ["calibration=none", "calibration=isobn_paper"],
+    "value": [
+        "optimization.lr=1e-5", "optimization.lr=3", "optimization.patience=null", "seeds.order=7", "seed=12",
+        "task.train_samples=64", "task.dev_splits=[validation]", "data.root='a b'", "output_dir=x-y",
+        "optimization.drop_last=true", "trainer.precision=bf16-mixed", "head.dropout=0.25", "tracking.mode=offline",
+        "checkpoint.minutes=1.5", "encoder.path=a/b", "+encoder.revision=abc", "tracking=none", "task.name=other",
+        "optimization=isobn_released", "seeds={init:3}", "~optimization.clip", "data.root=${oc.env:HOME}",
+        "task.max_length=128", "task.as_classes=6",
+    ],
+}  # fmt: skip
+
+
+def test_the_fast_composition_is_hydras():
+    """Every third pair of values, over all choices of groups; where Hydra refuses, so does the fast way."""
+    with compose_sweep(["+experiment=glue_isobn", "-m"]) as (loader, base, _):
+        composer = Composer(loader, base)
+        groups = list(itertools.product(AXES["scale"], AXES["task"], AXES["calibration"]))
+        for number, pair in enumerate(list(itertools.combinations(AXES["value"], 2))[::3]):
+            run = [*groups[number % len(groups)], *pair]
+            try:
+                expected = asdict(to_config(loader.load_sweep_config(base, run)))
+            except Exception as error:
+                with pytest.raises(type(error)):
+                    composer.config(run)
+                continue
+            assert asdict(composer.config(run)) == expected, run
+
+
+@pytest.mark.parametrize("setting", ["calibration.beta=0.25", "calibration.eps=1", "calibration.gamma=mean"])
+def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
+    with compose_sweep(["-m"]) as (loader, base, _):
+        composer = Composer(loader, base)
+        run = ["calibration=isobn_paper", setting]
+        assert asdict(composer.config(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
+        with pytest.raises(Exception, match="Could not override"):
+            composer.config(["calibration=none", setting])
+
+
+@pytest.mark.parametrize(
+    ("choice", "other", "setting"),
+    [
+        ("encoder=bart-scratch", "encoder=minilm", "encoder.scratch.d_model=64"),
+        ("task=captions", "task=rte", "task.generation.beams=2"),
+    ],
+)
+def test_settings_of_a_part_that_may_be_absent(choice, other, setting):
+    with compose_sweep(["-m"]) as (loader, base, _):
+        composer = Composer(loader, base)
+        found = composer.config([choice, setting, "seed=7"])
+        assert asdict(found) == asdict(to_config(loader.load_sweep_config(base, [choice, setting, "seed=7"])))
+        part = found.encoder.scratch["d_model"] if "scratch" in setting else found.task.generation.beams
+        assert (part, found.seed) == (int(setting.partition("=")[2]), 7)
+        with pytest.raises(AssertionError, match=ABSENT_PART_ERROR):
+            composer.config([other, setting])
+
+
+def test_interpolations_are_left_to_hydra(tmp_path):
+    (tmp_path / "optimization").mkdir()
+    (tmp_path / "optimization" / "linked.yaml").write_text("batch_size: ${seed}\n")
+    with compose_sweep([f"--config-dir={tmp_path}", "optimization=linked", "-m"]) as (loader, base, _):
+        composer = Composer(loader, base)
+        for seed in (3, 4):
+            cfg = composer.config(["optimization=linked", f"seed={seed}"])
+            assert cfg.optimization.batch_size == seed
+
+
+def test_a_commands_arguments_as_overrides():
+    found = convert_to_overrides(["-m", "seed=1", "--config-dir", "f", "a=b"])
+    assert found == ["seed=1", "hydra.searchpath=['file://f']", "a=b"]
+    assert convert_to_overrides(["--config-dir=f", "--multirun"]) == ["hydra.searchpath=['file://f']"]
+
+
+def test_a_config_survives_its_record():
+    cfg = make_config("task=stsb", "task.as_classes=6", "calibration=isobn_paper")
+    assert config_from_plain(json.loads(json.dumps(asdict(cfg)))) == cfg
+
+
+def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
+    epoch = {"epoch": 1, "score": 0.5, "validation": {"accuracy": 0.5, "constant_predictor": False}}
+    record = {
+        "format": 1, "key": row.folder.key, "status": "finished", "failure": None, "best": epoch, "history": [],
+        "warnings": [], "scale": {"name": "embedded", "differs": []}, "cost": {"seconds": seconds},
+        "config": asdict(row.cfg), **more,
+    }  # fmt: skip
+    row.folder.path.mkdir(parents=True)
+    row.folder.result_file.write_text(json.dumps(record))
+    row.record = record
+
+
+def rows_for(*arguments: str) -> list[Row]:
+    with compose_sweep(["tracking=none", *arguments]) as parts:
+        return [run.row for run in plan_runs(*parts).values()]
+
+
+def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path):
+    rows = rows_for(f"output_dir={tmp_path}", "seed=1,2,3,4", "optimization.epochs=4")
+    for row, seconds in zip(rows, (10.0, 20.0, 90.0), strict=False):
+        fake_record(row, seconds)
+    assert Forecast(rows).seconds(rows[3].cfg) == 20.0
+    longer = rows_for(f"output_dir={tmp_path}", "seed=9", "optimization.epochs=8")
+    assert Forecast(longer).seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
+    (other,) = rows_for(f"output_dir={tmp_path}", "encoder=distilbert-quire")
+    assert Forecast([other]).seconds(other.cfg) is None
+    assert [format_duration(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
+
+
+def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
+    output = tmp_path / "outputs"
+    arguments = ["+experiment=glue_isobn", "-m", "seed=1,2,3,5", f"output_dir={output}", "dry_run=true"]
+    code, out, err = cli(*arguments)
+    assert (code, err) == (0, "")
+    assert "12 runs: 12 missing" in out
+    assert "1-3, 5" in out
+    assert not output.exists()
+    (row, *_) = rows_for("+experiment=glue_isobn", f"output_dir={output}", "tracking=wandb")
+    fake_record(row, 60.0)
+    code, out, _ = cli(*arguments)
+    assert "12 runs: 1 done, 11 missing" in out
+    assert "still to come: 11.0 min" in out
+    code, out, _ = cli("dry_run=true", f"output_dir={output}")
+    assert (code, "1 run: 1 missing" in out) == (0, True)
+
+
+def test_seeds_in_spans():
+    assert format_seed_ranges([5, 1, 2, 3, 8, 3]) == "1-3, 5, 8"
+
+
+def beat(folder: RunFolder, **more) -> None:
+    folder.path.mkdir(parents=True, exist_ok=True)
+    now = time.time()
+    state = {
+        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.describe_process()["machine"],
+        "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, **more,
+    }  # fmt: skip
+    (folder.path / heartbeat.PROGRESS_FILE).write_text(json.dumps(state))
+
+
+def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    row = Row(make_config(), folder, None)
+
+    def state(queue=()) -> str:
+        return find_run_state(row, dict(queue)).name
+
+    waiting = {"ab" * 8: QueuedJob("12_3", time.time())}
+    assert (state(), state(waiting)) == ("missing", "queued")
+    beat(folder)
+    assert (state(), state(waiting)) == ("running", "running")
+    for gone in ({"updated": time.time() - 90}, {"pid": 2**22 + 1}, {"state": "interrupted"}):
+        beat(folder, **gone)
+        assert (state(), state(waiting)) == ("interrupted", "queued")
+    beat(folder, machine="elsewhere", pid=2**22 + 1)
+    assert state() == "running"
+    (folder.path / heartbeat.PROGRESS_FILE).write_text("{")
+    assert state() == "missing"
+    row.record = {"status": "failed"}
+    folder.result_file.write_text("{}")
+    assert state() == "failed"
+    assert state(waiting) == "failed"  # it was submitted before the run failed
+    assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "queued"  # to be tried again
+    row.record = {"status": "finished"}
+    assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "done"
+    row.record, row.trouble = None, "damaged"
+    assert state() == "damaged"
+
+
+def test_status_says_where_why_and_how_much(tmp_path, capfd):
+    place = f"output_dir={tmp_path}"
+    rows = rows_for("+experiment=glue_isobn", place, "seed=1,2")
+    fake_record(rows[0], 7200.0)
+    trouble = {"name": "crash", "message": "RuntimeError: as meant", "step": 4, "traceback": "..."}
+    fake_record(rows[1], status="failed", failure=trouble, best=None, where={"log": "jobs/log.err"})
+    beat(rows[2].folder, host="node7", job="12_3")
+    beat(rows[3].folder, state="interrupted", step=5)
+    status.print_status(["+experiment=glue_isobn", place, "seed=1,2", "tracking=none"])
+    out = " ".join(capfd.readouterr().out.split())
+    assert "6 runs: 1 done, 1 failed, 1 running, 1 interrupted, 2 missing" in out
+    assert "Device time so far: 2.0 h; still to come: 8.0 h" in out
+    assert "running: rotten_tomatoes minilm isobn_paper seed 1: step 3 of 9, on node7, job 12_3 since" in out
+    assert "failed: rotten_tomatoes minilm none seed 2: crash at step 4: RuntimeError: as meant (jobs/log.err)" in out
+    assert "interrupted: rotten_tomatoes minilm isobn_paper seed 2: step 5 of 9" in out
+
+
+def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, capfd):
+    arguments = [a for a in small if not a.startswith("optimization.lr")]
+    base = [
+        *arguments,
+        "+experiment=glue_isobn",
+        "optimization.epochs=1",
+        "task.train_samples=32",
+        "calibration=none",
+    ]
+    assert cli(*base, "seed=1,2", "-m")[0] == 0
+    assert cli(*base, "seed=2,3", "-m", "retry_failed=true")[0] == 0
+    assert len(read_commands(str(outputs))) == 2
+    status.print_status(["+experiment=glue_isobn", f"output_dir={outputs}"])
+    assert "3 runs: 3 done" in capfd.readouterr().out
+    assert cli(*arguments, "optimization.epochs=1", "seed=9")[0] == 0
+    status.print_status([f"output_dir={outputs}"])
+    assert "4 runs: 4 done" in capfd.readouterr().out
+    status.print_status(
+        [
+            "+experiment=glue_isobn",
+            f"output_dir={outputs}",
+            "seed=1,2,3,4",
+            *(a for a in base if a[0] != "+" and "output_dir" not in a),
+        ]
+    )
+    assert "4 runs: 3 done, 1 missing" in capfd.readouterr().out
+
+
+def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("sys.argv", ["status", "+experiment=glue_isobn", f"output_dir={tmp_path}/none"])
+    status.main()
+    assert "3 runs: 3 missing" in capfd.readouterr().out
+    assert not (tmp_path / "none").exists()
+    for arguments, message in [
+        ([f"output_dir={tmp_path}/none"], "nothing was run in"),
+        (["+experiment=glue"], "did you mean glue_isobn"),
+        (["sed=1"], "there is no setting sed"),
+        (["--watch", "-1"], "must be a number of seconds above 0"),
+    ]:
+        monkeypatch.setattr("sys.argv", ["status", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            status.main()
+        assert stop.value.code == 2
+        err = capfd.readouterr().err
+        assert len(err.splitlines()) == 1
+        assert message in err
+
+
+def test_watch_renews_until_all_is_over(tmp_path, capfd, monkeypatch):
+    place = f"output_dir={tmp_path}"
+    (row,) = rows_for(place)
+    naps = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        fake_record(row)
+
+    monkeypatch.setattr(time, "sleep", nap)
+    status.print_status([place, "tracking=none"], watch=5.0)
+    assert naps == [5.0]
+    out = capfd.readouterr().out
+    assert "1 run: 1 missing" in out
+    assert "1 run: 1 done" in out
+
+
+def test_prune_lists_and_removes_only_what_nothing_produces(cli, small, outputs, capfd, monkeypatch):
+    quick = [*small, "optimization.epochs=1"]
+    assert cli(*quick, "-m", "seed=1,2")[0] == 0
+    assert cli(*quick, "seed=3")[0] == 0
+    cfg = make_config(*quick)
+    stale = RunFolder(str(outputs), "cd" * 32)
+    kept = RunFolder(str(outputs), identify(replace(cfg, seed=1)).key)
+    shutil.copytree(kept.path, stale.path)  # as if the key of these settings had been another one
+    at_work = RunFolder(str(outputs), "ef" * 32)
+    shutil.copytree(kept.path, at_work.path)
+    beat(at_work)
+    before = sorted(path.name for path in outputs.glob("runs/*"))
+    prune.prune([f"output_dir={outputs}"], yes=False)  # no terminal to ask on
+    out = capfd.readouterr().out
+    assert out.count("sst2 local none seed 1") == 1
+    assert str(stale.path) in out
+    assert "Not removed" in out
+    assert sorted(path.name for path in outputs.glob("runs/*")) == before
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for answer, removed in (("n", False), ("y", True)):
+        monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
+        prune.prune([f"output_dir={outputs}"], yes=False)
+        assert stale.path.exists() != removed
+    assert sorted(path.name for path in outputs.glob("runs/*")) == [n for n in before if n != stale.path.name]
+    capfd.readouterr()
+    prune.prune([f"output_dir={outputs}"], yes=True)
+    assert "Every run" in capfd.readouterr().out
+
+
+def test_prune_says_nothing_of_runs_whose_data_are_gone(cli, small, outputs, reviews, monkeypatch, capfd, tmp_path):
+    copy = tmp_path / "data"
+    shutil.copytree(reviews, copy)
+    quick = [a for a in small if not a.startswith("data.root")]
+    assert cli(*quick, f"data.root={copy}", "optimization.epochs=1", "-m")[0] == 0
+    shutil.rmtree(copy)
+    monkeypatch.setattr("sys.argv", ["prune", "--yes", f"output_dir={outputs}"])
+    with pytest.raises(SystemExit) as stop:
+        prune.main()
+    assert stop.value.code == 2
+    assert "does not exist" in capfd.readouterr().err
+    assert len(list(outputs.glob("runs/*/result.json"))) == 1

@@ -1,0 +1,278 @@
+"""Real SLURM: arrays, time-outs, cancelling, preemption, a node that dies, failures, two sweeps at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import slurm_cluster
+from slurm_cluster import squeue
+
+from isobench.runs.heartbeat import is_process_alive
+
+HERE = Path(__file__).resolve().parents[1]  # tests/
+PATIENCE = 150  # seconds until a job must have got where it is going
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    if reason := slurm_cluster.why_not():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("slurm")
+    before = os.environ.get("SLURM_CONF")
+    slurm_cluster.up(folder)
+    yield folder
+    slurm_cluster.down(folder)
+    os.environ.pop("SLURM_CONF")
+    if before:
+        os.environ["SLURM_CONF"] = before
+
+
+def through_slurm(small: list[str]) -> list[str]:
+    """Overrides that send a run of 30 steps through SLURM."""
+    return [
+        *small, "calibration._target_=slow_calibration.Slow", "optimization.epochs=3", "trainer.threads=1",
+        "checkpoint.steps=2", "hydra/launcher=slurm", "hydra.launcher.cpus=1", "hydra.launcher.memory_gb=2",
+        "hydra.launcher.gpus=null",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def slurm(cluster, small, outputs, monkeypatch):
+    """Overrides of a run through SLURM; in the job a step takes 0.15 s more."""
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.15")
+    yield through_slurm(small)
+    for job in jobs_of(outputs):
+        subprocess.run(["scancel", job], check=False)
+    until(lambda: not mine(outputs), "the jobs are gone")
+
+
+@pytest.fixture(scope="module")
+def timing_out(cluster, tiny, reviews, cache, tmp_path_factory):
+    """A run of 45 s in a job of one minute, warned after about 25 s; it goes its way beside the other tests."""
+    outputs = tmp_path_factory.mktemp("timeout") / "outputs"
+    overrides = through_slurm([
+        "task=sst2", f"data.root={reviews}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
+        f"output_dir={outputs}", "tracking=none", "optimization.batch_size=16", "optimization.lr=3e-3", "seed=1",
+    ])  # fmt: skip
+    limit = ["hydra.launcher.time=1", "hydra.launcher.signal_seconds=35"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE), "ISOBENCH_TEST_SLEEP": "1.5"}
+    command = [sys.executable, "-m", "isobench", *overrides, *limit, "-m"]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return overrides, outputs
+
+
+def jobs_of(outputs) -> list[str]:
+    found = [json.loads(file.read_text())["job"] for file in outputs.glob("jobs/slurm-*.json")]
+    return [job for jobs in found for job in jobs.split(",")]
+
+
+def mine(outputs) -> str:
+    """What the queue still holds of an output folder's jobs."""
+    return "".join(squeue("--jobs", job) for job in jobs_of(outputs))
+
+
+def records(outputs) -> dict[int, dict]:
+    found = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    return {record["config"]["seed"]: record for record in found}
+
+
+def beats(outputs) -> list[dict]:
+    found = []
+    for file in outputs.glob("runs/*/progress.json"):
+        try:
+            found.append(json.loads(file.read_text()))
+        except (FileNotFoundError, ValueError):
+            continue
+    return found
+
+
+def until(condition, what: str, patience: float = PATIENCE):
+    deadline = time.monotonic() + patience
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"waited in vain until {what}\n{squeue()}"
+        time.sleep(0.3)
+    return result
+
+
+def a_checkpoint(outputs):
+    return list(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
+
+
+def submit(cli, *arguments: str) -> str:
+    """Submit; returns the job's number."""
+    code, out, err = cli(*arguments, "-m")
+    assert code == 0, err
+    assert "Submitted" in out, err
+    return out.split("slurm job ")[1].split(",")[0]
+
+
+def same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path):
+    """The run's record and predictions are those of a run in this process that nothing disturbed."""
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0")
+    monkeypatch.syspath_prepend(str(HERE))
+    local = [a for a in slurm if "launcher" not in a and not a.startswith("output_dir=")]
+    code, _, err = cli(*local, f"seed={record['config']['seed']}", f"output_dir={tmp_path}/undisturbed")
+    assert code == 0, err
+    (reference,) = (tmp_path / "undisturbed").glob("runs/*/result.json")
+    expected = json.loads(reference.read_text())
+    assert record["key"] == expected["key"]
+    assert record["history"] == expected["history"]
+    assert record["predictions"] == expected["predictions"]  # sha256 of the file
+    assert not a_checkpoint(outputs)
+
+
+def test_a_grid_of_six_over_two_nodes_and_a_failing_run(cli, slurm, timing_out, outputs, monkeypatch):
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.05")
+    slow = [a for a in slurm if "_target_" not in a]
+    grid = ["calibration._target_=slow_calibration.Slow,slow_calibration.Failing", "seed=1,2,3"]
+    code, out, err = cli(*slow, *grid, "hydra.launcher.wait=true", "-m")
+    assert code == 1, err
+    assert "6 runs: 0 finished, 6 to do" in err
+    assert "3 crash" in out
+    found = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    assert [r["status"] for r in found].count("finished") == 3
+    assert {r["where"]["host"] for r in found} == set(slurm_cluster.NODES)
+    assert all(r["attempts"] == 1 for r in found)
+    failed = next(r for r in found if r["status"] == "failed")
+    assert "as meant" in failed["failure"]["traceback"]
+    assert Path(failed["where"]["log"]).is_file()
+    code, out, err = status(*slow, *grid)
+    assert "3 done, 3 failed" in out
+    assert f"failed: sst2 local none seed {failed['config']['seed']}: crash: RuntimeError: as meant" in flat(out)
+    assert failed["where"]["log"] in flat(out)
+
+
+@pytest.mark.parametrize("signame", ["USR2", "TERM"])
+def test_scancel_signal_requeues_and_resumes(cli, slurm, outputs, monkeypatch, tmp_path, signame):
+    job = submit(cli, *slurm, "seed=1", "checkpoint.steps=null")
+    until(lambda: any(beat["state"] == "training" for beat in beats(outputs)), "it trains")
+    subprocess.run(["scancel", f"--signal={signame}", job], check=True)
+    until(lambda: a_checkpoint(outputs), "a checkpoint is saved")
+    record = until(lambda: records(outputs).get(1), "the run is finished")
+    assert record["attempts"] == 2
+    same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path)
+
+
+def test_scancel_saves_and_is_not_brought_back_and_the_sweep_goes_on_from_there(
+    cli, slurm, outputs, monkeypatch, tmp_path
+):
+    job = submit(cli, *slurm, "seed=1", "checkpoint.steps=null")
+    until(lambda: any(beat["state"] == "training" for beat in beats(outputs)), "it trains")
+    subprocess.run(["scancel", job], check=True)
+    until(lambda: not mine(outputs), "the job is gone")
+    assert a_checkpoint(outputs)
+    _, out, _ = status(*slurm, "seed=1")
+    assert "1 interrupted" in out
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.01")
+    submit(cli, *slurm, "seed=1")
+    record = until(lambda: records(outputs).get(1), "the run is finished")
+    assert record["attempts"] == 2
+    same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path)
+
+
+def test_preemption_with_a_grace_time_requeues_and_resumes(cli, slurm, outputs, monkeypatch, tmp_path):
+    submit(cli, *slurm, "seed=1", "hydra.launcher.partition=cheap")
+    until(lambda: a_checkpoint(outputs), "it trains")
+    (beat,) = beats(outputs)
+    where = ["--partition=main", f"--nodelist={beat['host']}", "--cpus-per-task=4"]
+    urgent = ["sbatch", *where, "--output=/dev/null", "--wrap=sleep 3"]
+    subprocess.run(urgent, check=True, stdout=subprocess.DEVNULL)
+    record = until(lambda: records(outputs).get(1), "the run is finished")
+    assert record["attempts"] == 2
+    same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path)
+
+
+def test_a_node_that_dies_under_a_job(cli, slurm, cluster, outputs, monkeypatch, tmp_path):
+    submit(cli, *slurm, "seed=1")
+    until(lambda: a_checkpoint(outputs), "it trains")
+    (beat,) = beats(outputs)
+    slurm_cluster.stop_node(cluster, beat["host"])
+    until(lambda: not is_process_alive(beat["pid"]), "its processes are dead", 10)
+    record = until(lambda: records(outputs).get(1), "the run is finished on the other node")
+    assert record["attempts"] == 2
+    assert record["where"]["host"] != beat["host"]
+    slurm_cluster.start_node(beat["host"])
+    slurm_cluster.wait_until_idle(cluster)
+    same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path)
+
+
+def test_the_submitting_process_killed_after_submission(slurm, outputs):
+    command = [sys.executable, "-m", "isobench", *slurm, "seed=1,2", "hydra.launcher.wait=true", "-m"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: list(outputs.glob("jobs/slurm-*.json")), "it has submitted")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until(lambda: len(records(outputs)) == 2, "both runs are finished")
+    _, out, _ = status(*slurm, "seed=1,2")
+    assert "2 runs: 2 done" in out
+
+
+def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs):
+    command = [sys.executable, "-m", "isobench", *slurm, "seed=1,2,3", "-m"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert all("Submitted" in process.communicate()[0] for process in both)  # neither saw the other's jobs
+    code, out, err = cli(*slurm, "seed=1,2,3", "-m")  # by now they are there to be seen
+    assert "3 runs: 0 finished, 3 running or queued, 0 to do" in err
+    assert "missing" not in out
+    until(lambda: len(records(outputs)) == 3 and not mine(outputs), "all is over")
+    assert [record["attempts"] for record in records(outputs).values()] == [1, 1, 1]
+    results = [file.stat().st_mtime_ns for file in outputs.glob("runs/*/result.json")]
+    code, _, err = cli(*slurm, "seed=1,2,3", "-m")
+    assert (code, "3 runs: 3 finished, 0 to do" in err) == (0, True)
+    assert results == [file.stat().st_mtime_ns for file in outputs.glob("runs/*/result.json")]
+
+
+def test_more_runs_than_an_array_takes_and_other_options(cli, slurm, outputs, monkeypatch):
+    from isobench.runs import jobs
+
+    assert jobs.read_slurm_array_limit() == 1000  # SLURM's default
+    monkeypatch.setattr(jobs, "read_slurm_array_limit", lambda: 2)
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0")
+    options = ['hydra.launcher.extra=["comment=mine","nice=1"]', 'hydra.launcher.setup=["export FOO=1","true"]']
+    submit(cli, *slurm, *options, "seed=1,2,3,4,5")
+    (noted,) = outputs.glob("jobs/slurm-*.json")
+    assert len(json.loads(noted.read_text())["job"].split(",")) == 3
+    script = next(outputs.glob("jobs/*/*submission.sh")).read_text()
+    assert "#SBATCH --comment=mine" in script
+    assert "\nexport FOO=1\ntrue\n" in script
+    until(lambda: len(records(outputs)) == 5, "all are finished")
+
+
+def test_several_runs_share_a_job_and_its_gpu(cli, slurm, outputs, monkeypatch):
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.05")
+    shape = ["hydra.launcher.runs_per_job=4", "hydra.launcher.runs_at_once=2", "hydra.launcher.gpus=1"]
+    code, _, err = cli(*slurm, *shape, "seed=1,2,3,4,5,6", "hydra.launcher.wait=true", "-m")
+    assert code == 0, err
+    found = records(outputs)
+    assert len(found) == 6
+    assert all(record["attempts"] == 1 for record in found.values())
+    assert len({record["where"]["job"] for record in found.values()}) == 2
+    assert len({record["where"]["log"] for record in found.values()}) == 4
+
+
+def test_a_timeout_requeues_and_resumes(cli, timing_out, monkeypatch, tmp_path):
+    """Submitted by the first test of this file."""
+    overrides, outputs = timing_out
+    record = until(lambda: records(outputs).get(1), "the run is finished", 200)
+    assert record["attempts"] >= 2
+    logs = "".join(file.read_text() for file in outputs.glob("jobs/*/*_log.err"))
+    assert "this job is timed-out" in logs
+    same_as_uninterrupted(cli, overrides, outputs, record, monkeypatch, tmp_path)
+
+
+def status(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "isobench.status", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def flat(text: str) -> str:
+    """Without the line breaks that a table's or terminal's width put in."""
+    return "".join(text.split("\n")).replace("  ", " ")

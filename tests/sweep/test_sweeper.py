@@ -1,0 +1,276 @@
+"""Grids, what a sweep runs and skips, its table and exit code."""
+
+import json
+
+import pytest
+import yaml
+
+from isobench.common.resources import experiments_dir
+from isobench.papers import published
+from isobench.runs import heartbeat
+from isobench.sweep.grid import expand_grid
+
+
+def test_sub_grids_are_products_of_their_own():
+    grid = [{"calibration": ["none"], "lr": [1, 2]}, {"calibration": ["isobn"], "lr": [1], "beta": [0.5, 1.0]}]
+    runs = expand_grid(grid, {"seed": ["seed=1", "seed=2"]})
+    assert len(runs) == 2 * 2 + 2 * 2
+    assert runs[0] == ["calibration=none", "lr=1", "seed=1"]
+    assert ["calibration=isobn", "lr=1", "beta=1.0", "seed=2"] in runs
+
+
+def test_the_command_line_chooses_among_sub_grids():
+    grid = [{"calibration": ["none"], "lr": [1, 2]}, {"calibration": ["isobn"], "lr": [1], "calibration.beta": [0.5]}]
+    plain = [["lr=1", "calibration=none"], ["lr=2", "calibration=none"]]
+    assert expand_grid(grid, {"calibration": ["calibration=none"]}) == plain
+    both = expand_grid(grid, {"calibration": ["calibration=none", "calibration=isobn"]})
+    assert both == [*plain, ["lr=1", "calibration.beta=0.5", "calibration=isobn"]]
+    beta = expand_grid(grid, {"calibration.beta": ["calibration.beta=0.3"]})
+    assert beta == [
+        ["calibration=none", "lr=1"],
+        ["calibration=none", "lr=2"],
+        ["calibration=isobn", "lr=1", "calibration.beta=0.3"],
+    ]
+
+
+def test_the_command_line_replaces_the_grids_values():
+    runs = expand_grid([{"task": ["rte", "mrpc"], "flag": [True, None]}], {"task": ["task=cola"]})
+    assert runs == [["flag=true", "task=cola"], ["flag=null", "task=cola"]]
+    assert expand_grid([], {"seed": ["seed=1"]}) == [["seed=1"]]
+
+
+def records(outputs):
+    return {file.parent.name: json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")}
+
+
+def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, small, outputs):
+    grid = ["+experiment=glue_isobn", "-m", "calibration=none,isobn_paper", "task.train_samples=null"]
+    sweep = [*small, *grid, "optimization.epochs=4", "seed=1,2"]
+    code, out, err = cli(*sweep)
+    assert code == 0, err
+    assert "4 runs: 0 finished, 4 to do" in err
+    assert "[4/4] sst2 local isobn_paper seed 2: accuracy" in err
+    first = records(outputs)
+    assert len(first) == 4
+    for name in ("none", "isobn_paper"):
+        line = next(line for line in out.splitlines() if f" {name} " in line)
+        scores = [100 * r["best"]["score"] for r in first.values() if r["config"]["calibration"]["name"] == name]
+        assert f"{sum(scores) / 2:.2f}" in line  # the median of two
+        assert all(f"{score:.2f}" in out for score in scores)
+        cell = {"none": "92.43 (0.7)", "isobn_paper": "92.54 (0.1)"}[name]
+        assert cell in line  # the published SST-2 cell stands beside it, with the encoder it is for
+    assert out.count("bert-base-cased") == 4  # here and in the paper's own form
+    assert "NOT the paper's setting: encoder local is not the paper's" in out
+    code, again, err = cli(*sweep)
+    assert code == 0
+    assert "4 runs: 4 finished, 0 to do" in err
+    assert again == out
+    assert records(outputs) == first
+    code, _, err = cli(*sweep[:-1], "seed=1,2,3")
+    assert "6 runs: 4 finished, 2 to do" in err
+
+
+def test_equal_runs_are_run_once(cli, small):
+    _, _, err = cli(*small, "-m", "optimization.lr=0.003,3e-3,0.0030", "optimization.epochs=1")
+    assert "1 runs: 0 finished, 1 to do" in err
+
+
+def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outputs):
+    code, out, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1")
+    assert code == 1
+    assert "failed: the loss is not finite at step" in err
+    assert "1 non_finite_loss" in out
+    results = sorted(records(outputs).values(), key=lambda r: r["status"])
+    assert [r["status"] for r in results] == ["failed", "finished"]
+    assert results[0]["failure"]["step"] >= 1
+    code, _, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1")
+    assert code == 1
+    assert "2 runs: 1 finished, 1 failed before (retry_failed=true tries them again), 0 to do" in err
+    _, _, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1", "retry_failed=true")
+    assert "2 runs: 1 finished, 1 to do" in err
+
+
+def test_a_crash_is_recorded_with_its_traceback(cli, small, outputs):
+    code, _, err = cli(*small, f"calibration._target_={__name__}.Crashing")
+    assert code == 1
+    assert "failed: RuntimeError: as meant" in err
+    (record,) = records(outputs).values()
+    assert record["failure"]["name"] == "crash"
+    assert "in forward" in record["failure"]["traceback"]
+
+
+class Crashing:
+    """Made a calibration below, so that torch is not imported while tests are collected."""
+
+    def __new__(cls, dim):
+        from isobench.calibration import Calibration
+
+        class Broken(Calibration):
+            def forward(self, h):
+                raise RuntimeError("as meant")
+
+        return Broken(dim)
+
+
+def test_every_experiment_opens_with_its_command_and_names_a_table_that_is_there():
+    from pathlib import Path
+
+    from isobench.common.resources import conf_dir
+
+    for file in Path(conf_dir(), "experiment").glob("*.yaml"):
+        text = file.read_text()
+        assert f"python -m isobench +experiment={file.stem}" in text.split("experiment:")[0]
+        experiment = yaml.safe_load(text)["experiment"]
+        assert experiment["name"] == file.stem
+        assert set(experiment.get("tables", [])) <= set(published.load_tables(experiment["paper"]))
+        assert Path(experiments_dir(), experiment["paper"], "README.md").is_file()
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_never_pooled(cli, small):
+    sweep = ["-m", "calibration=isobn_paper", "calibration.eps=0.1,0.5", "seed=1,2", "optimization.epochs=1"]
+    code, out, _ = cli(*small, *sweep)
+    assert code == 0
+    lines = [line for line in out.splitlines() if "isobn_paper" in line]
+    assert len(lines) == 2
+    assert "eps" in out
+    assert all(f" {eps} " in line for eps, line in zip(("0.1", "0.5"), lines, strict=True))
+    assert "published" not in out  # no experiment, no paper
+
+
+def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small, outputs):
+    failing = ["optimization.lr=1e38", "optimization.epochs=1"]
+    cli(*small, *failing)
+    before = records(outputs)
+    code, _, _ = cli(*small, *failing, "-m", "retry_failed=true", "optimization.batch_size=16,0")
+    assert code == 2
+    assert records(outputs) == before
+    code, _, err = cli(*small, *failing)
+    assert code == 1
+    assert "ended so before; retry_failed=true tries again" in err
+    _, _, err = cli(*small, *failing, "retry_failed=true")
+    assert "ended so before" not in err
+    (old,), (new,) = before.values(), records(outputs).values()
+    assert "retry_failed=true" in new["provenance"]["command"]
+    assert "retry_failed=true" not in old["provenance"]["command"]
+
+
+def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs):
+    from helpers import make_config
+
+    from isobench.runs.folder import RunFolder
+    from isobench.runs.identity import identify
+    from isobench.runs.validate import validate_config
+
+    cfg = make_config(*small)
+    validate_config(cfg)
+    with RunFolder(cfg.output_dir, identify(cfg).key).lock():
+        for mode in ([], ["-m"]):
+            code, out, err = cli(*small, *mode)
+            assert code == 3
+            assert "another process is running it" in err
+            assert "missing" in out
+
+
+def test_an_interrupted_run_says_so_and_the_same_command_goes_on(cli, small, outputs, monkeypatch):
+    import signal
+
+    from isobench.training.classifier import Classifier
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classifier, "training_step", interrupt)
+        code, _, err = cli(*small)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from here on
+    assert code == 130
+    assert err.splitlines()[-1] == "isobench: interrupted; finished runs are kept, the same command goes on"
+    assert "Traceback" not in err
+    assert not records(outputs)
+    code, _, err = cli(*small)
+    assert code == 0, err
+    assert len(records(outputs)) == 1
+
+
+def test_a_crash_before_training_is_recorded_too(cli, small, monkeypatch):
+    import isobench.training.train
+
+    original = isobench.training.train.build_run_parts
+
+    def build(cfg, identity):
+        if cfg.seed == 1:
+            raise RuntimeError("as meant")
+        return original(cfg, identity)
+
+    monkeypatch.setattr(isobench.training.train, "build_run_parts", build)
+    code, out, err = cli(*small, "-m", "seed=1,2")
+    assert code == 1
+    assert "sst2 local none seed 1: failed: RuntimeError: as meant" in err
+    assert "Traceback" not in err
+    assert "1 crash" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "group"),
+    [(["+experiment=glue_isobn"], "glue_isobn"), ([], "sweep-"), (["tracking.group=mine"], "mine")],
+)
+def test_a_sweep_is_a_wandb_group(cli, small, monkeypatch, more, group):
+    import wandb
+
+    groups = []
+
+    def init(**settings):
+        groups.append(settings["group"])
+        raise RuntimeError("as meant")
+
+    monkeypatch.setattr(wandb, "init", init)
+    cli(*small, *more, "tracking=wandb", "-m", "calibration=none", "seed=1,2", "optimization.epochs=1")
+    assert len(groups) == 2
+    assert groups[0] == groups[1]
+    assert groups[0].startswith(group)
+
+
+def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
+    quick = [*small, "optimization.epochs=1", "-m"]
+    assert cli(*quick, "seed=1")[0] == 0
+    (folder,) = outputs.glob("runs/*")
+    (folder / "result.json").unlink()
+    beat = dict.fromkeys(heartbeat.BEAT_FIELDS, 0) | {"state": "training", "machine": "x", "host": "x"}
+    (folder / "progress.json").write_text(json.dumps(beat))
+    code, _, err = cli(*quick, "seed=1,2,3")
+    assert code == 0
+    started = [line.split("seed ")[1][0] for line in err.splitlines() if line.startswith("[")]
+    assert started == ["2", "3", "1"]
+
+
+@pytest.mark.parametrize("content", ["", '{"status": "fin', '{"key": "another run\'s", "status": "finished"}'])
+def test_a_damaged_record_is_named_not_trusted_and_the_rest_runs(cli, small, outputs, content):
+    quick = [*small, "optimization.epochs=1", "-m"]
+    assert cli(*quick, "seed=1,2")[0] == 0
+    first, second = sorted(outputs.glob("runs/*/result.json"))
+    intact = second.read_bytes()
+    first.write_text(content)
+    code, out, err = cli(*quick, "seed=1,2,3")
+    assert code == 2
+    assert "3 runs: 1 finished, 1 with a damaged record, 1 to do" in err
+    assert err.splitlines()[-1].startswith(f"isobench: {first} is ")
+    assert "remove it to run again" in err
+    assert "1 damaged" in out
+    assert second.read_bytes() == intact
+    assert len(list(outputs.glob("runs/*/result.json"))) == 3
+
+
+def test_the_output_folder_can_t_be_swept_over_or_be_a_file(cli, small, tmp_path):
+    code, _, err = cli(*small, "-m", f"output_dir={tmp_path}/a,{tmp_path}/b")
+    assert (code, "output_dir can't be swept over" in err) == (2, True)
+    (tmp_path / "file").write_text("")
+    code, _, err = cli(*small, "-m", f"output_dir={tmp_path}/file")
+    assert (code, "can't be written" in err) == (2, True)
+    assert "FileExistsError" not in err
+
+
+def test_flags_may_stand_anywhere(cli, small, tmp_path):
+    (tmp_path / "c" / "optimization").mkdir(parents=True)
+    (tmp_path / "c" / "optimization" / "mine.yaml").write_text("epochs: 1\nlr: 0.003\nbatch_size: 16\n")
+    code, _, err = cli(*small[:-3], "--config-dir", str(tmp_path / "c"), "optimization=mine", "-m", "seed=1")
+    assert code == 0, err

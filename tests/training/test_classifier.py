@@ -1,0 +1,210 @@
+"""The module: placement, chunks, loss, schedule, hooks."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import make_config
+from torch import nn
+
+from isobench.calibration import Calibration
+from isobench.common.errors import RunFailure, UserError
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+from isobench.training.build import build_run_parts
+from isobench.training.instantiate import instantiate_chain
+
+
+def built(small, *overrides):
+    cfg = make_config(*small, *overrides)
+    validate_config(cfg)
+    return build_run_parts(cfg, identify(cfg))
+
+
+def test_chunks_change_nothing(small):
+    """One chunk or many: the same embeddings, in the same order, and so the same batch statistics."""
+    one, loaders, *_ = built(small, "trainer.chunk_overhead=1000000", "calibration=isobn_paper")
+    many, chunked, *_ = built(small, "trainer.chunk_overhead=0", "calibration=isobn_paper")
+    batch, split = next(iter(loaders.train)), next(iter(chunked.train))
+    assert len(batch["chunks"]) == 1 < len(split["chunks"])
+    one.encoder.eval(), many.encoder.eval()  # no dropout; the calibration stays in training
+    torch.testing.assert_close(one.embed(batch), many.embed(split), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        one.chain.calibrations[0].covariance, many.chain.calibrations[0].covariance, rtol=1e-4, atol=1e-7
+    )
+
+
+def test_placement_is_pooler_isobn_dropout_linear(small):
+    module, loaders, *_ = built(small, "calibration=isobn_paper")
+    batch = next(iter(loaders.train))
+    module.eval()
+    module.chain.calibrations[0].train()
+    chunks = [module.encoder(**chunk) for chunk in batch["chunks"]]
+    pooled = torch.tanh(module.pooler.dense(torch.cat(chunks)[batch["restore"]]))
+    expected = module.chain.calibrations[0](pooled)
+    module.chain.calibrations[0].load_state_dict(type(module.chain.calibrations[0])(32).state_dict())
+    torch.testing.assert_close(module.embed(batch), expected)
+    assert isinstance(module.dropout, nn.Dropout)
+    assert module.dropout.p == 0.02  # the encoder's own
+
+
+def test_before_the_pooler(small):
+    class Doubled(Calibration):
+        def forward(self, h):
+            return 2 * h
+
+    module, loaders, *_ = built(small, "calibration.placement=before_pooler")
+    batch = next(iter(loaders.train))
+    module.eval()
+    module.chain.calibrations[0] = Doubled(32)
+    h = torch.cat([module.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]
+    torch.testing.assert_close(module.embed(batch), module.pooler(2 * h))
+
+
+def test_losses(small):
+    module, *_ = built(small)
+    logits, labels = torch.randn(5, 2), torch.tensor([0, 1, 1, 0, 1])
+    expected = -np.mean(
+        [math.log(math.exp(row[y]) / sum(map(math.exp, row))) for row, y in zip(logits.tolist(), labels, strict=True)]
+    )
+    assert module.compute_task_loss(logits, labels).item() == pytest.approx(expected, rel=1e-5)
+    module.regression = True
+    scores, targets = torch.randn(5, 1), torch.randn(5)
+    assert module.compute_task_loss(scores, targets).item() == pytest.approx(
+        ((scores[:, 0] - targets) ** 2).mean().item()
+    )
+
+
+@pytest.mark.parametrize(("epochs", "warmup"), [(2, 0.06), (5, 0.5), (1, 0.0)])
+def test_the_schedule_is_linear_up_then_linear_to_zero(small, epochs, warmup):
+    from transformers import get_linear_schedule_with_warmup
+
+    module, loaders, *_ = built(small, f"optimization.epochs={epochs}", f"optimization.warmup={warmup}")
+    total = epochs * len(loaders.train)
+    configured = module.configure_optimizers()
+    optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    theirs = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=module.cfg.optimization.lr)
+    reference = get_linear_schedule_with_warmup(theirs, math.ceil(warmup * total), total)
+    for _ in range(total):
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(theirs.param_groups[0]["lr"], abs=1e-12)
+        optimizer.step(), scheduler.step(), theirs.step(), reference.step()
+    assert optimizer.param_groups[0]["lr"] == 0
+
+
+def test_a_constant_schedule_warms_up_and_stays(small):
+    module, loaders, *_ = built(small, "optimization.schedule=constant", "optimization.warmup=0.2")
+    configured = module.configure_optimizers()
+    optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    rates = []
+    for _ in range(2 * len(loaders.train)):
+        rates.append(optimizer.param_groups[0]["lr"] / module.cfg.optimization.lr)
+        optimizer.step(), scheduler.step()
+    assert rates == pytest.approx([0, 0.25, 0.5, 0.75] + [1.0] * 16)
+
+
+def test_decay_spares_biases_and_norms(small):
+    module, *_ = built(small, "optimization.weight_decay=0.1")
+    decayed, spared = module.configure_optimizers()["optimizer"].param_groups
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+    named = {id(p): name for name, p in module.named_parameters()}
+    assert all("bias" in named[id(p)] or "LayerNorm" in named[id(p)] for p in spared["params"])
+    assert not any("bias" in named[id(p)] or "LayerNorm" in named[id(p)] for p in decayed["params"])
+    assert len(decayed["params"]) + len(spared["params"]) == len(named)
+
+
+class Everything(Calibration):
+    """Uses every hook."""
+
+    def __init__(self, dim, strength=0.5):
+        super().__init__(dim)
+        self.own = nn.Linear(dim, 1)
+        self.strength = strength
+        self.seen = 0
+
+    def prepare(self, embeddings):
+        self.seen = sum(len(h) for h in embeddings)
+
+    def penalty(self, weight):
+        return self.strength * weight.square().sum()
+
+    def objective(self, h):
+        return self.own(h).square().mean()
+
+    def parameter_groups(self):
+        return [{"params": list(self.own.parameters()), "lr": 0.25}]
+
+
+@pytest.mark.parametrize("target", ["head", "vocabulary"])
+def test_every_hook_is_used(small, target):
+    module, loaders, *_ = built(small, f"calibration._target_={__name__}.Everything", f"calibration.target={target}")
+    assert module.chain.calibrations[0].seen == 160
+    assert module.configure_optimizers()["optimizer"].param_groups[-1]["initial_lr"] == 0.25
+    batch = next(iter(loaders.train))
+    module.log, module.eval()
+    module.log = lambda *_, **__: None
+    loss = module.training_step(batch, 0)
+    h = module.embed(batch)
+    table = module.head.weight if target == "head" else module.encoder.model.get_input_embeddings().weight
+    expected = (
+        module.compute_task_loss(module.head(h), batch["labels"])
+        + 0.5 * table.square().sum()
+        + module.chain.calibrations[0].own(h).square().mean()
+    )
+    torch.testing.assert_close(loss, expected)
+    module.zero_grad()
+    module.chain.calibrations[0].objective(module.embed(batch).detach()).backward()
+    assert module.chain.calibrations[0].own.weight.grad is not None
+    assert all(p.grad is None for p in module.encoder.parameters())
+
+
+def test_prepare_is_the_only_look_at_the_data_before_training(small):
+    plain, *_ = built(small)
+    assert type(plain.chain.calibrations[0]) is Calibration
+
+
+def test_calibrations_that_are_not(small):
+    base = {"name": "x", "version": 1, "placement": "after_pooler", "target": "head"}
+    with pytest.raises(UserError, match="nowhere"):
+        instantiate_chain({**base, "_target_": "isobench.calibration.nowhere.No"}, 4)
+    with pytest.raises(UserError, match="not an isobench.calibration.Calibration"):
+        instantiate_chain({**base, "_target_": "collections.Counter"}, 4)
+    with pytest.raises(UserError, match="gamma must be"):
+        instantiate_chain({**base, "_target_": "isobench.calibration.IsoBN", "gamma": "max"}, 4)
+
+
+def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
+    module, *_ = built(small)
+    module._note_non_finite_loss(torch.tensor(1.0))
+    with pytest.raises(RunFailure, match="step 1") as failure:
+        module._note_non_finite_loss(torch.tensor(math.inf))
+    assert (failure.value.name, failure.value.step) == ("non_finite_loss", 1)
+
+
+@pytest.mark.parametrize("override", ["encoder.gradient_checkpointing=true", "encoder.compile=true"])
+def test_switches_change_no_number(small, override):
+    plain, loaders, *_ = built(small)
+    switched, *_ = built(small, override)
+    batch = next(iter(loaders.train))
+    for module in (plain, switched):
+        module.train()
+        for part in module.modules():
+            if isinstance(part, nn.Dropout):
+                part.p = 0.0
+        for layer in module.encoder.model.modules():
+            if hasattr(layer, "dropout_prob"):
+                layer.dropout_prob = 0.0
+    losses = [m.compute_task_loss(m.head(m.embed(batch)), batch["labels"]) for m in (plain, switched)]
+    torch.testing.assert_close(*losses)
+    for loss in losses:
+        loss.backward()
+    grads = [m.encoder.model.embeddings.word_embeddings.weight.grad for m in (plain, switched)]
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
+
+
+def test_the_head_starts_alike_under_every_method(small):
+    """A method that draws random numbers of its own must not change what the others start from."""
+    plain, *_ = built(small)
+    drawing, *_ = built(small, f"calibration._target_={__name__}.Everything")
+    assert torch.equal(plain.head.weight, drawing.head.weight)
+    assert torch.equal(plain.pooler.dense.weight, drawing.pooler.dense.weight)

@@ -1,0 +1,343 @@
+"""Whatever kills a run or its disk: every final result is the undisturbed one, and what was there stays."""
+
+import errno
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import tiny_overrides
+
+# Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
+POINTS = [
+    ("isobench.runs.folder.RunFolder.write_config", 1, "before"),
+    ("isobench.training.train.build_run_parts", 1, "before"),
+    ("isobench.data.loaders.Loaders.__init__", 1, "after"),
+    ("isobench.training.checkpoint.Checkpointer.on_train_start", 1, "before"),
+    ("isobench.training.classifier.Classifier.training_step", 30, "before"),
+    ("isobench.training.classifier.Classifier.configure_optimizers", 1, "after"),
+    ("torch.optim.AdamW.step", 30, "after"),
+    ("isobench.training.classifier.Classifier.validation_step", 3, "after"),
+    ("isobench.training.classifier.Classifier.on_validation_epoch_end", 3, "before"),
+    ("isobench.training.classifier.Classifier.on_validation_epoch_end", 3, "after"),
+    ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "before"),
+    ("torch.save", 8, "half"),
+    ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "after"),
+    ("isobench.training.train.write_predictions", 1, "before"),
+    ("isobench.training.train.write_predictions", 1, "after"),
+    ("pyarrow.parquet.write_table", 1, "half"),
+    ("isobench.runs.folder.RunFolder.write_record", 1, "before"),
+    ("pathlib.Path.write_text", 3, "half"),
+    ("isobench.runs.folder.RunFolder.write_record", 1, "after"),
+    ("isobench.training.checkpoint.CheckpointFiles.remove_all", 1, "before"),
+]
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that start with everything imported, so that 40 of them take a minute."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
+    return context
+
+
+def run_and_die(arguments: list[str], target: str | None, call: int, when: str) -> None:
+    """In a process of its own: the command line, killed at the ``call``-th call of ``target``."""
+    import sys
+
+    import torch
+
+    from isobench import __main__ as entry
+
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    torch.set_num_threads(1)
+    sys.argv = ["isobench", *arguments]
+    sys.stderr = sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+    if target:
+        kill_at(target, call, when)
+    entry.main()
+
+
+def kill_at(target: str, call: int, when: str) -> None:
+    """Replace ``target`` by one that kills the process before or after it, or with its file half-written."""
+    import pydoc
+
+    owner, name = pydoc.locate(target.rpartition(".")[0]), target.rpartition(".")[2]
+    original, calls = getattr(owner, name), 0
+
+    def dying(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == call and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*args, **kwargs)
+        if calls == call and when == "half":
+            file = next(Path(arg) for arg in args if isinstance(arg, str | Path))
+            os.truncate(file, file.stat().st_size // 2)
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+
+
+def moments() -> list[tuple[str, int, str]]:
+    """Every point once, at a seeded call of it."""
+    rng = random.Random(20261121)
+    return [(target, rng.randint(1, most), when) for target, most, when in POINTS]
+
+
+def long_run(overrides: list[str]) -> list[str]:
+    return [*overrides, "optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
+
+
+@pytest.fixture
+def long(small):
+    return long_run(small)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(processes, tiny, reviews, cache, tmp_path_factory):
+    """History, best epoch and predictions of the run that nothing disturbs."""
+    outputs = tmp_path_factory.mktemp("undisturbed")
+    assert start(processes, long_run(tiny_overrides(tiny, reviews, cache, outputs))) == 0
+    return outcome(outputs)
+
+
+def start(processes, arguments, target=None, call=0, when="") -> int:
+    process = processes.Process(target=run_and_die, args=(arguments, target, call, when))
+    process.start()
+    process.join(120)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def outcome(outputs: Path) -> tuple:
+    (file,) = outputs.glob("runs/*/result.json")
+    record = json.loads(file.read_text())
+    assert record["status"] == "finished"
+    return record["history"], record["best"], (file.parent / "predictions.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("moment", moments(), ids=lambda m: f"{m[0].split('isobench.')[-1]}-{m[1]}-{m[2]}")
+def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, undisturbed, moment):
+    assert start(processes, long, *moment) == -signal.SIGKILL
+    finished = list(outputs.glob("runs/*/result.json"))
+    assert len(finished) == (moment in moments()[-2:])  # after the record was written
+    assert start(processes, long) == 0
+    assert outcome(outputs) == undisturbed
+    assert not list(outputs.glob("runs/*/.*.tmp"))
+    assert not list(outputs.glob("runs/*/checkpoints"))
+
+
+def test_killed_again_and_again_it_gets_there(processes, long, outputs, undisturbed):
+    for call in (5, 5, 4, 7):
+        assert start(processes, long, "isobench.training.classifier.Classifier.training_step", call, "before") == -9
+    assert start(processes, long) == 0
+    (record,) = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    assert record["attempts"] == 5
+    assert outcome(outputs) == undisturbed
+
+
+def test_what_monitors_remember_survives_an_interruption(processes, tiny, reviews, cache, tmp_path):
+    """The classifier's initialisation and the curves of past epochs: history and last checkpoint are the same."""
+    found = []
+    for name, moment in (
+        ("whole", ()),
+        ("resumed", ("isobench.training.classifier.Classifier.training_step", 15, "before")),
+    ):
+        outputs = tmp_path / name
+        arguments = ["+experiment=isobn_drift", *long_run(tiny_overrides(tiny, reviews, cache, outputs))]
+        arguments += ["encoder.pooling=cls", "checkpoint.keep=true"]
+        if moment:
+            assert start(processes, arguments, *moment) == -signal.SIGKILL  # in the second epoch
+        assert start(processes, arguments) == 0
+        last = max(outputs.glob("runs/*/checkpoints/*.ckpt"))
+        callbacks = torch.load(last, weights_only=False)["callbacks"]
+        (state,) = (state for key, state in callbacks.items() if key.startswith("IsotropyMonitor"))
+        found.append((outcome(outputs), state))
+    assert found[0] == found[1]
+    history, curves = found[0][0][0], found[0][1]["curves"]
+    assert {"drift", "isotropy", "explained_variance"} <= set(history[-1])
+    assert history[-1]["drift"]["now"]["l2"] > history[0]["drift"]["start"]["l2"] == 0
+    assert len(curves["embedding"]) >= 2
+
+
+def interrupted(processes, long, outputs) -> list[Path]:
+    """A run killed at step 20: its checkpoints, oldest first."""
+    assert start(processes, long, "isobench.training.classifier.Classifier.training_step", 20, "before") == -9
+    return sorted(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long, outputs, undisturbed, damage):
+    older, newest = interrupted(processes, long, outputs)
+    if damage == "foreign":
+        import torch
+
+        torch.save({"run": "another", "state_dict": {}}, newest)
+    else:
+        os.truncate(newest, 0 if damage == "empty" else newest.stat().st_size // 2)
+    code, _, err = cli(*long)
+    assert code == 0, err
+    assert f"isobench: {newest} can't be used (" in err
+    assert "the one before is" in err
+    assert outcome(outputs) == undisturbed
+    assert not older.exists()
+
+
+def test_all_checkpoints_damaged_start_anew(cli, processes, long, outputs, undisturbed):
+    for file in interrupted(processes, long, outputs):
+        file.write_bytes(b"not a checkpoint")
+    code, _, err = cli(*long)
+    assert code == 0, err
+    assert err.count("can't be used") == 2
+    assert outcome(outputs) == undisturbed
+
+
+@pytest.mark.parametrize("trouble", [MemoryError(), OSError(errno.EIO, "as meant")])
+def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(processes, long, outputs, monkeypatch, trouble):
+    import torch
+
+    from isobench.training.checkpoint import CheckpointFiles
+
+    (folder,) = {file.parents[1] for file in interrupted(processes, long, outputs)}
+
+    def broken(*_, **__):
+        raise trouble
+
+    monkeypatch.setattr(torch, "load", broken)
+    with pytest.raises(type(trouble)):
+        CheckpointFiles(folder, "any").load_newest()
+    assert len(list(folder.glob("checkpoints/*.ckpt"))) == 2
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 3 MiB, where this user may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], check=False).returncode:
+        pytest.skip("this user may not mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path, leave: int = 0) -> None:
+    disk = os.statvfs(folder)
+    (folder / "filler").write_bytes(b"x" * (disk.f_bavail * disk.f_bsize - leave))
+
+
+def results_in(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in folder.glob("runs/*/result.json")}
+
+
+def test_a_full_disk_is_one_clear_line_and_earlier_results_are_intact(cli, small, small_disk):
+    here = [*small, f"output_dir={small_disk}/outputs", "optimization.epochs=1", "-m"]
+    assert cli(*here, "seed=1")[0] == 0
+    before = results_in(small_disk / "outputs")
+    fill(small_disk)
+    code, _, err = cli(*here, "seed=1,2,3,4")
+    assert code == 2, err
+    said = [line for line in err.splitlines() if not line.startswith("4 runs:")]
+    assert len(said) == 1, err
+    assert "can't be written: no space left on device" in said[0]
+    assert results_in(small_disk / "outputs") == before
+    (small_disk / "filler").unlink()
+    assert cli(*here, "seed=1,2,3,4")[0] == 0
+    assert len(results_in(small_disk / "outputs")) == 4
+
+
+def test_a_disk_without_room_for_a_checkpoint_lets_the_run_go_on(cli, small, small_disk, long, undisturbed):
+    (small_disk / "filler").write_bytes(
+        b"x" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize - 200_000)
+    )
+    code, _, err = cli(*long, f"output_dir={small_disk}/outputs")
+    assert code == 0, err
+    assert "isobench: no checkpoint: " in err
+    assert outcome(small_disk / "outputs") == undisturbed
+
+
+def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(cli, small, small_disk):
+    here = [*small, f"output_dir={small_disk}/outputs", "optimization.epochs=1", "-m"]
+    _, table, _ = cli(*here, "seed=1")
+    before = results_in(small_disk / "outputs")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    code, out, err = cli(*here, "seed=1")
+    assert (code, out) == (0, table), err
+    code, _, err = cli(*here, "seed=1,2")
+    assert code == 2
+    said = [line for line in err.splitlines() if not line.startswith("2 runs:")]
+    assert len(said) == 1, err
+    assert "read-only file system" in said[0]
+    assert results_in(small_disk / "outputs") == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+def test_trouble_with_the_disk_is_never_a_runs_failure(cli, small, outputs, monkeypatch, number):
+    def broken(*_):
+        raise OSError(number, os.strerror(number))
+
+    import isobench.training.train
+
+    monkeypatch.setattr(isobench.training.train, "write_predictions", broken)
+    code, _, err = cli(*small, "-m", "seed=1,2", "optimization.epochs=1")
+    assert code == 2
+    assert err.count(os.strerror(number).lower()) == 1  # the sweep stops at once
+    assert not list(outputs.glob("runs/*/result.json"))
+
+
+def test_two_processes_at_once_run_each_point_once(processes, small, outputs):
+    sweep = [*small, "-m", "seed=1,2,3", "trainer.threads=1"]
+    both = [processes.Process(target=run_and_die, args=(sweep, None, 0, "")) for _ in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(120)
+    found = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    assert len(found) == 3
+    assert [record["attempts"] for record in found] == [1, 1, 1]
+    assert {process.exitcode for process in both} <= {0, 3}
+
+
+def test_ctrl_c_in_training_saves_and_a_second_sweep_goes_on(processes, long, outputs, undisturbed):
+    process = processes.Process(target=run_and_die, args=([*long, "checkpoint.steps=null"], None, 0, ""))
+    process.start()
+    deadline = time.monotonic() + 60
+    while not any('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 130
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
+    assert start(processes, long) == 0
+    assert outcome(outputs) == undisturbed
+
+
+@pytest.mark.parametrize(("told", "saved"), [(9, 9), (10, 11), (20, 21), (30, None)])
+def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, undisturbed, monkeypatch, told, saved):
+    """Lightning would take a checkpoint made there for a finished epoch; after the last epoch the run just ends."""
+    from isobench.training.checkpoint import Checkpointer
+
+    original = Checkpointer.on_train_batch_end
+
+    def stop(self, trainer, *rest):
+        if trainer.global_step == told:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, trainer, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpointer, "on_train_batch_end", stop)
+        code, _, _ = cli(*long, "checkpoint.steps=null")
+    assert code == 128 + signal.SIGTERM
+    files = [file.name for file in outputs.glob("runs/*/checkpoints/*")]
+    assert files == ([f"step-{saved:09d}.ckpt"] if saved else [])
+    assert cli(*long)[0] == 0
+    assert outcome(outputs) == undisturbed

@@ -1,0 +1,237 @@
+"""Translation and summarisation: the states, the loss, the calibration's place, the search."""
+
+import math
+
+import pytest
+import torch
+from helpers import make_config
+from torch import nn
+
+from isobench.calibration import Calibration, Flow, IsoBN
+from isobench.calibration.chain import Chain, Link
+from isobench.runs.identity import identify
+from isobench.training.build import build_run_parts
+from isobench.training.fine_tuned import LearningRateSchedule
+from isobench.training.seq2seq import CalibratedProjection
+
+
+def built(overrides, *more):
+    cfg = make_config(*overrides, *more)
+    found = build_run_parts(cfg, identify(cfg))
+    found.module.log = lambda *_, **__: None
+    return found
+
+
+def all_examples(loaders):
+    """The training set as one batch of one chunk."""
+    collator = loaders.by_length(loaders.train_tokens, 8).collate_fn
+    return collator(list(range(len(loaders.train_tokens))))
+
+
+def small_model(kind: str):
+    """A randomly initialised encoder-decoder of a family, in evaluation mode, with its padding token."""
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+    sizes = {
+        "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 20,
+    }  # fmt: skip
+    if kind == "t5":
+        sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2}
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2, "decoder_start_token_id": 0}
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, vocab_size=30, init_std=0.5, **sizes, **ids)
+    return AutoModelForSeq2SeqLM.from_config(config).eval()
+
+
+class Shift(Calibration):
+    """Something that is easy to tell from the identity."""
+
+    def forward(self, h):
+        return h.flip(1) + torch.arange(self.dim, dtype=h.dtype) / self.dim
+
+
+FAMILIES = ["bart", "mbart", "t5", "marian"]
+TARGETS = torch.tensor([[5, 6, 7, 8, 1], [9, 1, 0, 0, 0]])
+SOURCES = torch.tensor([[3, 4, 5, 1], [6, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_states_and_logits_are_the_models_own(kind):
+    """What is caught, projected, is what the model itself computes where the target is no padding."""
+    model = small_model(kind)
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias.normal_()
+    inputs = {
+        "input_ids": SOURCES,
+        "attention_mask": (SOURCES != 0).long(),
+        "decoder_input_ids": model.prepare_decoder_input_ids_from_labels(labels=TARGETS),
+    }
+    real = TARGETS != 0
+    with torch.no_grad():
+        expected = model(**inputs).logits[real]
+        projection = CalibratedProjection(model, Chain([Link(Calibration(16))]))
+        with projection.capture_states(real) as kept:
+            assert model(**inputs).logits.shape[1] == 0  # not computed twice
+        assert torch.allclose(projection.logits(kept()), expected, atol=1e-6)
+        assert torch.equal(model(**inputs).logits[real], expected)  # and without catching it is as ever
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_search_sees_calibrated_states(kind, beams):
+    """Beam search with cached keys and values, against a model whose projection has the calibration inside."""
+    settings = {"num_beams": beams, "max_new_tokens": 8, "do_sample": False}
+    plain, model, merged = small_model(kind), small_model(kind), small_model(kind)
+    CalibratedProjection(model, Chain([Link(Shift(16))]))
+    with torch.no_grad():  # W (P h + a) = (W P) h + W a
+        weight = merged.get_output_embeddings().weight.clone()
+        merged.set_output_embeddings(nn.Linear(16, 30))
+        merged.get_output_embeddings().weight.copy_(weight.flip(1))
+        merged.get_output_embeddings().bias.copy_(weight @ (torch.arange(16) / 16))
+    inputs = {"input_ids": SOURCES, "attention_mask": (SOURCES != 0).long()}
+    found = model.generate(**inputs, **settings)
+    assert torch.equal(found, merged.generate(**inputs, **settings))
+    assert not torch.equal(found, plain.generate(**inputs, **settings))
+
+
+def test_the_loss_is_the_cross_entropy_of_the_targets_without_padding(tiny_translation):
+    module, loaders, *_ = built(tiny_translation, "optimization.label_smoothing=null")
+    module.eval()
+    batch = all_examples(loaders)
+    (chunk,) = batch["chunks"]
+    labels = chunk["labels"].masked_fill(~chunk["real"], -100)
+    expected = module.model(input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], labels=labels).loss
+    assert (labels == -100).any()
+    module._note_non_finite_loss = lambda loss: None
+    assert module.training_step(batch, 0).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_label_smoothing_is_that_of_szegedy(tiny_translation):
+    """(1 - e) nll + e mean over the vocabulary of -log p, mean over real tokens; in float64, by hand."""
+    module, loaders, *_ = built(tiny_translation, "optimization.label_smoothing=0.2")
+    module.eval()
+    module._note_non_finite_loss = lambda loss: None
+    batch = all_examples(loaders)
+    states, labels = module.states(batch)
+    logits = states.double() @ module.projection.linear.weight.double().T
+    log_p = logits - logits.logsumexp(1, keepdim=True)
+    expected = -(0.8 * log_p[torch.arange(len(labels)), labels] + 0.2 * log_p.mean(1)).mean()
+    assert module.training_step(batch, 0).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_chunks_leave_the_states_as_they_are(tiny_translation):
+    """A batch in one chunk or in many: the same rows, in another order; padding is nowhere among them."""
+    module, loaders, *_ = built(tiny_translation)
+    module.eval()
+    indices = list(range(24))
+    one = loaders.by_length(loaders.train_tokens, 8).collate_fn
+    many = type(one)(loaders.train_tokens, one.pad_id, 0)
+    with torch.no_grad():
+        (first, its), (second, other) = (module.states(collate(indices)) for collate in (one, many))
+    assert len(many(indices)["chunks"]) > 3
+    assert len(first) == loaders.train_tokens.targets.lengths[:24].sum()
+    assert torch.equal(its.sort().values, other.sort().values)
+    assert torch.allclose(first.sort(0).values, second.sort(0).values, atol=1e-5)
+
+
+def test_a_method_with_batch_statistics_sees_every_target_token_once(tiny_translation):
+    module, loaders, *_ = built(tiny_translation, "calibration=isobn_paper")
+    module.eval()
+    with torch.no_grad():
+        states, _ = module.states(all_examples(loaders))
+    module.chain.train()
+    module._note_non_finite_loss = lambda loss: None
+    module.training_step(all_examples(loaders), 0)
+    (isobn,) = module.chain
+    assert isinstance(isobn, IsoBN)
+    centred = states.double() - states.double().mean(0)
+    assert torch.allclose(isobn.covariance.double(), centred.T @ centred / len(states), atol=1e-5)
+
+
+def test_the_task_moves_everything_but_the_flow_and_the_flow_moves_only_itself(tiny_translation):
+    module, loaders, *_ = built(tiny_translation, "calibration=flow", "calibration.levels=2")
+    module._note_non_finite_loss = lambda loss: None
+    module.eval()
+    module.chain.train()
+    batch = all_examples(loaders)
+    module.training_step(batch, 0).backward()
+    (flow,) = module.chain
+    assert isinstance(flow, Flow)
+    both = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+    module.zero_grad()
+    states, _ = module.states(batch)
+    flow.objective(states.detach()).backward()
+    own = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    assert own.keys() == {name for name in both if name.startswith("chain.")}
+    assert all(torch.allclose(both[name], gradient, atol=1e-6) for name, gradient in own.items())
+    assert both["model.model.decoder.layers.0.fc1.weight"].abs().sum() > 0
+
+
+def test_tied_embeddings_are_one_parameter(tiny_translation):
+    """A penalty on the output embedding reaches the input embedding, once; it is measured and optimised once."""
+    module, *_ = built(tiny_translation, "calibration=cosine", "calibration.strength=3")
+    weight = module.model.get_input_embeddings().weight
+    assert module.projection.linear.weight is weight
+    for target in ("head", "vocabulary"):
+        assert module.matrices()[target]() is weight
+    (penalty,) = module.chain.losses([torch.zeros(1, 32)], module.matrices())
+    unit = weight.detach().double()
+    unit = unit / unit.norm(dim=1, keepdim=True).clamp_min(1e-30)
+    alive = (weight.detach().norm(dim=1) > 0).sum()
+    expected = 3 * ((unit.sum(0) ** 2).sum() - alive) / len(weight) ** 2
+    assert penalty.item() == pytest.approx(expected.item(), rel=1e-4)
+    optimised = [p for group in module.configure_optimizers()["optimizer"].param_groups for p in group["params"]]
+    assert sum(p is weight for p in optimised) == 1
+
+
+def test_polynomial_decay_is_that_of_transformers(tiny_translation):
+    from transformers import get_polynomial_decay_schedule_with_warmup
+
+    for settings in ({"warmup": 0.0}, {"warmup": 0.25, "power": 2.0, "end_lr": 1e-4}):
+        overrides = [f"optimization.{name}={value}" for name, value in settings.items()]
+        o = make_config(*tiny_translation, "optimization.lr=1e-3", *overrides).optimization
+        ours = LearningRateSchedule(o, 40)
+        optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=o.lr)
+        theirs = get_polynomial_decay_schedule_with_warmup(
+            optimizer, math.ceil(40 * o.warmup), 40, settings.get("end_lr", 1e-7), settings.get("power", 1.0)
+        )
+        for step in range(45):
+            assert ours(step) * o.lr == pytest.approx(theirs.get_last_lr()[0], rel=1e-9), step
+            optimizer.step()
+            theirs.step()
+
+
+def test_a_method_that_wants_pretrained_embeddings_gets_the_decoders_states(tiny_translation):
+    module, loaders, *_ = built(tiny_translation, "calibration=fixed_norm_z")
+    module.eval()
+    with torch.no_grad():
+        states, _ = module.states(all_examples(loaders))
+        h, _ = module.chain(states, nn.Identity())
+    assert h.mean(0).abs().max() < 1e-3
+    assert torch.allclose(h.std(0), torch.ones(32), atol=0.01)
+
+
+def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translation):
+    module, *_, notes = built(tiny_translation, "task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
+    search = notes["generation"]["search"]
+    assert search["num_beams"] == 2
+    assert search["max_new_tokens"] == 24
+    assert search["min_new_tokens"] == 3
+    assert search["no_repeat_ngram_size"] == 2
+    assert search["decoder_start_token_id"] == module.tokenizer.eos_token_id
+    assert set(notes["generation"]["signatures"]) == {"bleu", "chrf"}
+
+
+def test_the_search_in_half_precision_is_asked_for_on_a_cpu(tiny_translation):
+    """auto is bf16 on a GPU that has it, and full precision here."""
+    module, *_, notes = built(tiny_translation)
+    assert module.half is False
+    assert notes["generation"]["search"]["precision"] == "32"
+    module, loaders, *_ = built(tiny_translation, "task.generation.precision=bf16")
+    assert module.half is True
+    seen = []
+    module.projection.linear.register_forward_hook(lambda m, given, out: seen.append(out.dtype))
+    texts = module.eval().generate(all_examples(loaders)["chunks"][0])
+    assert len(texts) == 96
+    assert set(seen) == {torch.bfloat16}

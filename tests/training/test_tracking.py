@@ -1,0 +1,235 @@
+"""What W&B is given: every documented name, read back from a real run's log."""
+
+import json
+import re
+import subprocess
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import wandb
+from helpers import ROOT, files_with, make_config, tiny_overrides
+from pytorch_lightning.callbacks import Callback
+from wandb_log import read
+
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.training import tracking
+from isobench.training.stopwatch import Stopwatch
+from isobench.training.train import train
+
+KEY = "0123456789abcdef0123456789abcdef01234567"
+SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}
+REMOTE = "https://ghp_alsosecret:x-oauth-basic@example.com/someone/else.git"
+EPOCHS, BATCHES, MATRICES = 3, 10, ("embedding", "head", "vocabulary")
+
+
+class Norms(Callback):
+    """The gradient's norm at every step, in double precision."""
+
+    seen: list[float] = []  # noqa: RUF012
+
+    def on_before_optimizer_step(self, trainer, module, optimizer):
+        squares = [p.grad.double().square().sum() for p in module.parameters() if p.grad is not None]
+        self.seen.append(float(sum(squares)) ** 0.5)
+
+
+def run(overrides):
+    cfg = make_config(*overrides)
+    identity = identify(cfg)
+    return train(cfg, identity, RunFolder(cfg.output_dir, identity.key)), cfg
+
+
+def log_of(outputs):
+    (file,) = outputs.glob("wandb/offline-run-*/run-*.wandb")
+    return read(file)
+
+
+@pytest.fixture(scope="module")
+def offline(tiny, reviews, cache, tmp_path_factory):
+    """A run with W&B offline, in a checkout and an environment with secrets: its record, config, log and folder."""
+    repository = tmp_path_factory.mktemp("offline")
+    outputs = repository / "outputs"
+    settings = ["tracking=wandb", "tracking.mode=offline", f"optimization.epochs={EPOCHS}", "calibration=isobn_paper"]
+    settings += ["optimization.clip=0.5", "+monitors.norms={_target_: test_tracking.Norms}", "experiment.name=mine"]
+    Norms.seen.clear()
+    author = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
+    for command in (
+        ["init"],
+        ["remote", "add", "origin", REMOTE],
+        [*author, "commit", "--allow-empty", "-m", "first"],
+    ):
+        subprocess.run(["git", *command], cwd=repository, check=True, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        record, cfg = run([*tiny_overrides(tiny, reviews, cache, outputs), *settings])
+    assert record["status"] == "finished"
+    return record, cfg, log_of(outputs), outputs
+
+
+def documented(generation=False):
+    """The names in the table of docs/tracking.md, as regular expressions; those of ``generation`` tasks only."""
+    text = (ROOT / "docs" / "tracking.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)` \| (translation, summarisation: )?", text, re.MULTILINE)
+    names = [name for name, only in rows if bool(only) is generation]
+    parts = {
+        "matrix": "embedding|head|vocabulary",
+        "k": "1|2|3|5|10|20|50",
+        "printed": "i[12]_printed",
+        "symmetric": "i[12]_symmetric",
+        "any": "[a-z0-9_]+",
+    }
+    parts |= {"measure": "i1|i2|isoscore|average_cosine|effective_rank|mean_ratio", "split": "validation"}
+    parts |= {"metric": "accuracy|constant_predictor", "primary": "accuracy"}
+    return {name: re.sub(r"<(\w+)>", lambda found: f"(?:{parts[found[1]]})", name) for name in names}
+
+
+def test_what_is_logged_is_what_is_documented(offline):
+    _, _, log, _ = offline
+    logged = {re.sub(r"_table\..*", "_table", name) for name in log.names | set(log.summary)}
+    logged = {name for name in logged if not name.startswith("_")}
+    patterns = documented()
+    assert len(patterns) == 21
+    assert list(documented(generation=True)) == ["dev/<split>/loss", "isotropy/head/<symmetric>"]
+    assert [name for name in logged if not any(re.fullmatch(p, name) for p in patterns.values())] == []
+    assert [name for name, p in patterns.items() if not any(re.fullmatch(p, found) for found in logged)] == []
+
+
+def test_training_curves(offline):
+    record, cfg, log, _ = offline
+    steps = EPOCHS * BATCHES
+    assert log.curve("train/loss")[-1] < log.curve("train/loss")[0]
+    assert len(log.curve("train/loss")) == steps  # a short run: every step
+    warm = np.ceil(cfg.optimization.warmup * steps)
+    factor = [step / warm if step < warm else (steps - step) / (steps - warm) for step in range(steps)]
+    np.testing.assert_allclose(log.curve("train/lr"), cfg.optimization.lr * np.array(factor), rtol=1e-6)
+    np.testing.assert_allclose(log.curve("train/gradient_norm"), Norms.seen, rtol=1e-5)
+    assert max(Norms.seen) > cfg.optimization.clip
+    speeds = log.curve("train/examples_per_second")
+    assert len(speeds) == EPOCHS
+    assert sum(160 / speed for speed in speeds) == pytest.approx(record["cost"]["training_seconds"], abs=2e-3)
+    tokens = np.array(log.curve("train/tokens_per_second")) / speeds
+    assert tokens == pytest.approx(tokens[0])
+    whole = record["cost"]["tokens_per_second"] * record["cost"]["training_seconds"] / record["cost"]["examples"]
+    assert tokens[0] == pytest.approx(whole, rel=1e-2)
+    x = [row["trainer/global_step"] for row in log.history if "train/loss" in row]
+    assert x == list(range(steps))
+
+
+def test_curves_of_the_epochs_are_the_records(offline):
+    record, _, log, _ = offline
+    history = record["history"]
+    assert log.curve("dev/accuracy") == pytest.approx([epoch["score"] for epoch in history])
+    assert log.curve("dev/validation/accuracy") == log.curve("dev/accuracy")
+    for name in history[0]["isotropy"]:
+        found = log.curve(f"isotropy/{name}")
+        assert found == pytest.approx([epoch["isotropy"][name] for epoch in history], rel=1e-5), name
+    for matrix in MATRICES:
+        ev = np.array([log.curve(f"isotropy/{matrix}/ev{k}") for k in (1, 2, 3, 5, 10, 20)])
+        assert ev.shape == (6, EPOCHS)
+        assert 0 < ev.min() <= ev.max() <= 1 + 1e-6
+        assert (np.diff(ev, axis=0) >= -1e-6).all()
+        for measure in ("i1", "i2"):
+            assert all(value > 0 for value in log.curve(f"isotropy/{matrix}/{measure}"))
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_the_ev_curve_of_every_epoch_is_a_line_of_the_chart(offline, matrix):
+    record, _, log, outputs = offline
+    name = f"isotropy/{matrix}/ev_curve_table"
+    (path,) = {row[f"{name}.path"] for row in log.history[-2:] if f"{name}.path" in row}
+    (file,) = outputs.glob(f"wandb/offline-run-*/files/{path}")
+    table = json.loads(file.read_text())
+    assert table["columns"] == ["step", "lineKey", "lineVal"]
+    for number, epoch in enumerate(record["history"], 1):
+        line = [(k, value) for k, key, value in table["data"] if key == f"epoch {number}"]
+        assert line == [(k, value) for k, value in enumerate(epoch["explained_variance"][matrix], 1)]
+    assert len(log.curve(f"{name}.path")) == EPOCHS
+
+
+def test_the_summary_is_the_records(offline):
+    record, _, log, _ = offline
+    best = record["best"]
+    assert log.summary["status"] == "finished"
+    assert log.summary["failure"] is None
+    assert log.exit_code == 0
+    assert (log.summary["best/score"], log.summary["best/epoch"]) == (best["score"], best["epoch"])
+    assert log.summary["best/step"] == best["epoch"] * BATCHES
+    assert log.summary["best/validation/accuracy"] == best["validation"]["accuracy"]
+    isotropy = {name.removeprefix("best/isotropy/"): v for name, v in log.summary.items() if "best/isotropy" in name}
+    assert isotropy == pytest.approx(best["isotropy"])
+
+
+def test_the_config_and_the_place(offline):
+    record, cfg, log, _ = offline
+    resolved = {name: value for name, value in log.config.items() if not name.startswith("_wandb")}
+    assert (resolved.pop("method"), resolved.pop("key")) == ("isobn_paper", record["key"])
+    origin = resolved.pop("provenance")
+    assert origin["versions"] == record["provenance"]["versions"]
+    assert resolved == asdict(cfg)
+    assert (log.run.run_id, log.run.run_group, log.run.job_type) == (record["key"][:16], "mine", "sst2")
+    assert log.run.display_name == "sst2-local-isobn_paper-1"
+
+
+def test_no_secret_is_written(offline):
+    _, _, _, outputs = offline
+    secrets = [value for name, value in SECRETS.items() if name != "SLURM_JOB_ID"]
+    assert files_with(outputs, *secrets, "ghp_alsosecret") == []
+    assert files_with(outputs, "isobn_paper")  # the search finds what is there
+
+
+def test_a_failed_run_says_so(small, outputs):
+    settings = ["tracking=wandb", "tracking.mode=offline", "optimization.lr=1e30", "optimization.warmup=0"]
+    record, _ = run([*small, *settings])
+    log = log_of(outputs)
+    assert log.summary["failure"] == record["failure"]["name"]
+    assert log.summary["failure"].startswith("non_finite")
+    assert (log.summary["status"], log.exit_code) == ("failed", 1)
+
+
+def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
+    from isobench.training.classifier import Classifier
+
+    def stop(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Classifier, "on_train_epoch_end", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run([*small, "tracking=wandb", "tracking.mode=offline"])
+    log = log_of(outputs)
+    assert (log.summary["status"], log.summary["failure"], log.exit_code) == ("interrupted", None, 1)
+
+
+def test_trouble_with_wandb_costs_the_run_nothing(small, monkeypatch, capfd):
+    def broken(*arguments, **settings):
+        raise OSError("the line is cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wandb.Table, "__init__", broken)
+        patch.setattr(wandb, "finish", broken)
+        record, _ = run([*small, "tracking=wandb", "tracking.mode=offline", "optimization.epochs=1"])
+    wandb.finish()
+    assert record["status"] == "finished"
+    assert capfd.readouterr().err.count("isobench: W&B: the line is cut; the run goes on without") == 2
+
+
+def test_only_numbers_are_reported():
+    epoch = {"epoch": 2, "score": 0.5, "validation": {"accuracy": 0.5}, "explained_variance": {"head": [1.0]}}
+    flat = {"best/epoch": 2, "best/score": 0.5, "best/validation/accuracy": 0.5}
+    assert tracking.flatten_best_epoch({**epoch, "notes": "text"}) == flat
+
+
+def test_throughput_after_an_interruption_is_of_what_was_trained_since():
+    logged = {}
+    watch = Stopwatch()
+    watch.log = logged.__setitem__
+    watch.load_state_dict({"training": 100.0, "evaluation": 5.0, "examples": 1000, "seconds": 106.0})
+    watch.on_train_start()
+    watch._mark -= 2.0  # two seconds pass
+    watch.on_train_batch_end(None, None, None, {"index": [0] * 60}, 0)
+    data = SimpleNamespace(lengths=np.array([4, 6]))
+    watch.on_validation_start(SimpleNamespace(train_dataloader=SimpleNamespace(dataset=data)), None)
+    assert logged["train/examples_per_second"] == pytest.approx(30, rel=0.01)
+    assert logged["train/tokens_per_second"] == pytest.approx(150, rel=0.01)

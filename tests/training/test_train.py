@@ -1,0 +1,303 @@
+"""Whole runs: bit-identical, recorded in full, tracked; on a tiny model, the embedded ones and real GLUE."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from helpers import make_config
+
+from isobench.metrics.task import evaluate_predictions
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+from isobench.training.train import train
+
+
+def run(*overrides):
+    cfg = make_config(*overrides)
+    validate_config(cfg)
+    identity = identify(cfg)
+    folder = RunFolder(cfg.output_dir, identity.key)
+    return train(cfg, identity, folder), folder
+
+
+def predictions(folder):
+    return pyarrow.parquet.read_table(folder.path / "predictions.parquet")
+
+
+@pytest.mark.parametrize("calibration", ["none", "isobn_paper", "isobn_released"])
+def test_the_same_command_gives_the_same_bits(small, tmp_path, calibration):
+    results = []
+    for number in range(2):
+        torch.manual_seed(number)  # whatever went on before
+        results.append(run(*small, f"calibration={calibration}", f"output_dir={tmp_path}/{number}"))
+    (first, one), (second, two) = results
+    assert predictions(one).equals(predictions(two))
+    assert first["history"] == second["history"]
+    assert first["predictions"] == second["predictions"]
+    assert first["key"] == second["key"]
+
+
+def test_each_seed_stream_does_its_own_part(small, tmp_path):
+    def logits(name, *overrides):
+        _, folder = run(*small, f"output_dir={tmp_path}/{name}", "optimization.epochs=1", *overrides)
+        return np.array(predictions(folder)["logits"].to_pylist())
+
+    base = logits("base")
+    for stream in ("init", "order", "dropout"):
+        assert not np.array_equal(logits(stream, f"seeds.{stream}=99"), base)
+
+
+def test_the_record_is_whole_and_true(small):
+    result, folder = run(*small, "optimization.epochs=8", "optimization.patience=null")
+    assert result["status"] == "finished"
+    table = predictions(folder)
+    labels, predicted = (np.array(table[name]) for name in ("label", "prediction"))
+    best = result["best"]
+    assert best["validation"]["accuracy"] == evaluate_predictions(["accuracy"], labels, predicted)["accuracy"]
+    assert best["score"] == max(epoch["score"] for epoch in result["history"])
+    assert best["score"] > 0.8  # the tiny task is learnt
+    assert [epoch["epoch"] for epoch in result["history"]] == list(range(1, 9))
+    logits = np.array(table["logits"].to_pylist())
+    np.testing.assert_array_equal(logits.argmax(1), predicted)
+    assert table["index"].to_pylist() == list(range(60))
+    for name in ("embedding/ev1", "embedding/ev3", "embedding/i1", "embedding/i2", "head/ev1", "head/i1", "head/i2"):
+        assert best["isotropy"][name] >= 0
+    assert best["isotropy"]["embedding/ev1"] <= best["isotropy"]["embedding/ev3"] <= 1
+    cost, origin = result["cost"], result["provenance"]
+    assert cost["seconds"] > cost["training_seconds"] > 0
+    assert cost["tokens_per_second"] > 0
+    assert cost["peak_memory_mib"]["resident"] > 50
+    assert origin["versions"]["torch"] == torch.__version__
+    assert origin["threads"] == torch.get_num_threads()
+    assert result["data"]["examples"] == {"train": 160, "validation": 60}
+    assert set(result["data"]["fingerprint"]) == {"train", "validation"}
+    assert "model.safetensors" in result["encoder"]["fingerprint"]
+    assert sorted(file.name for file in folder.path.iterdir()) == [
+        "config.yaml", "lock", "predictions.parquet", "result.json"
+    ]  # fmt: skip
+
+
+def test_early_stopping_and_the_best_epoch(small):
+    result, _ = run(*small, "optimization.lr=1e-9", "optimization.epochs=9", "optimization.patience=2")
+    assert len(result["history"]) == 3  # no gain after the first: two more, then it stops
+    assert result["best"]["epoch"] == 1
+
+
+def test_a_constant_predictor_is_named(small):
+    result, _ = run(*small, "optimization.lr=1e-9", "head.init=normal", "optimization.epochs=1")
+    assert result["best"]["validation"]["constant_predictor"] is True
+    assert result["best"]["score"] == result["best"]["validation"]["accuracy"]
+
+
+@pytest.mark.parametrize("clip", ["null", "1.0"])
+def test_mixed_precision(small, tmp_path, clip):
+    overrides = [*small, "calibration=isobn_paper", f"optimization.clip={clip}", "optimization.lr=1e-4"]
+    full, one = run(*overrides)
+    mixed, two = run(*overrides, "trainer.precision=bf16-mixed")
+    assert full["status"] == mixed["status"] == "finished"
+    a, b = (np.array(predictions(folder)["logits"].to_pylist()) for folder in (one, two))
+    assert not np.array_equal(a, b)
+    assert np.abs(a - b).max() < 0.5 * np.abs(a).max()
+
+
+def test_the_released_recipe(small):
+    result, _ = run(*small, "optimization=isobn_released", "calibration=isobn_released", "optimization.epochs=1")
+    config = result["config"]
+    assert config["encoder"]["token_type_ids"] is False
+    assert (config["optimization"]["eps"], config["optimization"]["drop_last"]) == (1e-6, True)
+    assert result["cost"]["examples"] == 160
+
+
+def test_wandb_offline_holds_the_curves(small, tmp_path):
+    """Read back from the transaction log, as ``wandb sync`` would."""
+    result, _ = run(*small, "tracking=wandb", "calibration=isobn_paper")
+    (log,) = (tmp_path / "outputs" / "wandb").glob("offline-run-*/run-*.wandb")
+    content = log.read_bytes()
+    for name in (
+        b"train/loss",
+        b"dev/validation/accuracy",
+        b"isotropy/embedding/ev1",
+        b"isotropy/head/i2",
+        b"isotropy/vocabulary/isoscore",
+        b"isotropy/embedding/ev_curve",
+        b"train/lr",
+    ):
+        assert name in content
+    assert result["key"][:16] in log.name
+
+
+def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cli, monkeypatch):
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_API_KEY", "not-a-key")
+    code, _, err = cli(*small, "tracking=wandb", "tracking.mode=online")
+    assert code == 2
+    assert "tracking=none does without it" in err
+    assert "not-a-key" not in err
+    assert "Traceback" not in err
+    assert not list(outputs.glob("runs/*"))
+
+
+def test_tracking_none_leaves_wandb_alone(small, tmp_path):
+    run(*small)
+    assert not (tmp_path / "outputs" / "wandb").exists()
+
+
+def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch):
+    from isobench.training.tracking import has_login
+
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    assert not has_login()
+    (tmp_path / "netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
+    assert has_login()
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef" * 3)
+    monkeypatch.setenv("HF_TOKEN", "hf_verysecret")
+    _, folder = run(*small, "tracking=wandb", "tracking.mode=offline", "optimization.epochs=1")
+    for file in [*folder.path.rglob("*"), *(tmp_path / "outputs" / "wandb").rglob("*")]:
+        if file.is_file():
+            content = file.read_bytes()
+            assert b"0123456789abcdef0123" not in content, file
+            assert b"hf_verysecret" not in content, file
+
+
+def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
+    """The demo's run, smaller, as a user starts it: the real weights learn real sentences."""
+    command = [
+        sys.executable, "-m", "isobench", "calibration=isobn_paper", "task.train_samples=320", "task.dev_samples=200",
+        "optimization.epochs=2", "optimization.batch_size=8", "optimization.lr=1e-4", "tracking=none",
+        f"data.cache={cache}", f"output_dir={tmp_path}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (file,) = tmp_path.glob("runs/*/result.json")
+    result = json.loads(file.read_text())
+    assert result["best"]["score"] > 0.6
+    assert "rotten_tomatoes (accuracy)" in done.stdout
+    assert "scale=embedded. NOT the paper's setting" in done.stdout
+    assert str(file.parent) in done.stdout
+    assert result["scale"]["differs"]
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics"),
+    [
+        ("stsb", {"pearson", "spearman", "pearson_spearman"}),
+        ("stsb task.as_classes=6", {"pearson", "spearman", "pearson_spearman"}),
+        ("mrpc", {"accuracy", "f1", "accuracy_f1"}),
+        ("mnli task.train_split=train_subset", {"accuracy"}),
+    ],
+)
+def test_real_glue_runs_with_its_metrics(glue, cache, tiny, tmp_path, task, metrics):
+    overrides = [f"task={task.split()[0]}", *task.split()[1:]]
+    result, _ = run(
+        *overrides, f"data.root={glue}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
+        "task.max_length=40", "task.train_samples=64", "task.dev_samples=50", "optimization.epochs=1",
+        "calibration=isobn_paper", f"output_dir={tmp_path}",
+    )  # fmt: skip
+    assert result["status"] == "finished"
+    splits = ["validation_matched", "validation_mismatched"] if task.startswith("mnli") else ["validation"]
+    for split in splits:
+        assert set(result["best"][split]) == metrics | {"constant_predictor"}
+
+
+def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
+    """The same files read with another label range are other labels, not the cache's."""
+    from helpers import write_parquet
+
+    n = 32
+    columns = {"sentence1": ["the film"] * n, "sentence2": ["was good"] * n, "label": [5.0 * i / n for i in range(n)]}
+    for split in ("train", "validation"):
+        write_parquet(tmp_path / "data" / "glue" / "stsb" / f"{split}.parquet", columns)
+    base = [*small[2:], "task=stsb", "task.as_classes=6", f"data.root={tmp_path}/data", "optimization.epochs=1"]
+    _, five = run(*base)
+    _, ten = run(*base, "task.label_range=[0,10]")
+    assert max(predictions(five)["label"].to_pylist()) == 5
+    assert max(predictions(ten)["label"].to_pylist()) == 2
+
+
+def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
+    """Scores that fall: the best epoch is the first, the last is the last; its predictions go with it."""
+    from isobench.training import fine_tuned
+
+    for report in ("best", "last"):
+        scores = iter([0.9, 0.5, 0.4])
+        monkeypatch.setattr(fine_tuned, "nan_to_zero", lambda value, scores=scores: next(scores))
+        result, folder = run(*small, "optimization.epochs=3", f"optimization.report={report}")
+        chosen = result["history"][0 if report == "best" else 2]
+        assert result["best"] == chosen
+        table = predictions(folder)
+        right = sum(a == b for a, b in zip(table["label"].to_pylist(), table["prediction"].to_pylist(), strict=True))
+        assert chosen["validation"]["accuracy"] == pytest.approx(right / len(table))
+
+
+def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkeypatch):
+    from isobench.training import fine_tuned
+
+    whole, _ = run(*small, "optimization.epochs=1")
+    result, _ = run(*small, "optimization.epochs=1", "task.held_out=0.25")
+    assert (whole["cost"]["examples"], result["cost"]["examples"]) == (160, 120)
+    assert result["data"]["examples"] == {"train": 120, "validation": 60, "held_out": 40}
+    assert "25% of the training examples held out to select on" in result["scale"]["differs"]
+    scores = iter([0.1, 0.9, 0.8, 0.3, 0.7, 0.2])  # dev, held out; dev, held out; ...
+    monkeypatch.setattr(fine_tuned, "nan_to_zero", lambda value: next(scores))
+    result, _ = run(*small, "optimization.epochs=3", "task.held_out=0.25", "optimization.lr=1e-3")
+    assert [(epoch["score"], epoch["selection"]) for epoch in result["history"]] == [
+        (0.1, 0.9),
+        (0.8, 0.3),
+        (0.7, 0.2),
+    ]
+    assert result["best"]["epoch"] == 1
+
+
+def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_on(small, tiny):
+    from helpers import make_config
+
+    from isobench.analyses.subject import Subject
+    from isobench.runs.identity import identify
+    from isobench.runs.row import Row
+
+    def examples(*overrides):
+        cfg = make_config(*small, *overrides)
+        loaders = Subject(Row.of(cfg, identify(cfg).key)).loaders
+        return [
+            [tuple(tokens.ids[a:b]) for a, b in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
+            for tokens in (loaders.train.dataset, loaders.dev[-1].dataset)
+        ]
+
+    everything, _ = examples()
+    kept, held_out = examples("task.held_out=0.25")
+    assert sorted(kept + held_out) == sorted(everything)
+    assert examples("task.held_out=0.25", "seed=5") == [kept, held_out]
+
+
+def test_a_schedule_of_a_single_step_trains(small):
+    """Warm-up never takes the whole schedule."""
+    from isobench.training.build import build_run_parts
+
+    cfg = make_config(*small, "optimization.epochs=1", "optimization.batch_size=160")
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    assert len(loaders.train) == 1
+    assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr
+
+
+def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(small, monkeypatch):
+    """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
+    from isobench.training.classifier import Classifier
+
+    modes = {"training_step": set(), "validation_step": set()}
+
+    def watch(name, original):
+        def spy(self, *arguments):
+            modes[name].update(part.training for part in self.modules())
+            return original(self, *arguments)
+
+        monkeypatch.setattr(Classifier, name, spy)
+
+    for name in modes:
+        watch(name, getattr(Classifier, name))
+    run(*small)
+    assert modes == {"training_step": {True}, "validation_step": {False}}

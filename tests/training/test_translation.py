@@ -1,0 +1,333 @@
+"""Translation and summarisation from the command line: the record, resuming, users' mistakes, models of all kinds."""
+
+import json
+import math
+import multiprocessing
+import signal
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import torch
+from helpers import SCRATCH, WORDS, make_config, translation_overrides, write_parquet
+from test_faults import outcome, start
+
+from isobench.metrics.generated_text import evaluate_texts
+
+
+def record_of(outputs: Path) -> dict:
+    (file,) = outputs.glob("runs/*/result.json")
+    return json.loads(file.read_text())
+
+
+def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translation, outputs):
+    code, out, err = cli(*tiny_translation, "calibration=cosine")
+    assert code == 0, err
+    record = record_of(outputs)
+    best = record["best"]
+    assert record["status"] == "finished"
+    assert [epoch["epoch"] for epoch in record["history"]] == [1, 2]
+    assert set(best["validation"]) == {"bleu", "chrf", "loss", "constant_predictor"}
+    assert 0 < best["validation"]["loss"] < 2 * math.log(300)
+    names = {f"head/{measure}{end}" for measure in ("i1", "i2") for end in ("", "_symmetric", "_printed")}
+    assert names <= set(best["isotropy"])
+    assert "embedding/i1" in best["isotropy"]
+    assert not [name for name in best["isotropy"] if name.startswith("vocabulary")]  # tied: measured once
+    assert record["generation"]["search"]["num_beams"] == 2
+    assert "version:2" in record["generation"]["signatures"]["bleu"]
+    assert record["data"]["examples"] == {"train": 96, "validation": 20}
+    table = pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet"))).to_pydict()
+    again = evaluate_texts(["bleu", "chrf"], table["reference"], table["hypothesis"])
+    assert again == {name: pytest.approx(best["validation"][name]) for name in ("bleu", "chrf")}
+    assert table["index"] == list(range(20))
+    source = pyarrow.parquet.read_table(Path(record["config"]["data"]["root"]) / "multi30k/validation.parquet")
+    assert table["reference"] == [row["de"] for row in source["translation"].to_pylist()]
+    assert "multi30k (bleu)" in out
+    assert "randomly initialised" in out
+
+
+def test_it_learns(cli, translations, cache, outputs):
+    """The teacher-forced loss falls far below that of the first epoch."""
+    arguments = [
+        *translation_overrides(translations, cache, outputs),
+        "optimization.epochs=12",
+        "optimization.lr=5e-3",
+    ]
+    code, _, err = cli(*arguments)
+    assert code == 0, err
+    history = record_of(outputs)["history"]
+    losses = [epoch["validation"]["loss"] for epoch in history]
+    assert losses[-1] < 0.6 * losses[0]
+
+
+@pytest.fixture(scope="module")
+def processes():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
+    return context
+
+
+MOMENTS = [
+    ("isobench.training.seq2seq.Seq2Seq.training_step", 8, "before"),
+    ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
+    ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
+    ("isobench.data.pair_loaders.save_pair_tokens", 2, "before"),
+    ("isobench.models.encoder_decoders.train_tokenizer", 1, "after"),
+    ("isobench.training.train.write_hypotheses", 1, "after"),
+]
+
+
+def long_run(translations: str, cache: str, outputs: Path) -> list[str]:
+    return [
+        *translation_overrides(translations, cache, outputs), "calibration=[flow,isobn_paper]",
+        "calibration.levels=2", "optimization.batch_tokens=300", "optimization.accumulate=2",
+        "trainer.threads=1", "checkpoint.steps=2", "optimization.epochs=3",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(processes, translations, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert start(processes, long_run(translations, str(folder / "cache"), folder / "outputs")) == 0
+    return outcome(folder / "outputs")
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda m: f"{m[0].rpartition('.')[2]}-{m[1]}-{m[2]}")
+def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp_path, undisturbed, moment):
+    """Batches by tokens, accumulation, a flow with an optimiser of its own, and moving statistics."""
+    arguments = long_run(translations, str(tmp_path / "cache"), tmp_path / "outputs")
+    assert start(processes, arguments, *moment) == -signal.SIGKILL
+    assert not list(tmp_path.glob("outputs/runs/*/result.json"))
+    assert start(processes, arguments) == 0
+    assert outcome(tmp_path / "outputs") == undisturbed
+
+
+def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_path):
+    """What was trained is saved before a long evaluation, whatever checkpoint.minutes says."""
+    arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
+    assert start(processes, arguments, "isobench.training.seq2seq.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
+    saved = [file.stem for file in tmp_path.glob("o/runs/*/checkpoints/*.ckpt")]
+    assert saved == ["step-000000005"]  # of six
+    assert start(processes, arguments) == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["encoder=minilm"], "encoder.scratch.* an encoder that starts from nothing (encoder=bart-scratch)"),
+        (["task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task; it takes bleu"),
+        (["task.held_out=0.1"], "task.held_out is for sentence classification"),
+        (["encoder.layer=1", "encoder.pooling=cls"], "encoder.layer is for sentence classification"),
+        (["encoder.compile=true"], "encoder.compile is for sentence classification"),
+        (["head.dropout=0.1"], "head is for sentence classification"),
+        (["task.labels=[a,b]"], "task.labels none"),
+        (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
+        (["task.generation.languages=[en]"], "task.generation.languages must be those of source and target"),
+        (["task.generation.beams=0"], "task.generation.beams=0 must be at least 1"),
+        (["task.generation.min_length=50"], "task.generation.min_length=50 must be at most 24"),
+        (["task.generation.length_penalty=nan"], "task.generation.length_penalty=nan must be a number"),
+        (["task.generation.length_penalty=inf"], "task.generation.length_penalty=inf must be a number"),
+        (["optimization.schedule=linear", "optimization.power=2"], "for optimization.schedule=polynomial"),
+        (["encoder.scratch.max_position_embeddings=9", "task.generation.min_length=12"], "writes up to 8"),
+        (["+encoder.scratch.vocab_size=100"], "the tokenizer has 300 words, the model 100"),
+        (["+encoder.scratch.d_modle=64"], "encoder.scratch.d_modle is not known: did you mean d_model"),
+        (["task.generation.diacritics=commas"], "task.generation.diacritics=commas is not known"),
+        (["task.generation.precision=fp8"], "task.generation.precision=fp8 is not known"),
+        (["task.generation.grammar=haiku"], "task.generation.grammar=haiku is not known"),
+        (["task.generation.beam=4"], "beam"),
+        (["optimization.label_smoothing=1"], "optimization.label_smoothing=1.0 must be in [0, 1)"),
+        (["optimization.batch_tokens=0"], "optimization.batch_tokens=0 must be at least 1"),
+        (["optimization.batch_tokens=100", "optimization.drop_last=true"], "optimization.drop_last"),
+        (["optimization.schedule=cosine"], "optimization.schedule=cosine is not known"),
+        (["optimization.end_lr=1"], "optimization.end_lr=1.0 must be at most 0.001"),
+        (["encoder.vocabulary_size=10"], "encoder.vocabulary_size=10 must be at least"),
+        (["encoder.scratch.model_type=bert"], "encoder.scratch.model_type=bert is no encoder-decoder"),
+        (["encoder.scratch.model_type=bard"], "bard"),
+        (["encoder.scratch.d_model=33"], "can't be loaded"),
+        (["encoder.path=nowhere"], "encoder.path: the folder nowhere does not exist"),
+        (["data.root=null"], "task=multi30k needs its files: data.root=FOLDER"),
+        (["data.root=nowhere"], "data.root: the folder nowhere does not exist"),
+        (["task.dev_splits=[test]"], "test.parquet does not exist; the folder has: train, validation"),
+        (["task.folder=multi"], "data.root has no folder multi"),
+        (["calibration=whitening_pca", "calibration.k=8"], "8 columns don't fit the output embedding's 32"),
+        (["calibration=flow", "calibration.levels=9"], "can't be halved 9 times"),
+        (["+experiment=isobn_ev", "encoder=bart-scratch"], "analyses are of sentences"),
+    ],
+)
+def test_a_mistake_is_one_line(cli, tiny_translation, outputs, overrides, message):
+    code, out, err = cli(*tiny_translation, *overrides)
+    lines = [line for line in err.splitlines() if line]
+    assert code == 2, (out, err)
+    assert len(lines) == 1, err
+    assert message in lines[0]
+    assert not list(outputs.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["encoder=bart-scratch"], "encoder.scratch is for translation and summarisation"),
+        (["optimization.label_smoothing=0.1"], "optimization.label_smoothing is for translation and summarisation"),
+        (["optimization.batch_tokens=100"], "optimization.batch_tokens is for translation and summarisation"),
+        (["task.reduced=10"], "task.reduced is for translation and summarisation"),
+    ],
+)
+def test_settings_of_generation_are_refused_elsewhere(cli, small, overrides, message):
+    code, _, err = cli(*small, *overrides)
+    assert code == 2
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_an_encoder_without_a_decoder_is_refused(cli, tiny_translation, outputs):
+    arguments = [argument for argument in tiny_translation if argument not in SCRATCH]
+    code, _, err = cli(*arguments, "encoder=minilm")
+    assert code == 2
+    assert err.splitlines() == [
+        "isobench: encoder=minilm is a bert, no encoder-decoder, which task.generation needs: choose "
+        "encoder=bart-scratch, bart-base or another"
+    ]
+    assert not list(outputs.glob("runs/*"))
+
+
+def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_translation, tmp_path, outputs):
+    rows = {
+        "train": [{"en": "a film", "de": "ein"}, {"en": "", "de": "x"}, {"en": "b " * 300, "de": "y " * 300}] * 4,
+        "validation": [{"en": "", "de": "z"}, {"en": "the " * 400, "de": "w"}, {"en": "plot", "de": ""}],
+    }
+    for split, translation in rows.items():
+        write_parquet(tmp_path / f"data/multi30k/{split}.parquet", {"translation": translation})
+    code, out, err = cli(
+        *tiny_translation, f"data.root={tmp_path / 'data'}", "encoder.scratch.max_position_embeddings=40"
+    )
+    assert code == 0, err
+    record = record_of(outputs)
+    assert record["data"]["truncated"] == {
+        "train": {"sources": 4, "targets": 4},
+        "validation": {"sources": 1, "targets": 0},
+    }
+    said = " ".join(out.split())
+    assert "Cut: 4 of 12 sources of train are longer than 40 tokens" in said
+    assert said.count("are longer than") == 3
+    assert math.isfinite(record["best"]["validation"]["loss"])
+    assert len(pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet")))) == 3
+
+
+def save_model(folder: Path, kind: str) -> None:
+    """A tiny encoder-decoder with a word-level tokenizer, as a transformers folder."""
+    from test_seq2seq import small_model
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: i for i, word in enumerate(["<pad>", "</s>", "<s>", "<unk>", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    special = {"pad_token": "<pad>", "eos_token": "</s>", "bos_token": "<s>", "unk_token": "<unk>"}
+    model = small_model(kind)
+    model.save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=20, **special).save_pretrained(folder)
+
+
+@pytest.mark.parametrize("kind", ["bart", "t5", "marian", "mbart"])
+def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs, tmp_path, kind):
+    save_model(tmp_path / "model", kind)
+    arguments = [argument for argument in tiny_translation if argument not in SCRATCH]
+    arguments += ["encoder=local", f"encoder.path={tmp_path / 'model'}", "calibration=isobn_paper"]
+    code, out, err = cli(*arguments, "optimization.epochs=1")
+    assert code == 0, err
+    assert record_of(outputs)["warnings"] == []
+    assert "randomly initialised" not in out
+
+
+def test_a_given_tokenizer_is_taken_for_a_model_from_scratch(cli, tiny_translation, outputs, tmp_path):
+    save_model(tmp_path / "model", "bart")
+    (tmp_path / "model" / "config.json").unlink()
+    (tmp_path / "model" / "model.safetensors").unlink()
+    code, _, err = cli(*tiny_translation, f"encoder.path={tmp_path / 'model'}", "optimization.epochs=1")
+    assert code == 0, err
+    assert "tokenizer.json" in record_of(outputs)["encoder"]["fingerprint"]
+
+
+def test_mbart_marks_its_languages():
+    """Sources and targets end with their language, and the search starts with the target's (Liu et al. 2020)."""
+    from tokenizers import Tokenizer, models
+    from transformers import MBartTokenizer
+
+    from isobench.common.errors import UserError
+    from isobench.models.encoder_decoders import find_language_code
+
+    tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
+    assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
+    assert isinstance(tokenizer.backend_tokenizer.model, models.Unigram)
+    assert [find_language_code(tokenizer, language) for language in ("en", "ro", "de", "ro_RO")] == [
+        "en_XX", "ro_RO", "de_DE", "ro_RO",
+    ]  # fmt: skip
+    tokenizer.src_lang, tokenizer.tgt_lang = "en_XX", "ro_RO"
+    read, write = tokenizer("a")["input_ids"], tokenizer(text_target="a")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(read)[-2:] == ["</s>", "en_XX"]
+    assert tokenizer.convert_ids_to_tokens(write)[-2:] == ["</s>", "ro_RO"]
+    model = __import__("test_seq2seq").small_model("mbart")
+    shifted = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([[4, 2, 7], [4, 7, 0]]))
+    assert shifted[:, 0].tolist() == [7, 7]
+    with pytest.raises(UserError, match="knows no xx"):
+        find_language_code(tokenizer, "xx")
+
+
+def test_keys_of_other_tasks_know_nothing_of_generation():
+    """A setting that is not set is not in a run's key: these are of the version before there was any generation."""
+    from isobench.runs.identity import identify
+
+    before = {"calibration=none": "9798267644c489b5", "calibration=isobn_paper seed=3": "119a6a49b1ed118d"}
+    for overrides, key in before.items():
+        assert identify(make_config(*overrides.split())).key.startswith(key)
+    translation = make_config("task=captions", *SCRATCH)
+    other = make_config("task=captions", *SCRATCH, "task.generation.beams=7")
+    assert identify(translation).key != identify(other).key
+
+
+def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
+    from isobench.data.weights import fingerprint_encoder
+
+    save_model(tmp_path / "model", "marian")
+    cfg = make_config("task=captions", "encoder=local", f"encoder.path={tmp_path / 'model'}")
+    before = fingerprint_encoder(cfg.encoder)
+    (tmp_path / "model" / "source.spm").write_bytes(b"pieces")
+    assert fingerprint_encoder(cfg.encoder).keys() - before.keys() == {"source.spm"}
+
+
+def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation, outputs, tmp_path):
+    """Else no hypothesis would ever end."""
+    from transformers import AutoTokenizer
+
+    from isobench.data.pair_tokens import tokenise_texts
+
+    save_model(tmp_path / "model", "bart")
+    file = tmp_path / "model" / "tokenizer.json"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "post_processor": None}))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert tokenizer("film")["input_ids"] == [vocabulary_id(tokenizer, "film")]
+    found = tokenise_texts(["film plot", "", "a b c d e f"], tokenizer, "text_target", 4, progress_bar=False)
+    assert [found.ids[end - 1] for end in found.offsets[1:]] == [tokenizer.eos_token_id] * 3
+    assert found.lengths.tolist() == [3, 1, 4]
+    assert found.truncated_count == 1
+
+
+def vocabulary_id(tokenizer, word: str) -> int:
+    return tokenizer.get_vocab()[word]
+
+
+@pytest.mark.parametrize("content", ['{"model":{}}', "5", '{"model"'])
+def test_a_damaged_learned_tokenizer_is_learned_again(cli, translations, tmp_path, content):
+    arguments = [
+        *translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"),
+        "optimization.epochs=1",
+    ]
+    assert cli(*arguments)[0] == 0
+    (file,) = (tmp_path / "cache/tokenizers").glob("*.json")
+    whole = file.read_bytes()
+    file.write_text(content)
+    code, _, err = cli(*arguments, "seed=2")
+    assert code == 0, err
+    assert file.read_bytes() == whole
