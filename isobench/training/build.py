@@ -95,7 +95,7 @@ class DecoderStates:
         console, hidden = Console(stderr=True), not self.loaders.progress_bar
         for batch in track(batches, "decoder states", console=console, transient=True, disable=hidden):
             chunks = [{name: tensor.to(device) for name, tensor in chunk.items()} for chunk in batch["chunks"]]
-            yield self.module.states({"chunks": chunks})[0]
+            yield self.module.compute_decoder_states({"chunks": chunks})[0]
 
 
 def check_output_width(cfg: Config, chain: Chain, dim: int) -> None:

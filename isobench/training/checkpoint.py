@@ -29,13 +29,13 @@ class CheckpointFiles(CheckpointIO):
         self.folder, self.key = run_folder / "checkpoints", key
         self._loaded: dict[str, Any] | None = None
 
-    def files(self) -> list[Path]:
+    def list_files(self) -> list[Path]:
         """All checkpoints, oldest first."""
         return sorted(self.folder.glob("step-*.ckpt"))
 
     def load_newest(self) -> str | None:
         """Load the newest checkpoint that is whole and this run's; returns its path, to be given to Lightning."""
-        for file in reversed(self.files()):
+        for file in reversed(self.list_files()):
             try:
                 checkpoint = torch.load(file, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
@@ -57,7 +57,7 @@ class CheckpointFiles(CheckpointIO):
         """Called by Lightning."""
         checkpoint["run"] = self.key
         write_atomic(Path(path), lambda temporary: torch.save(checkpoint, temporary))
-        for file in self.files()[:-CHECKPOINTS_KEPT]:
+        for file in self.list_files()[:-CHECKPOINTS_KEPT]:
             file.unlink()
 
     def load_checkpoint(
@@ -109,7 +109,7 @@ class Checkpointer(Callback):
         self.long_evaluation = long_evaluation
         self.settings, self.files, self.watch, self.heartbeat = settings, files, watch, heartbeat
         self.sampler, self.batch_size = sampler, batch_size
-        self.seconds = 0.0  # spent on saving
+        self.save_seconds = 0.0  # spent on saving
         self._restored: dict[str, Any] | None = None
         self._gradients: dict[str, torch.Tensor] = {}
         self._batches = 0
@@ -178,7 +178,7 @@ class Checkpointer(Callback):
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
             print(f"isobench: no checkpoint: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
-        self.seconds += self._last_save_time - started
+        self.save_seconds += self._last_save_time - started
 
 
 def get_random_states() -> dict[str, Any]:

@@ -81,7 +81,7 @@ class CalibratedProjection:
             return (h[:, :0],)
         return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
 
-    def logits(self, h: Tensor) -> Tensor:
+    def compute_logits(self, h: Tensor) -> Tensor:
         """Calibrated states [n, d] -> [n, V], float32."""
         bias = self.linear.bias
         if self.bias is not None:
@@ -107,21 +107,21 @@ class Seq2Seq(FineTuningModule):
         self.model = loaded.model
         self.projection = CalibratedProjection(loaded.model, chain)
         self.tokenizer, self.references = loaders.tokenizer, loaders.references
-        self.search = build_generation_config(cfg, loaded, loaders)
-        self.stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
-        self.half = should_search_in_bf16(cfg)
+        self.generation_config = build_generation_config(cfg, loaded, loaders)
+        self.state_stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
+        self.search_in_bf16 = should_search_in_bf16(cfg)
         self.smoothing = cfg.optimization.label_smoothing or 0.0
 
     def describe_search(self) -> dict[str, Any]:
         """What decides the search: the settings that are not transformers' defaults, and the precision."""
         settings = {
             name: value
-            for name, value in self.search.to_diff_dict().items()
+            for name, value in self.generation_config.to_diff_dict().items()
             if name not in IRRELEVANT_SEARCH_SETTINGS
         }
-        return {**settings, "precision": "bf16" if self.half else "32"}
+        return {**settings, "precision": "bf16" if self.search_in_bf16 else "32"}
 
-    def states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    def compute_decoder_states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """The decoder's states of a batch's target tokens, [N, d], and these tokens, [N]; padding is left out."""
         found, labels = [], []
         for chunk in batch["chunks"]:
@@ -138,9 +138,9 @@ class Seq2Seq(FineTuningModule):
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         """Cross-entropy a target token, plus the methods' penalties and own objectives."""
-        states, labels = self.states(batch)
+        states, labels = self.compute_decoder_states(batch)
         h, given = self.chain(states, IDENTITY_POOLER)
-        loss = nn.functional.cross_entropy(self.projection.logits(h), labels, label_smoothing=self.smoothing)
+        loss = nn.functional.cross_entropy(self.projection.compute_logits(h), labels, label_smoothing=self.smoothing)
         return self.compute_total_loss(loss, given, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
@@ -152,28 +152,28 @@ class Seq2Seq(FineTuningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Empty the collections of the epoch's hypotheses and losses."""
-        self.texts: dict[int, dict[int, str]] = {}
+        self.hypotheses: dict[int, dict[int, str]] = {}
         self.loss_sums: dict[int, list[Tensor]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
         """Teacher-forced loss and hypotheses; returns calibrated states of the first dev split, evenly chosen."""
-        states, labels = self.states(batch)
+        states, labels = self.compute_decoder_states(batch)
         h = self.chain(states, IDENTITY_POOLER)[0]
-        logits = self.projection.logits(h)
+        logits = self.projection.compute_logits(h)
         total = nn.functional.cross_entropy(logits, labels, reduction="sum").double()
         self.loss_sums.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
         hypotheses = self.generate(batch["chunks"][0])
-        self.texts.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))
-        return {"embedding": h[:: self.stride].float()} if dataloader_idx == 0 else None
+        self.hypotheses.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))
+        return {"embedding": h[:: self.state_stride].float()} if dataloader_idx == 0 else None
 
     @torch.no_grad()
     def generate(self, chunk: dict[str, Tensor]) -> list[str]:
         """Hypotheses of sources [b, S], by beam search with cached keys and values."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.search_in_bf16):
             ids = self.model.generate(
                 input_ids=chunk["input_ids"],
                 attention_mask=chunk["attention_mask"],
-                generation_config=self.search,
+                generation_config=self.generation_config,
             )  # (b, T)
         return self.tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
@@ -187,11 +187,11 @@ class Seq2Seq(FineTuningModule):
                 step = self.global_step
                 raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
             references = self.references[position]
-            hypotheses = [self.texts[position][number] for number in range(len(references))]
+            hypotheses = [self.hypotheses[position][number] for number in range(len(references))]
             metrics: dict[str, Any] = evaluate_texts(list(self.cfg.task.metrics), references, hypotheses)
             scores[split] = {**metrics, "loss": nats / tokens, "constant_predictor": is_constant(hypotheses)}
             outputs[split] = {"hypotheses": hypotheses, "references": references}
-        self.texts, self.loss_sums = {}, {}
+        self.hypotheses, self.loss_sums = {}, {}
         self.record_epoch(scores, outputs)
 
 

@@ -17,15 +17,15 @@ class Stopwatch(Callback):
     """
 
     def __init__(self) -> None:
-        self.training, self.evaluation_seconds, self.examples = 0.0, 0.0, 0
-        self.before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
+        self.training_seconds, self.evaluation_seconds, self.examples = 0.0, 0.0, 0
+        self.seconds_before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
         self.started = self._mark = time.perf_counter()
         self._logged = (0.0, 0)  # seconds of training and examples up to the last validation
 
     @property
     def seconds(self) -> float:
         """The run's seconds so far, of all attempts."""
-        return self.before + time.perf_counter() - self.started
+        return self.seconds_before + time.perf_counter() - self.started
 
     def on_train_start(self, *_: Any) -> None:
         """Start the clock."""
@@ -33,7 +33,7 @@ class Stopwatch(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Called by Lightning as it saves a checkpoint."""
-        training = self.training + time.perf_counter() - self._mark
+        training = self.training_seconds + time.perf_counter() - self._mark
         return {
             "training": training,
             "evaluation": self.evaluation_seconds,
@@ -43,9 +43,9 @@ class Stopwatch(Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Called by Lightning as it resumes."""
-        self.training, self.evaluation_seconds = state["training"], state["evaluation"]
-        self.examples, self.before = state["examples"], state["seconds"]
-        self._logged = (self.training, self.examples)
+        self.training_seconds, self.evaluation_seconds = state["training"], state["evaluation"]
+        self.examples, self.seconds_before = state["examples"], state["seconds"]
+        self._logged = (self.training_seconds, self.examples)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: dict[str, Any], index: int) -> None:
         """Count what was trained on."""
@@ -54,9 +54,9 @@ class Stopwatch(Callback):
     def on_validation_start(self, trainer: Any, module: Any) -> None:
         """Training pauses for evaluation."""
         now = time.perf_counter()
-        self.training, self._mark = self.training + now - self._mark, now
-        seconds, examples = self.training - self._logged[0], self.examples - self._logged[1]
-        self._logged = (self.training, self.examples)
+        self.training_seconds, self._mark = self.training_seconds + now - self._mark, now
+        seconds, examples = self.training_seconds - self._logged[0], self.examples - self._logged[1]
+        self._logged = (self.training_seconds, self.examples)
         if seconds > 0 and examples:
             length = float(trainer.train_dataloader.dataset.lengths.mean())
             self.log("train/examples_per_second", examples / seconds)
@@ -76,10 +76,10 @@ def measure_run_cost(
     tokens = stopwatch.examples * float(lengths)
     return {
         "seconds": round(stopwatch.seconds, 3),
-        "training_seconds": round(stopwatch.training, 3),
+        "training_seconds": round(stopwatch.training_seconds, 3),
         "evaluation_seconds": round(stopwatch.evaluation_seconds, 3),
         "checkpoint_seconds": round(checkpoint_seconds, 3),
         "examples": stopwatch.examples,
-        "tokens_per_second": round(tokens / stopwatch.training, 1) if stopwatch.training else None,
+        "tokens_per_second": round(tokens / stopwatch.training_seconds, 1) if stopwatch.training_seconds else None,
         "peak_memory_mib": read_peak_memory_mib(),
     }

@@ -97,7 +97,7 @@ def build_and_fit(
             fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer, *build_monitors(cfg)])
         finally:
             watch.stop()
-            saving = checkpointer.seconds
+            saving = checkpointer.save_seconds
     except Exception as error:  # one run's crash is its result; the sweep goes on
         if isinstance(error, UserError) or is_storage_error(error):
             raise
