@@ -171,7 +171,7 @@ class TestDistribution:
         h = rng.normal(size=(200, 4)) * [1, 9, 3, 1] + labels[:, None] * [0, 0, 30, 4] + [3, 0.0, -15.0, -2.2]
         part = adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1)
         row = adaptation_embeddings.summarise_distribution(part, 0.5)
-        assert part.order[:2].tolist() == [2, 3]
+        assert part.importance_order[:2].tolist() == [2, 3]
         assert row["means_within"] == int((np.abs(h.mean(0)) <= 0.5).sum())
         assert (row["largest_mean_dimension"], row["std_max_dimension"]) == (0, 2)
         assert row["std_max_fisher_rank"] == 1

@@ -150,9 +150,9 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
     assert records(outputs) == before
     code, _, err = cli(*small, *failing)
     assert code == 1
-    assert "ended so before; retry_failed=true tries again" in err
+    assert "from an earlier command; retry_failed=true tries again" in err
     _, _, err = cli(*small, *failing, "retry_failed=true")
-    assert "ended so before" not in err
+    assert "from an earlier command" not in err
     (old,), (new,) = before.values(), records(outputs).values()
     assert "retry_failed=true" in new["provenance"]["command"]
     assert "retry_failed=true" not in old["provenance"]["command"]

@@ -189,7 +189,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long,
     code, _, err = cli(*long)
     assert code == 0, err
     assert f"isobench: {newest} can't be used (" in err
-    assert "the one before is" in err
+    assert "trying the one before" in err
     assert outcome(outputs) == undisturbed
     assert not older.exists()
 

@@ -117,7 +117,7 @@ def test_curves_survive_an_interruption():
         ("{components:3}", "_target_ must name a Lightning Callback"),
         ("{_target_:builtins.dict}", "_target_ must name a Lightning Callback"),
         ("{_target_:isobench.nowhere.M}", "monitors.x: "),
-        ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "there is such a callback already"),
+        ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "another callback has the same state_key"),
     ],
 )
 def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, said):
