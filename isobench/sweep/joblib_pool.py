@@ -9,11 +9,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from isobench.common import environment
 from isobench.common.interruption import Interrupted, handle_signals
 from isobench.runs import heartbeat
-from isobench.runs.heartbeat import DEVICE_SHARE_VARIABLE
 
-POOL_VARIABLE = "ISOBENCH_POOL"  # while joblib works: the process that has it work
 stop_signal = 0  # in one of them: the signal that ended its turn
 SAVE_TIMEOUT = 30.0  # seconds for the runs at work to save
 
@@ -27,9 +26,9 @@ def handle_joblib_signals(launcher: Any, folders: Sequence[Path]) -> Iterator[No
     if type(launcher).__name__ != "JoblibLauncher":
         yield
         return
-    wanted = launcher.joblib.get("n_jobs") or 1
-    os.environ[DEVICE_SHARE_VARIABLE] = str(wanted if wanted > 0 else os.cpu_count())
-    os.environ[POOL_VARIABLE] = str(os.getpid())
+    processes = launcher.joblib.get("n_jobs") or 1
+    if processes < 0:
+        processes = os.cpu_count() or 1
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -37,16 +36,8 @@ def handle_joblib_signals(launcher: Any, folders: Sequence[Path]) -> Iterator[No
         end_workers(folders)
         raise Interrupted(signum)
 
-    try:
-        with handle_signals(stop, signal.SIGINT, signal.SIGTERM):
-            yield
-    finally:
-        del os.environ[DEVICE_SHARE_VARIABLE], os.environ[POOL_VARIABLE]
-
-
-def is_pool_worker() -> bool:
-    """True in one of joblib's processes."""
-    return os.environ.get(POOL_VARIABLE, str(os.getpid())) != str(os.getpid())
+    with environment.pool_of_processes(processes), handle_signals(stop, signal.SIGINT, signal.SIGTERM):
+        yield
 
 
 def end_workers(folders: Sequence[Path]) -> None:

@@ -1,14 +1,13 @@
 """Carry out one run and report its outcome; the command line and every launcher's worker call this."""
 
-import os
 import sys
-import time
 from collections.abc import Iterable
 
 from omegaconf.errors import OmegaConfBaseException
 
+from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
-from isobench.config.explain import is_debugging, print_error
+from isobench.config.explain import print_error
 from isobench.config.schema import Config, format_method_name
 from isobench.data import hub, sources, weights
 from isobench.runs.folder import RunFolder
@@ -17,7 +16,6 @@ from isobench.runs.row import Row, format_score
 from isobench.runs.validate import validate_config
 
 EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
-START_TIME_VARIABLE = "ISOBENCH_STARTED"  # when the command was given; workers inherit it
 
 
 def execute_run(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Row | None]:
@@ -37,21 +35,16 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
         Interrupted: a signal asked to stop.
     """
     try:
-        row, known = train_if_needed(cfg, read_command_start() if since is None else since)
+        row, known = train_if_needed(cfg, environment.read_command_start() if since is None else since)
     except StorageError:
         raise
     except Exception as error:
-        if is_debugging():
+        if environment.is_debugging():
             raise
         print_error(error)
         return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None
     print(f"{position}{format_outcome(row, known)}", file=sys.stderr, flush=True)
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
-
-
-def read_command_start() -> float:
-    """Return when the command was started, in seconds since the epoch; a worker inherits it from the command."""
-    return float(os.environ.get(START_TIME_VARIABLE) or time.time())
 
 
 def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:

@@ -14,6 +14,8 @@ import pytest
 import torch
 from helpers import tiny_overrides
 
+pytestmark = pytest.mark.slow
+
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
 POINTS = [
     ("isobench.runs.folder.RunFolder.write_config", 1, "before"),
