@@ -46,7 +46,7 @@ class EmbeddingDistribution:
         return f"{self.encoder}, {self.task}"
 
     @property
-    def order(self) -> np.ndarray:
+    def importance_order(self) -> np.ndarray:
         """The dimensions of h, the most important first, [d]."""
         return np.argsort(-self.fisher, kind="stable")
 
@@ -162,7 +162,7 @@ def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[s
         "std_median": float(np.median(part.deviation)),
         "std_max": float(part.deviation.max()),
         "std_max_dimension": loudest,
-        "std_max_fisher_rank": int(np.flatnonzero(part.order == loudest)[0]) + 1,
+        "std_max_fisher_rank": int(np.flatnonzero(part.importance_order == loudest)[0]) + 1,
         "fisher_median": float(np.median(part.fisher)),
         "fisher_max": float(part.fisher.max()),
         "spearman": METRIC_FUNCTIONS["spearman"](part.deviation[varying], part.fisher[varying]),
@@ -171,7 +171,7 @@ def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[s
 
 def build_fisher_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
     """A row a dimension; those of h^l and of h have nothing in common but their number, unless there is no pooler."""
-    rank = np.argsort(part.order) + 1
+    rank = np.argsort(part.importance_order) + 1
     columns = {"mean": part.mean, "std": part.deviation, "fisher": part.fisher, "fisher_rank": rank}
     name = {"encoder": part.encoder, "task": part.task}
     return [
@@ -244,8 +244,8 @@ def draw_figure3(found: list[EmbeddingDistribution], summaries: list[dict[str, A
     """Standard deviation of each dimension of h, the most important one first."""
     figure, axes = make_panel_grid([part.title for part in found], 2.2)
     for part, row, axis in zip(found, summaries, axes, strict=True):
-        ranks = np.arange(1, len(part.order) + 1)
-        axis.vlines(ranks, 0, part.deviation[part.order], PALETTE[0], linewidth=0.7)
+        ranks = np.arange(1, len(part.importance_order) + 1)
+        axis.vlines(ranks, 0, part.deviation[part.importance_order], PALETTE[0], linewidth=0.7)
         xlabel = f"rank by Fisher score\nSpearman {row['spearman']:.2f}"
         axis.set(xlabel=xlabel, ylabel="standard deviation", ylim=(0, None))
         axis.margins(x=0.01)

@@ -10,12 +10,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from isobench.report import figures, page_data
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.claims import OUTCOME_SYMBOLS
-from isobench.report.document import Cell, Report, ReportTable
+from isobench.report.document import Cell, Report, ReportTable, TidyRows
+from isobench.report.effects import ALPHA
 from isobench.report.figures import MethodStyle, PanelDrawer
 from isobench.report.markdown_latex import format_mark
-from isobench.report.page_data import ISOTROPY_COLUMNS, TidyRows
-from isobench.report.paper_table import ALPHA, BASE_METHOD
+from isobench.report.page_data import ISOTROPY_COLUMNS
 
 __all__ = ["render_claims", "render_report"]
 

@@ -3,8 +3,9 @@
 import re
 import unicodedata
 
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
-from isobench.report.paper_table import ALPHA, BASE_METHOD
+from isobench.report.effects import ALPHA
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-", "not comparable": "", "": ""}
 LATEX_ESCAPES = {

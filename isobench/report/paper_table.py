@@ -12,6 +12,8 @@ from rich.text import Text
 
 from isobench.config.schema import format_method_name
 from isobench.papers import published
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
+from isobench.report.effects import ALPHA
 from isobench.report.paper_columns import (
     Column,
     ColumnKind,
@@ -21,9 +23,6 @@ from isobench.report.paper_columns import (
 )
 from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
-
-ALPHA = 0.05  # the papers' level
-BASE_METHOD = "none"
 
 
 class PaperTable:
@@ -96,7 +95,7 @@ class PaperTable:
         if column.is_score and self.is_constant(encoder, method, column):
             return f"constant ({numbers})"
         if not column.is_score:
-            del wrong["constant_predictor"]
+            del wrong[CONSTANT_PREDICTOR]
         notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
         return numbers + (self.mark(encoder, method, column) if marked else "") + "".join(notes)
 

@@ -109,6 +109,7 @@ def test_signatures_say_how_and_by_which_version():
         assert ("not Lsum" in found[name]) == (name == "rougeL")
 
 
+@pytest.mark.slow
 def test_rouge_leaves_the_streams_of_others_open():
     """absl keeps the standard error of its first import and closes it with logging's handlers, if it is another."""
     import subprocess
