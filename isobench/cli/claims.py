@@ -1,6 +1,7 @@
-"""One page for the five papers: which claims hold in what was run here, which don't, which were not run."""
+"""Check the five papers' claims on what was run in an output folder: which hold, which don't, which were not run."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,37 +19,49 @@ from isobench.sweep.rows import find_sweep_rows
 
 
 def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
-    """Every claim with its outcome in this output folder; nothing is computed that was not run.
+    """Check every claim on the runs and analyses in this output folder; nothing new is run.
 
     Args:
         arguments: of the command line, without an experiment.
-        output_dir: where runs and reports lie.
+        output_dir: the folder of runs and reports.
+
+    Returns:
+        One tidy row a claim: paper, claim, outcome, numbers, scale, experiment.
 
     Raises:
         UserError: there is no such folder.
     """
     if not Path(output_dir).is_dir():
         raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
-    report_of = cache(lambda experiment: build_experiment_report(experiment, arguments))
-    found = []
+    load_report = cache(lambda experiment: build_experiment_report(experiment, arguments))
+    rows = []
     for claim in CLAIMS:
-        outcome, scale = judge_claim(claim, report_of, Path(output_dir) / "reports" / claim.experiment)
-        about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
-        found.append({**about, "scale": scale, "experiment": claim.experiment})
-    return found
+        outcome, scale = judge_claim(claim, load_report, Path(output_dir) / "reports" / claim.experiment)
+        row = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
+        rows.append({**row, "scale": scale, "experiment": claim.experiment})
+    return rows
 
 
-def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, str]:
-    """A claim's outcome, and how what it rests on is not the paper's setting."""
-    nothing = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
+def judge_claim(claim: Claim, load_report: Callable[[str], Report | None], folder: Path) -> tuple[Outcome, str]:
+    """Check one claim.
+
+    Args:
+        claim: the claim.
+        load_report: returns an experiment's report, or None if no run of it has ended.
+        folder: where the claim's analysis, if it is about one, wrote its numbers.
+
+    Returns:
+        The outcome, and how the setting differs from the paper's; empty if it doesn't.
+    """
+    not_run = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
     try:
         if not claim.rows_file:
-            report: Report | None = report_of(claim.experiment)
-            return (claim.check(report), "; ".join(report.scale)) if report else (nothing, "")
+            report = load_report(claim.experiment)
+            return (claim.check(report), "; ".join(report.scale)) if report else (not_run, "")
         about = json.loads((folder / "about.json").read_text())
         rows = pyarrow.parquet.read_table(folder / f"{claim.rows_file}.parquet").to_pylist()
     except FileNotFoundError:
-        return nothing, ""
+        return not_run, ""
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, pyarrow.ArrowException) as error:
@@ -57,17 +70,17 @@ def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, st
 
 
 def build_experiment_report(experiment: str, arguments: list[str]) -> Report | None:
-    """The report of an experiment's runs; None if none has ended.
+    """Build the report of an experiment's runs; None if no run has ended.
 
     Raises:
-        UserError: what was run can't be read, or its selection can't be made.
+        UserError: a file of the runs can't be read, or the selection rule can't be applied to them.
     """
     _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
     return build_report(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
-    """Print the claims, write them as a table and as Markdown, say where."""
+    """Print the claims as a table, and write them as Parquet and CSV."""
     table = Table(title="What the papers claim, and what was found here", title_justify="left", header_style="bold")
     for name in ("paper", "claim", "here", "numbers"):
         table.add_column(name, overflow="fold")

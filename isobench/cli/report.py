@@ -1,4 +1,4 @@
-"""python -m isobench.report +experiment=NAME: tables, statistics and a page of what was run, finished or not."""
+"""python -m isobench.report +experiment=NAME: write tables, statistics and a page about runs, finished or not."""
 
 import argparse
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ SELECTION_PREFIX = "experiment.selection."
 
 
 def main() -> None:
-    """The command line; exit codes as for ``python -m isobench``."""
+    """Run the command line; exit codes are those of ``python -m isobench``."""
     parser = argparse.ArgumentParser(
         prog="python -m isobench.report",
-        description="What an experiment's runs say: give it the sweep's own arguments, or +experiment=NAME alone "
-        "(and output_dir=...) for every run that commands with this experiment asked for; "
-        "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without anything: the papers' "
-        "claims, and which hold in what was run.",
+        description="Report on an experiment's runs. Give it the arguments of a sweep for the runs of that sweep, or "
+        "+experiment=NAME alone (and output_dir=...) for the runs of all commands with this experiment. "
+        "experiment.selection.rule=dev|seeds|held_out selects among configurations. Without an experiment: the "
+        "papers' claims, and which of them hold in what was run.",
         allow_abbrev=False,
     )
     _, arguments = parser.parse_known_args()
@@ -42,7 +42,12 @@ def main() -> None:
 
 
 def report(arguments: Sequence[str]) -> None:
-    """Print the tables and the evidence, write every file, say where they are; without an experiment, the claims."""
+    """Print tables and evidence, and write the report's files; without an experiment, report on the papers' claims.
+
+    Raises:
+        UserError: the experiment trains nothing, no run of it has ended, or the selection can't be made.
+        StorageError: the folder can't be written.
+    """
     if all(argument.startswith(("output_dir=", "data.")) for argument in arguments):
         report_claims(list(arguments))
         return
@@ -51,28 +56,33 @@ def report(arguments: Sequence[str]) -> None:
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
     folder = find_analysis_folder(cfg.output_dir, experiment)
     if cfg.analysis and not needs_training(cfg.analysis):
-        raise UserError(f"{cfg.experiment.name} trains nothing: python -m isobench +experiment={cfg.experiment.name}")
+        raise UserError(
+            f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
+            f"python -m isobench +experiment={cfg.experiment.name}"
+        )
     if not any(row.record for row in rows):
-        raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
+        raise UserError(
+            f"no run of {cfg.experiment.name or 'this sweep'} has ended yet in {cfg.output_dir}: run it first"
+        )
     with require_writable(folder):
-        made = build_report(experiment, rows)
-        write_report_files(made, folder)
-    print_table(experiment, [row for row, run in zip(rows, made.runs, strict=True) if run["selected"]])
+        content = build_report(experiment, rows)
+        write_report_files(content, folder)
+    print_table(experiment, [row for row, run in zip(rows, content.runs, strict=True) if run["selected"]])
     out = make_console()
-    for sentence in made.evidence:
+    for sentence in content.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)
-    out.print(f"Selection: {made.selection}", highlight=False, markup=False)
+    out.print(f"Selection: {content.selection}", highlight=False, markup=False)
     out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
-    """The experiment's selection rule, with what the command line says of it."""
+    """Read the experiment's selection rule, with the command line's overrides of it."""
     with compose_sweep(arguments) as (_, base, _):
         return to_config(base).experiment.selection
 
 
 def report_claims(arguments: list[str]) -> None:
-    """What the five papers claim, and what the runs and analyses in this output folder say of it."""
+    """Check the papers' claims on what was run in the output folder; print them and write them in every form."""
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     judged = claims.judge_claims(arguments, output_dir)
@@ -86,15 +96,19 @@ def report_claims(arguments: list[str]) -> None:
         raise make_storage_error(error, folder) from error
 
 
-def write_report_files(made: Report, folder: Path) -> None:
-    """Write every form of a report, each whole or not at all.
+def write_report_files(content: Report, folder: Path) -> None:
+    """Write every form of a report; each file is written whole or not at all.
 
     Raises:
         StorageError: the folder can't be written.
     """
-    texts = {"report.md": format_markdown(made), "tables.tex": format_latex(made), "report.html": render_report(made)}
+    texts = {
+        "report.md": format_markdown(content),
+        "tables.tex": format_latex(content),
+        "report.html": render_report(content),
+    }
     try:
-        for name, rows in (("runs", made.runs), ("epochs", made.epochs)):
+        for name, rows in (("runs", content.runs), ("epochs", content.epochs)):
             write_rows(folder, name, rows)
         for name, text in texts.items():
             write_atomic(folder / name, partial(write_text, text))
@@ -103,7 +117,7 @@ def write_report_files(made: Report, folder: Path) -> None:
 
 
 def write_text(text: str, file: Path) -> Any:
-    """Write a text."""
+    """Write a text to a file, in UTF-8."""
     return file.write_text(text, encoding="utf-8")
 
 

@@ -213,7 +213,7 @@ def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_trans
         "validation": {"sources": 1, "targets": 0},
     }
     said = " ".join(out.split())
-    assert "Cut: 4 of 12 sources of train are longer than 40 tokens" in said
+    assert "Truncated: 4 of 12 sources of train are longer than 40 tokens" in said
     assert said.count("are longer than") == 3
     assert math.isfinite(record["best"]["validation"]["loss"])
     assert len(pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet")))) == 3
