@@ -23,6 +23,7 @@ def test_a_wheel_carries_its_configs_and_works_elsewhere(wheel, tmp_path, tiny, 
     assert "isobench/conf/config.yaml" in names
     assert "isobench/experiments/isobn/published.yaml" in names
     assert "hydra_plugins/isobench.py" in names
+    assert "isobench/py.typed" in names
     assert "isobench/report/templates/page.html.j2" in names
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]
