@@ -61,7 +61,7 @@ class MeanCosine(torch.autograd.Function):
         weight, inverse_lengths, unit_sum = ctx.saved_tensors
         with torch.autocast(weight.device.type, enabled=False):
             scale = inverse_lengths * (2 * gradient / len(weight) ** 2)  # 2 / (V^2 |w_i|), [V]
-            result = promote_to_float32(weight) * inverse_lengths[:, None]  # u_i, then in place the gradient
+            result: Tensor = promote_to_float32(weight) * inverse_lengths[:, None]  # u_i, then in place the gradient
             cosine_sums = result @ unit_sum  # u_i . s, [V]
             result.mul_((-cosine_sums * scale)[:, None]).addr_(scale, unit_sum)
             return result.to(weight.dtype)
