@@ -7,6 +7,7 @@ os.environ["WANDB_MODE"] = "offline"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import shutil
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,17 @@ from helpers import (
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench import __main__ as entry
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so `nohup make test &` starts us; tests of Ctrl-C need it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark as ``data`` whatever reads real data or papers."""
+    for item in items:
+        if {"glue", "papers"} & set(item.fixturenames):
+            item.add_marker("data")
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,9 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
-
-TidyRows = list[dict[str, Any]]
+from isobench.report.document import TidyRows
 
 
 def judge_cases(holds: Iterable[bool], numbers: str) -> Outcome:

@@ -8,7 +8,8 @@ from isobench.report.document import Cell, ReportTable
 from isobench.report.resampling import Arms
 
 MethodKey = tuple[str, str]  # encoder, method
-CONSTANT_PREDICTOR = "constant_predictor"
+BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
+CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts the same for every example
 
 
 @dataclass

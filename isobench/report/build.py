@@ -6,11 +6,12 @@ from typing import Any
 
 from isobench.config.schema import Experiment, format_method_name
 from isobench.papers import published
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
-from isobench.report.paper_table import BASE_METHOD, PaperTable, list_paper_tables
+from isobench.report.paper_table import PaperTable, list_paper_tables
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows

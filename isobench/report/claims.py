@@ -14,9 +14,10 @@ from isobench.report.analysis_claims import (
     variance_is_not_importance,
     word_similarity_improves,
 )
-from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR, BaselineComparison
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.document import Report
+from isobench.report.effects import ALPHA
 from isobench.report.evidence import (
     column_detectable_difference,
     describe_p,
@@ -24,7 +25,6 @@ from isobench.report.evidence import (
     format_points,
     group_arms_by_column,
 )
-from isobench.report.paper_table import ALPHA, BASE_METHOD
 from isobench.report.resampling import mean_difference_interval, stratified_permutation_test
 from isobench.report.seed_statistics import collect_test_family, holm
 
@@ -145,7 +145,7 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
 
     def check(report: Report) -> Outcome:
         runs = [run for run in report.runs if run["method"] in methods and run["status"] == "finished"]
-        constant = sum(run["failure"] == "constant_predictor" for run in runs)
+        constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in runs)
         if not runs:
             return Outcome(NOT_RUN, "no such run")
         return Outcome(HOLDS if constant else FAILS, f"{constant} of {len(runs)} runs predict one class")

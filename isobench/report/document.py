@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
 VERDICTS = ("within", "above", "below", "not comparable", "")  # of a cell against the published one; "" for no run
 
 
@@ -86,8 +87,8 @@ class Report:
     experiment: str
     paper: str | None
     tables: list[ReportTable]
-    runs: list[dict[str, Any]]
-    epochs: list[dict[str, Any]]
+    runs: TidyRows
+    epochs: TidyRows
     selection: str
     state: dict[str, int]
     scale: list[str]

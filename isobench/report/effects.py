@@ -23,6 +23,11 @@ class Estimate(NamedTuple):
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
+def have_several_values(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Return True if both methods have two values or more and none is NaN."""
+    return min(len(ours), len(theirs)) > 1 and not any(map(math.isnan, (*ours, *theirs)))
+
+
 def pooled_sd(arms: Sequence[Sequence[float]]) -> float:
     """Standard deviation within arms, each variance weighted by its degrees of freedom; NaN without any."""
     arms = [arm for arm in arms if len(arm) > 1]
@@ -42,12 +47,10 @@ def hedges_g(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
     """
     from scipy import special  # slow to import
 
-    n, m = len(ours), len(theirs)
-    if min(n, m) < 2 or any(math.isnan(value) for value in (*ours, *theirs)):
-        return NO_ESTIMATE
     spread = pooled_sd([ours, theirs])
-    if spread == 0:
+    if not have_several_values(ours, theirs) or spread == 0:
         return NO_ESTIMATE
+    n, m = len(ours), len(theirs)
     freedom, root = n + m - 2, math.sqrt(n * m / (n + m))
     d = (statistics.fmean(ours) - statistics.fmean(theirs)) / spread
     unbias = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(freedom / 2)

@@ -4,7 +4,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from isobench.common.terminal import format_count
-from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison, MethodArms, MethodKey
+from isobench.report.baseline_comparison import (
+    BASE_METHOD,
+    CONSTANT_PREDICTOR,
+    BaselineComparison,
+    MethodArms,
+    MethodKey,
+)
 from isobench.report.document import ReportTable
 from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
 from isobench.report.resampling import (
@@ -22,7 +28,7 @@ UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  
 MIN_COVERAGE = 0.94  # a 95% bootstrap interval that covers less is said to be too narrow
 
 
-def describe_evidence(tables: Sequence[ReportTable], base: str = "none") -> list[str]:
+def describe_evidence(tables: Sequence[ReportTable], base: str = BASE_METHOD) -> list[str]:
     """Sentences on the comparisons of all methods with ``base``, each with its numbers; nothing beyond them.
 
     Args:

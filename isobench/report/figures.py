@@ -20,8 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from isobench.common.plots import FIGURE_STYLE, LINE_STYLES
-from isobench.report.page_data import Point, TidyRows, to_finite_float
-from isobench.report.paper_table import BASE_METHOD
+from isobench.report.baseline_comparison import BASE_METHOD
+from isobench.report.document import TidyRows
+from isobench.report.page_data import Point, to_finite_float
 
 T = TypeVar("T")
 INK_PLACEHOLDER = "#010203"  # stands for the page's text colour

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from isobench.report.document import Cell, Report, ReportTable
-from isobench.report.paper_table import BASE_METHOD
+from isobench.report.baseline_comparison import BASE_METHOD
+from isobench.report.document import Cell, Report, ReportTable, TidyRows
 
-TidyRows = list[dict[str, Any]]
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts that set our cell against the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # Isotropy columns of the tidy rows -> symbol and matrix, in the page's order.

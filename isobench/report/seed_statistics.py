@@ -5,9 +5,12 @@ import statistics
 import warnings
 from collections.abc import Callable, Sequence
 
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Comparison, ReportTable
-from isobench.report.effects import hedges_g
+from isobench.report.effects import ALPHA, have_several_values, hedges_g
 from isobench.report.resampling import stratified_permutation_test
+
+MARK_LEGEND = f"* better, † worse than {BASE_METHOD}: p < {ALPHA} (Welch's t-test over seeds, not corrected)"
 
 
 def _sd(values: Sequence[float]) -> float:
@@ -31,41 +34,25 @@ def compute_cell_statistics(values: Sequence[float], form: Sequence[str]) -> lis
     return [float(CELL_STATISTICS[name](values)) for name in form]
 
 
-def t_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of Student's two-sample t-test.
-
-    NaN where it says nothing: one seed, no spread at all, an undefined value.
-    """
-    return _t_test(ours, theirs, equal_var=True)
-
-
 def welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of Welch's t-test, which doesn't suppose equal variances; NaN as for ``t_test``."""
-    return _t_test(ours, theirs, equal_var=False)
+    """Compute the two-sided p of Welch's t-test, which allows the two methods different variances.
 
+    NaN where no test is possible: fewer than two seeds of either, no spread at all, an undefined value.
+    """
+    from scipy import stats  # imported here because it is slow, and planning a sweep doesn't need it
 
-def _t_test(ours: Sequence[float], theirs: Sequence[float], equal_var: bool) -> float:
-    from scipy import stats  # slow to import: not for those who only plan a sweep
-
-    if not _have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
+    if not have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
         return math.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # almost no spread: the p-value says it
-        return float(stats.ttest_ind(ours, theirs, equal_var=equal_var).pvalue)
+        warnings.simplefilter("ignore")  # scipy warns of almost no spread, which the p-value shows anyway
+        return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
-def _have_several_values(ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    """True if both have two values or more, all defined."""
-    return min(len(ours), len(theirs)) > 1 and not any(math.isnan(value) for value in (*ours, *theirs))
-
-
-def welch_of_summaries(mean: float, sd: float, n: int, their_mean: float, their_sd: float, their_n: int) -> float:
-    """Welch's p from what a paper prints; NaN without a spread."""
-    from scipy import stats
-
-    if min(n, their_n) < 2 or not sd + their_sd > 0:
-        return math.nan
-    return float(stats.ttest_ind_from_stats(mean, sd, n, their_mean, their_sd, their_n, equal_var=False).pvalue)
+def choose_mark(welch_p: float | None, difference: float) -> str:
+    """Return * for significantly better than plain fine-tuning, † for worse, else nothing; p is not corrected."""
+    if welch_p is None or welch_p >= ALPHA:
+        return ""
+    return "*" if difference > 0 else "†"
 
 
 def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -73,7 +60,7 @@ def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
     NaN for one seed or an undefined value.
     """
-    return stratified_permutation_test([(ours, theirs)]).p if _have_several_values(ours, theirs) else math.nan
+    return stratified_permutation_test([(ours, theirs)]).p if have_several_values(ours, theirs) else math.nan
 
 
 def smallest_p(n: int, m: int) -> float:

@@ -1,7 +1,6 @@
 """Expand the experiment's grid, run what isn't finished, end with the table."""
 
 import dataclasses
-import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -15,6 +14,7 @@ from omegaconf import DictConfig
 
 from isobench.analyses import runner
 from isobench.analyses.names import needs_training
+from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
 from isobench.config.schema import Config
@@ -35,10 +35,8 @@ from isobench.training.execute import (
     EXIT_FAILED,
     EXIT_USER_ERROR,
     choose_exit_code,
-    read_command_start,
+    require_metric_packages,
 )
-
-RUN_COUNT_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
 
 
 class GridSweeper(Sweeper):
@@ -65,6 +63,8 @@ class GridSweeper(Sweeper):
             return
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
+        for run, _ in open_runs:
+            require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
         codes = self._launch_and_record(todo, rows)
@@ -148,17 +148,14 @@ class GridSweeper(Sweeper):
 
     def _launch_with_retry(self, todo: list[PlannedRun]) -> list[int]:
         """Start the runs; if a process is killed and takes its pool with it, the rest again, the suspects alone."""
-        os.environ[RUN_COUNT_VARIABLE] = str(len(todo))
+        environment.note_run_count(len(todo))
         try:
             returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
         except Exception as error:
             if not joblib_pool.is_killed_worker_error(error):
                 raise
-            rest = [
-                run
-                for run in todo
-                if run.row.folder.read_final_record(run.row.cfg.retry_failed, read_command_start()) is None
-            ]
+            start = environment.read_command_start()
+            rest = [run for run in todo if run.row.folder.read_final_record(run.row.cfg.retry_failed, start) is None]
             suspects = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
             others = [run for run in rest if run not in suspects]
             print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)

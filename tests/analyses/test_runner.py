@@ -17,6 +17,8 @@ from isobench.common.errors import UserError
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def ev(small):

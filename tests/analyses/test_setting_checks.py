@@ -4,6 +4,8 @@ import pytest
 
 from isobench.analyses.subject import Subject
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def nothing_loads(monkeypatch):

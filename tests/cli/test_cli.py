@@ -112,6 +112,7 @@ def test_an_output_folder_that_cant_be_written(cli, small, tmp_path):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_help_names_what_there_is(cli):
     code, out, _ = cli("--help")
     assert code == 0
@@ -119,6 +120,7 @@ def test_help_names_what_there_is(cli):
         assert name in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["task=rtee"], ["--cfg", "job"], ["optimization.lr=0"]])
 def test_nothing_heavy_is_imported_before_a_config_is_valid(arguments):
     code = (

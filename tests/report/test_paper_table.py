@@ -11,7 +11,7 @@ from scipy import stats
 from isobench.papers import published
 from isobench.report.paper_columns import SCORE_KIND, build_foreign_columns, build_paper_columns
 from isobench.report.paper_table import PaperTable, build_terminal_tables, print_paper_tables
-from isobench.report.seed_statistics import compute_cell_statistics, holm, t_test
+from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.runs.folder import RunFolder
 from isobench.runs.row import Row
 
@@ -40,6 +40,7 @@ def table_of(rows, name="table1") -> PaperTable:
     return PaperTable(content, list(build_paper_columns(content, tasks)), rows)
 
 
+@pytest.mark.slow
 def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
     plain, better, worse = [0.90, 0.91, 0.92], [0.94, 0.95, 0.96], [0.80, 0.81, 0.80]
     rows = [*runs("none", plain), *runs("cosine", better), *runs("flow", worse)]
@@ -56,6 +57,7 @@ def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
     assert "of 2 comparisons 0.1 are expected by chance; 2 survive Holm" in table.notes(with_time=False)[0]
 
 
+@pytest.mark.slow
 def test_a_constant_predictor_is_named_not_scored_like_any_other():
     rows = [
         *runs("none", [0.88, 0.89], "task.primary=f1", task="mrpc", metric="f1"),
@@ -72,6 +74,7 @@ def test_a_constant_predictor_is_named_not_scored_like_any_other():
     assert table.format_cell("bert-base-cased", "none", table.columns[0]) == "constant (NaN)"
 
 
+@pytest.mark.slow
 def test_failed_and_missing_runs_are_counted():
     rows = [
         *runs("none", [0.9, 0.92]),
@@ -87,6 +90,7 @@ def test_failed_and_missing_runs_are_counted():
     assert table.format_cell("bert-base-cased", "cosine", column) == "missing"
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_after_a_good_epoch_has_no_score():
     rows = runs("none", [0.9, 0.92, 0.5])
     rows[2].record["failure"] = {"name": "non_finite_loss"}  # its best epoch is there
@@ -94,6 +98,7 @@ def test_a_run_that_failed_after_a_good_epoch_has_no_score():
     assert table.format_cell("bert-base-cased", "none", table.columns[0]) == "91.00 ± 1.41, 1 non_finite_loss"
 
 
+@pytest.mark.slow
 def test_constant_models_are_compared_with_nothing():
     rows = [*runs("none", [0.90, 0.91, 0.92]), *runs("cosine", [0.5, 0.5, 0.5], constant=True)]
     table = table_of(rows)
@@ -124,6 +129,7 @@ def test_what_the_paper_lacks_says_so():
     assert table.format_cell("bert-base-cased", "batch_norm", columns[0]) == "90.00"  # one seed has no deviation
 
 
+@pytest.mark.slow
 def test_time_is_told_against_plain_fine_tuning():
     rows = [*runs("none", [0.9, 0.9], seconds=10.0), *runs("flow", [0.9, 0.9], seconds=42.0)]
     table = table_of(rows)
@@ -133,6 +139,7 @@ def test_time_is_told_against_plain_fine_tuning():
     assert table_of(runs("flow", [0.9])).time("bert-base-cased", "flow") == "-"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 100, 300])
 def test_wide_tables_are_broken_and_lose_nothing(width):
     rows = [run for task in ("sst2", "rte", "wnli", "qnli", "mnli") for run in runs("none", [0.9, 0.95], task=task)]
@@ -147,6 +154,7 @@ def test_wide_tables_are_broken_and_lose_nothing(width):
     assert text.count("none") == {60: 4, 100: 2, 300: 1}[width]
 
 
+@pytest.mark.slow
 def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in_the_paper():
     cfg = make_config("+experiment=glue_adaptation")
     rows = [run for method in ("none", "fixed_norm_l2") for run in runs(method, [0.7, 0.8], task="rotten_tomatoes")]
@@ -166,11 +174,11 @@ def test_summaries():
     assert all(math.isnan(x) for x in compute_cell_statistics([1.0, math.nan], ["mean", "sd"]))
 
 
-def test_t_tests_that_say_nothing_are_nan():
-    assert t_test([1, 2, 3], [2, 3, 5]) == pytest.approx(stats.ttest_ind([1, 2, 3], [2, 3, 5]).pvalue)
+def test_welch_tests_that_say_nothing_are_nan():
+    assert welch([1, 2, 3], [2, 3, 5]) == pytest.approx(stats.ttest_ind([1, 2, 3], [2, 3, 5], equal_var=False).pvalue)
     for ours, theirs in (([1], [1, 2]), ([1, 1], [2, 2]), ([1, math.nan], [1, 2])):
-        assert math.isnan(t_test(ours, theirs))
-    assert t_test([1, 1, 1], [2, 2.5, 2.2]) < 0.05
+        assert math.isnan(welch(ours, theirs))
+    assert welch([1, 1, 1], [2, 2.5, 2.2]) < 0.05
 
 
 def test_holm_by_hand():
