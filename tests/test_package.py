@@ -50,13 +50,6 @@ def test_files_stay_readable():
         assert len(file.read_text().splitlines()) <= 250, file
 
 
-def test_imports_between_folders_point_one_way():
-    """import-linter's contracts hold; the other checkers run in ``make lint`` and ``make types``."""
-    checker = Path(sys.executable).with_name("lint-imports")
-    done = subprocess.run([checker], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_every_pin_meets_its_floor():
     """constraints.txt pins every direct dependency of pyproject.toml, within its range."""
     import tomllib
