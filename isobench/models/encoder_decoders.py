@@ -21,11 +21,15 @@ SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>",
 
 @dataclass
 class LoadedEncoderDecoder:
-    """What ``load`` returns; ``warnings`` belong in the run's result. ``dim``: of what is given to the output."""
+    """An encoder-decoder.
+
+    ``dim``: the width of the decoder's states, which the output projection reads. ``max_positions``: its longest
+    input, in tokens. ``warnings``: for the run's record.
+    """
 
     model: Any
     dim: int
-    positions: int
+    max_positions: int
     warnings: list[str] = field(default_factory=list)
 
 

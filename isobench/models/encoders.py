@@ -71,14 +71,19 @@ class Pooler(nn.Module):
 
 @dataclass
 class LoadedEncoder:
-    """What ``load`` returns; ``warnings`` belong in the run's result."""
+    """A pretrained encoder with its pooler.
+
+    ``dim``: the width d of its vectors. ``max_positions``: its longest input, in tokens. ``dropout``: its hidden
+    dropout. ``init_seed``: the seed of the encoder's weights that the checkpoint lacks, None if it lacks none (a
+    pooler does not count). ``warnings``: for the run's record.
+    """
 
     encoder: SentenceEncoder
     pooler: nn.Module
     dim: int
-    positions: int
+    max_positions: int
     dropout: float
-    seed: int | None  # that decided the encoder's weights which the checkpoint lacks; None if it lacks none
+    init_seed: int | None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -130,14 +135,13 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int) -> LoadedEncoder:
         enable_gradient_checkpointing(model)
     if cfg.compile:
         model.compile(dynamic=True)
-    drawn = seed if missing else None
     return LoadedEncoder(
         SentenceEncoder(model, cfg.pooling, cfg.layer),
         pooler,
         dim,
         read_max_positions(config),
         _read_dropout(config),
-        drawn,
+        seed if missing else None,
         notes,
     )
 

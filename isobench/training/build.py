@@ -59,7 +59,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
 
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
     """Make the batches of sentences for a loaded encoder."""
-    inputs = ModelInputs(tokenizer, encoders.fingerprint_tokenizer(tokenizer), loaded.positions, loaded.dim)
+    inputs = ModelInputs(tokenizer, encoders.fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
     return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
 
 
@@ -68,7 +68,7 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     tokenizer = encoder_decoders.load_seq2seq_tokenizer(cfg, identity)
     loaded = encoder_decoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
     fingerprint = encoder_decoders.fingerprint_seq2seq_tokenizer(tokenizer)
-    inputs = ModelInputs(tokenizer, fingerprint, loaded.positions, loaded.dim)
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
     order = resolve_seeds(cfg)["order"]
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress(cfg))
     chain = build_chain(cfg, loaded.dim)
@@ -91,7 +91,9 @@ class DecoderStates:
     @torch.no_grad()
     def __iter__(self) -> Iterator[Tensor]:
         device = self.module.device
-        batches = self.loaders.by_length(self.loaders.train_tokens, self.module.cfg.trainer.eval_batch_size)
+        batches = self.loaders.make_length_sorted_loader(
+            self.loaders.train_tokens, self.module.cfg.trainer.eval_batch_size
+        )
         console, hidden = Console(stderr=True), not self.loaders.progress_bar
         for batch in track(batches, "decoder states", console=console, transient=True, disable=hidden):
             chunks = [{name: tensor.to(device) for name, tensor in chunk.items()} for chunk in batch["chunks"]]

@@ -210,7 +210,7 @@ def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: 
     The decoder starts with what the model's own shift of the targets puts first, which for mBART is the language.
     """
     g, model = require_generation(cfg.task), loaded.model
-    longest = min(g.max_length, loaded.positions - 1)
+    longest = min(g.max_length, loaded.max_positions - 1)
     if g.min_length > longest:
         raise UserError(
             f"task.generation.min_length={g.min_length}: encoder={cfg.encoder.name} writes up to {longest}"
