@@ -13,7 +13,7 @@ from torch import Tensor
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
 from isobench.data.loaders import Loaders
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.papers.scale import find_encoder_differences, find_task_differences
 from isobench.runs.identity import identify
@@ -44,7 +44,7 @@ class Subject:
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's."""
-        return encoders.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+        return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
