@@ -1,5 +1,6 @@
 """Reports from made-up records: tidy rows, selection, verdicts, Markdown and LaTeX, as a reader would check them."""
 
+import copy
 import math
 import re
 import statistics
@@ -16,6 +17,7 @@ from isobench.report.selection import select_runs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
+from isobench.runs.state import add_states
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 
@@ -106,7 +108,7 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=2", ended=False),
         *runs(tmp_path, "isobn_released", [0.527, 0.527], constant=True),
     ]  # fmt: skip
-    report = build_report(experiment(), rows)
+    report = build_report(experiment(), add_states(rows))
     assert report.state == {"done": 4, "failed": 1, "missing": 1}
     found = cells(report)
     assert found["isobn_paper"].troubles == {"crash": 1, "missing": 1}
@@ -118,6 +120,14 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_report_does_not_change_the_rows_it_is_given(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN), row(tmp_path, 0.0, *IN_PAPER, "seed=6", ended=False)]
+    before = copy.deepcopy([vars(row) | {"folder": row.folder.path} for row in rows])
+    build_report(experiment(), rows)
+    add_states(rows)
+    assert [vars(row) | {"folder": row.folder.path} for row in rows] == before
+
+
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.8]),
