@@ -1,6 +1,6 @@
 """What an analysis looks at: one encoder on one task under one calibration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
+from isobench.common.errors import UserError
+from isobench.common.terminal import format_count
 from isobench.data.loaders import Loaders
 from isobench.models import encoders
 from isobench.models.encoders import NO_POOLER_WARNING
@@ -125,3 +127,18 @@ def collect_scale_notes(subjects: list[Subject], *kinds: str) -> list[str]:
     """How the subjects differ from the paper's: of ``encoder``, ``task`` or both."""
     found = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
     return list(dict.fromkeys(found))
+
+
+def check_no_calibration(subjects: Sequence[Subject]) -> None:
+    """Raise UserError if a run has a calibration, for an analysis that would silently ignore it."""
+    if any(subject.method != "none" for subject in subjects):
+        name = subjects[0].cfg.experiment.name or "this analysis"
+        raise UserError(f"{name} looks at embeddings without calibration: leave calibration out")
+
+
+def no_variance_error(subject: Subject, examples: int) -> UserError:
+    """The error to raise where all embeddings are the same."""
+    what = f"the embeddings of {subject.encoder} on {subject.task} do not vary"
+    return UserError(
+        f"{what} over {format_count(examples, 'training example')}; take more of them (task.train_samples)"
+    )

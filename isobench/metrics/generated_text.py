@@ -1,4 +1,4 @@
-"""Metrics of generated texts, by sacrebleu and rouge-score; validate.TEXT_METRICS names them.
+"""Metrics of generated texts, by sacrebleu and rouge-score; config.schema_task.TEXT_METRICS names them.
 
 BLEU (Papineni et al. 2002) and chrF (Popović 2015) are of the corpus. ROUGE (Lin 2004) is the F1 of each example,
 averaged; L is of the whole text as one sequence. ROUGE's tokenizer knows ASCII letters and digits only: it is for
@@ -18,7 +18,7 @@ def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: 
     """Every named metric, a fraction, best 1; of an empty text 0.
 
     Args:
-        names: some of validate.TEXT_METRICS.
+        names: some of config.schema_task.TEXT_METRICS.
         references: N texts, at least one.
         hypotheses: N texts, the i-th for the i-th reference.
 
