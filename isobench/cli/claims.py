@@ -14,6 +14,7 @@ from isobench.common.tidy import write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
+from isobench.runs.state import add_states
 from isobench.sweep.rows import find_sweep_rows
 
 
@@ -63,7 +64,7 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
         UserError: what was run can't be read, or its selection can't be made.
     """
     _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
-    return build_report(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
+    return build_report(rows[0].cfg.experiment, add_states(rows)) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
