@@ -119,7 +119,7 @@ def analyse(
             "The paper's ids 28500-29500 and its 994 unused tokens are the uncased BERT's, as in its released code; "
             "its Figure 3 names the cased one, whose vocabulary has 28,996 tokens, 101 of them unused.",
             "Words, in their own case: runs of letters, digits and underscores, and every other character that is no "
-            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.texts:,} texts.",
+            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.text_count:,} texts.",
         ],
         differs=collect_scale_notes(subjects, "encoder") + read.differs,
     )
@@ -128,8 +128,8 @@ def analyse(
 def track_batches(corpus: Corpus, what: str, show: bool) -> Iterator[list[str]]:
     """A corpus's batches, with a bar."""
     console = Console(stderr=True)
-    total = -(-corpus.texts // TEXTS_PER_BATCH)
-    yield from track(corpus.batches(), what, total, console=console, transient=True, disable=not show)
+    total = -(-corpus.text_count // TEXTS_PER_BATCH)
+    yield from track(corpus.iter_batches(), what, total, console=console, transient=True, disable=not show)
 
 
 def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:

@@ -14,7 +14,6 @@ from isobench.common.tidy import write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
-from isobench.report.markdown_latex import escape_markdown
 from isobench.sweep.rows import find_sweep_rows
 
 
@@ -80,15 +79,3 @@ def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
     write_rows(folder, "claims", claims)
     out.print(f"Written to {folder}/: claims (Parquet, CSV, Markdown), claims.html", highlight=False, markup=False)
-
-
-def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
-    """The claims as a Markdown table."""
-    head = ("paper", "claim", "outcome", "numbers", "scale", "experiment")
-    rows = [
-        head,
-        ("---",) * len(head),
-        *(tuple(escape_markdown(str(claim[name])) for name in head) for claim in claims),
-    ]
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"# What the papers claim, and what was found here\n\n{lines}\n"

@@ -19,7 +19,7 @@ from isobench.config.schema import Selection, to_config
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
-from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
 from isobench.report.sweep_table import print_table
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import find_sweep_rows
@@ -80,7 +80,7 @@ def report_claims(arguments: list[str]) -> None:
     try:
         with require_writable(folder):
             claims.print_claims(judged, folder)
-        write_atomic(folder / "claims.md", partial(write_text, claims.format_claims_markdown(judged)))
+        write_atomic(folder / "claims.md", partial(write_text, format_claims_markdown(judged)))
         write_atomic(folder / "claims.html", partial(write_text, render_claims(judged)))
     except OSError as error:
         raise make_storage_error(error, folder) from error

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.files import sha256_json
+from isobench.common.packages import find_package_folder
 from isobench.config.schema import POOLINGS, Encoder
 from isobench.data import hub, weights
 from isobench.models.last_layer import restrict_to_first_token
@@ -208,6 +209,8 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm") -> Iterator[tup
             ) from error
         if "trust_remote_code" in str(error):
             reason = "it brings code of its own; encoder.trust_remote_code=true runs it, if you trust it"
+        elif find_package_folder("sentencepiece") is None:  # transformers then gives misleading reasons
+            reason += "; if its tokenizer is made with SentencePiece, pip install 'isobench[generation]'"
         raise UserError(f"encoder={cfg.name} can't be loaded: {reason}") from error
 
 

@@ -3,10 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from isobench.report import figures, page_data
@@ -17,6 +15,7 @@ from isobench.report.effects import ALPHA
 from isobench.report.figures import MethodStyle, PanelDrawer
 from isobench.report.markdown_latex import format_mark
 from isobench.report.page_data import ISOTROPY_COLUMNS
+from isobench.report.templating import make_environment
 
 __all__ = ["render_claims", "render_report"]
 
@@ -73,10 +72,7 @@ def render_claims(claims: list[dict[str, Any]]) -> str:
 
 def load_template(name: str = "page.html.j2") -> Any:
     """A page's template."""
-    loader = FileSystemLoader(Path(__file__).parent / "templates")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = make_environment()
     environment.filters |= {
         "words": format_name,
         "p": format_p_value,

@@ -5,9 +5,12 @@ import statistics
 import warnings
 from collections.abc import Callable, Sequence
 
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Comparison, ReportTable
-from isobench.report.effects import have_several_values, hedges_g
+from isobench.report.effects import ALPHA, have_several_values, hedges_g
 from isobench.report.resampling import stratified_permutation_test
+
+MARK_LEGEND = f"* better, † worse than {BASE_METHOD}: p < {ALPHA} (Welch's t-test over seeds, not corrected)"
 
 
 def _sd(values: Sequence[float]) -> float:
@@ -43,6 +46,13 @@ def welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy warns of almost no spread, which the p-value shows anyway
         return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+
+
+def choose_mark(welch_p: float | None, difference: float) -> str:
+    """Return * for significantly better than plain fine-tuning, † for worse, else nothing; p is not corrected."""
+    if welch_p is None or welch_p >= ALPHA:
+        return ""
+    return "*" if difference > 0 else "†"
 
 
 def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:

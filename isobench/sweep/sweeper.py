@@ -35,6 +35,7 @@ from isobench.training.execute import (
     EXIT_FAILED,
     EXIT_USER_ERROR,
     choose_exit_code,
+    require_metric_packages,
 )
 
 
@@ -62,6 +63,8 @@ class GridSweeper(Sweeper):
             return
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
+        for run, _ in open_runs:
+            require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
         codes = self._launch_and_record(todo, rows)

@@ -207,7 +207,7 @@ def test_a_changed_package_is_refused(monkeypatch):
 
     package = dataclasses.replace(weights.ENCODER_PACKAGES["minilm"], sha256="0" * 64)
     monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
-    with pytest.raises(UserError, match="not the pinned weights"):
+    with pytest.raises(UserError, match="not the pinned file"):
         weights.fingerprint_encoder(Encoder(name="minilm", embedded="minilm"))
 
 
