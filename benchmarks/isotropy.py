@@ -17,7 +17,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 
 import numpy as np
 import torch
-from common import alternate, ratio, save, seconds_of
+from common import median_ratio, time_alternately, time_call, write_result
 
 from isobench.common.provenance import read_peak_memory_mib, reset_peak_memory
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy
@@ -109,17 +109,17 @@ def main() -> None:
         comparisons["IsoScore"] = (lambda: isoscore(w), f"the package, {package[0]}", package[1])
     result: dict = {}
     for name, (ours, other, theirs) in comparisons.items():
-        seconds = alternate(
-            {"ours": lambda _, call=ours: seconds_of(call), "theirs": lambda _, call=theirs: seconds_of(call)},
+        seconds = time_alternately(
+            {"ours": lambda _, call=ours: time_call(call), "theirs": lambda _, call=theirs: time_call(call)},
             arguments.rounds,
         )
-        times = ratio(seconds["theirs"], seconds["ours"])
+        times = median_ratio(seconds["theirs"], seconds["ours"])
         taken = statistics.median(seconds["ours"])
         result[name] = {"seconds": taken, f"times as fast as {other}": times, "MiB": measure_extra_memory(ours)}
         print(f"{name}: {taken:.2f} s, {times:.1f}x as fast as {other}, {result[name]['MiB']:.0f} MiB", flush=True)
     result["stream"] = measure_stream(arguments.rows)
     print("stream:", {name: round(value, 3) for name, value in result["stream"].items()})
-    save("isotropy", result)
+    write_result("isotropy", result)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Callable
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import config, save, seconds_of, seconds_of_a_step
+from common import compose_config, time_call, time_training_step, write_result
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
@@ -48,7 +48,7 @@ class ClassifierStepper:
 
     def __init__(self, encoder: str, task: str) -> None:
         self.base = [f"encoder={encoder}", f"task={task}", "task.train_samples=512"]
-        cfg = config(*self.base)
+        cfg = compose_config(*self.base)
         configure_process(cfg)
         self.module, loaders, *_ = build_run_parts(cfg, identify(cfg))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
@@ -59,14 +59,14 @@ class ClassifierStepper:
 
     def chain(self, overrides: list[str]):
         """A method's chain with its optimiser, if it has parameters."""
-        chain = instantiate_chain(config(*self.base, *overrides).calibration, self.dim).train()
+        chain = instantiate_chain(compose_config(*self.base, *overrides).calibration, self.dim).train()
         groups = chain.parameter_groups()
         return chain, torch.optim.AdamW(groups, fused=True) if groups else None
 
     def step(self, chain, own, number: int) -> float:
         """Seconds of a training step."""
         self.module.chain = chain
-        return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
+        return time_training_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
 
     def measure_method_alone(self, chain, own) -> float:
         """Seconds of the method's own work, in the same surroundings."""
@@ -88,7 +88,7 @@ class ClassifierStepper:
 
 def median_time(function: Callable[[], object], repeats: int = 5) -> float:
     """Median seconds of a call, after one to warm up."""
-    return statistics.median([seconds_of(function) for _ in range(repeats + 1)][1:])
+    return statistics.median([time_call(function) for _ in range(repeats + 1)][1:])
 
 
 @torch.no_grad()
@@ -133,7 +133,9 @@ def main() -> None:
         shown = f"{ratio:10.3f} {share:10.4f} {'' if least is None else f'{least:.3f}':>8} {target or '':>7}"
         print(f"{name:28} {shown}", flush=True)
         results[name] = {"step ratio": ratio, "own share": share, "floor": least, "target": target, "step s": plain}
-    save(f"method_overhead_{arguments.encoder}_{arguments.task}", {"pairs": arguments.pairs, "methods": results})
+    write_result(
+        f"method_overhead_{arguments.encoder}_{arguments.task}", {"pairs": arguments.pairs, "methods": results}
+    )
 
 
 if __name__ == "__main__":

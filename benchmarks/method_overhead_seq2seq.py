@@ -13,7 +13,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import alternate, config, ratio, save, seconds_of_a_step
+from common import compose_config, median_ratio, time_alternately, time_training_step, write_result
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
@@ -55,7 +55,7 @@ class Seq2SeqStepper:
         self.base += [f"optimization.batch_size={batch}"]
         if size == "base":
             self.base.append(f"+encoder.scratch.vocab_size={VOCABULARY}")
-        cfg = config(*self.base)
+        cfg = compose_config(*self.base)
         configure_process(cfg)
         self.module, self.loaders, *_ = build_run_parts(cfg, identify(cfg))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
@@ -65,13 +65,13 @@ class Seq2SeqStepper:
 
     def make_contestant(self, overrides: list[str]):
         """A function of the round: seconds of a step under this method, with its own optimiser if it has one."""
-        chain = instantiate_chain(config(*self.base, *overrides).calibration, self.plain.out_dim).train()
+        chain = instantiate_chain(compose_config(*self.base, *overrides).calibration, self.plain.out_dim).train()
         groups = chain.parameter_groups()
         own = torch.optim.AdamW(groups, fused=True) if groups else None
 
         def step(number: int) -> float:
             self.module.chain = self.module.projection.chain = chain
-            return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
+            return time_training_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
 
         return step
 
@@ -87,14 +87,14 @@ def main() -> None:
     names = arguments.names or list(METHODS)
     contestants = {"none": stepper.make_contestant(["calibration=none"])}
     contestants |= {name: stepper.make_contestant(METHODS[name][0]) for name in names}
-    seconds = alternate(contestants, arguments.rounds)
-    found = {name: ratio(seconds[name], seconds["none"]) for name in names}
+    seconds = time_alternately(contestants, arguments.rounds)
+    found = {name: median_ratio(seconds[name], seconds["none"]) for name in names}
     print(f"{arguments.size}: {sum(p.numel() for p in stepper.module.model.parameters()):,} parameters")
     print(f"{'method':22} {'step ratio':>10}   the paper's")
     for name, value in found.items():
         print(f"{name:22} {value:10.2f}   {METHODS[name][1]}")
     record = {"rounds": arguments.rounds, "batch": arguments.batch, "ratios": found, "seconds": seconds}
-    save(f"seq2seq_{arguments.size}", record)
+    write_result(f"seq2seq_{arguments.size}", record)
 
 
 if __name__ == "__main__":

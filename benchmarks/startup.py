@@ -15,7 +15,7 @@ import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from common import config, save
+from common import compose_config, write_result
 
 from isobench.models import encoders, tokenization
 from isobench.runs.identity import identify
@@ -36,7 +36,7 @@ def main() -> None:
     fresh, again = [], []
     with tempfile.TemporaryDirectory() as cache:
         for number in range(6):
-            cfg = config(f"data.cache={cache}/{number}")
+            cfg = compose_config(f"data.cache={cache}/{number}")
             identity, tokenizer = identify(cfg), tokenization.load_tokenizer(cfg.encoder, None)
             loaded = encoders.load_encoder(cfg.encoder, None, seed=1)
             for times in (fresh, again):
@@ -47,7 +47,7 @@ def main() -> None:
     for name, value in wait.items():
         print(f"{name}: {value:.3f} s")
     print(f"cache: {wait['tokenise'] / wait['tokens from cache']:.0f}x faster than tokenising")
-    save("startup", wait)
+    write_result("startup", wait)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from common import save
+from common import write_result
 
 from isobench import __main__ as entry
 from isobench.sweep.plan import compose_sweep, plan_runs
@@ -95,7 +95,7 @@ def main() -> None:
         result["launching, a run"] = time_launching(folder)
     for name, value in result.items():
         print(f"{name}: {value:.3f} s")
-    save("sweep", result)
+    write_result("sweep", result)
 
 
 if __name__ == "__main__":

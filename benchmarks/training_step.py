@@ -18,7 +18,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytorch_lightning as pl
 import torch
-from common import alternate, config, need_data, ratio, save
+from common import compose_config, median_ratio, require_data, time_alternately, write_result
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
@@ -87,7 +87,9 @@ def make_padding_collator(tokens, pad_id: int, length: int | None):
 
 
 def benchmark_task(task: str, rounds: int, steps: int) -> dict:
-    cfg = config(f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal")
+    cfg = compose_config(
+        f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal"
+    )
     validate_config(cfg)
     configure_process(cfg)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
@@ -139,12 +141,12 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
         return clock.seconds()
 
     contestants = {"pad to 128": hugging_face(MAX_LENGTH), "dynamic padding": hugging_face(None), "isobench": ours}
-    seconds = alternate(contestants, rounds)
+    seconds = time_alternately(contestants, rounds)
     result = {
         "loss difference": difference,
         "seconds": {name: statistics.median(values) / (steps - 1) for name, values in seconds.items()},
-        "against padding to 128": ratio(seconds["pad to 128"], seconds["isobench"]),
-        "against dynamic padding": ratio(seconds["dynamic padding"], seconds["isobench"]),
+        "against padding to 128": median_ratio(seconds["pad to 128"], seconds["isobench"]),
+        "against dynamic padding": median_ratio(seconds["dynamic padding"], seconds["isobench"]),
     }
     print(
         f"{task:5} {result['against padding to 128']:.2f}x padding to 128 (target 2.0), "
@@ -178,10 +180,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6)
     arguments = parser.parse_args()
-    need_data()
+    require_data()
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     tasks = {task: benchmark_task(task, arguments.rounds, arguments.steps) for task in arguments.tasks}
-    save("training_step", {"batch size": 32, "rounds": arguments.rounds, "steps": arguments.steps, "tasks": tasks})
+    write_result(
+        "training_step", {"batch size": 32, "rounds": arguments.rounds, "steps": arguments.steps, "tasks": tasks}
+    )
 
 
 if __name__ == "__main__":

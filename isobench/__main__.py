@@ -2,7 +2,6 @@
 
 import importlib
 import itertools
-import os
 import sys
 
 import hydra
@@ -11,15 +10,15 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isobench.cli.guard import run_guarded
+from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.interruption import Interrupted
 from isobench.common.resources import conf_dir
-from isobench.config.explain import is_debugging, print_error
+from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.report.sweep_table import print_table
 from isobench.sweep import joblib_pool
 from isobench.sweep.grid import expand_chains
-from isobench.sweep.sweeper import RUN_COUNT_VARIABLE, print_run_plan
+from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
 COMMANDS = ("status", "report", "dashboard", "prune")  # modules of isobench/cli, which the command takes as words
@@ -62,20 +61,13 @@ def move_flags_first(arguments: list[str]) -> list[str]:
 def run_job(config: DictConfig) -> int:
     """One run, alone or in a sweep; returns its exit code, and in a run alone exits with it."""
     hydra_config = HydraConfig.get()
-    if joblib_pool.stop_signal:
-        return 128 + joblib_pool.stop_signal
     try:
         if hydra_config.mode == RunMode.RUN:
             return run_alone(to_config(config))
-        position = f"[{hydra_config.job.num + 1}/{os.environ.get(RUN_COUNT_VARIABLE, '?')}] "
-        return execute_run(to_config(config), position)[0]
-    except Interrupted as stop:
-        if not joblib_pool.is_pool_worker():
-            raise
-        joblib_pool.stop_signal = stop.signum  # this process's turn is over; joblib may still have runs for it
-        return 128 + stop.signum
+        position = f"[{hydra_config.job.num + 1}/{environment.read_run_count() or '?'}] "
+        return joblib_pool.run_unless_stopped(lambda: execute_run(to_config(config), position)[0])
     except Exception as error:  # said here: Hydra would print more than the one line
-        if is_debugging():
+        if environment.is_debugging():
             raise
         print_error(error)
         raise SystemExit(2) from None

@@ -1,7 +1,7 @@
 """Efficient Task Adaptation, Figures 1 to 3: the pretrained [CLS] vector before the pooler (h^l) and after it (h)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -11,11 +11,17 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.setting_checks import check_integer, check_no_calibration, check_number, no_variance_error
-from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
+from isobench.analyses.subject import (
+    Subject,
+    check_no_calibration,
+    collect_scale_notes,
+    iterate_subjects,
+    no_variance_error,
+)
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
 from isobench.common.plots import PALETTE, make_panel_grid
+from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_least
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.task import METRIC_FUNCTIONS
 
@@ -46,12 +52,18 @@ class EmbeddingDistribution:
         return f"{self.encoder}, {self.task}"
 
     @property
-    def order(self) -> np.ndarray:
+    def importance_order(self) -> np.ndarray:
         """The dimensions of h, the most important first, [d]."""
         return np.argsort(-self.fisher, kind="stable")
 
 
-def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, within: float) -> Findings:
+def analyse(
+    subjects: list[Subject],
+    points: Annotated[int, at_least(2)],
+    perplexity: PositiveFloat,
+    seed: Seed,
+    within: NonNegativeFloat,
+) -> Findings:
     """Place of the examples, mean of every dimension of h^l, deviation and importance of every dimension of h.
 
     Args:
@@ -62,12 +74,8 @@ def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, 
         within: means up to this, positive or negative, are counted as ordinary.
 
     Raises:
-        UserError: a task without classes, a setting that can't be, a calibration, embeddings that do not vary.
+        UserError: a task without classes, a calibration, embeddings that do not vary.
     """
-    check_integer("points", points, 2)
-    check_number("perplexity", perplexity, 0, ends=False)
-    check_integer("seed", seed, 0, 2**32 - 1)
-    check_number("within", within, 0)
     check_no_calibration(subjects)
     for subject in subjects:
         if not list_class_names(subject):
@@ -162,7 +170,7 @@ def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[s
         "std_median": float(np.median(part.deviation)),
         "std_max": float(part.deviation.max()),
         "std_max_dimension": loudest,
-        "std_max_fisher_rank": int(np.flatnonzero(part.order == loudest)[0]) + 1,
+        "std_max_fisher_rank": int(np.flatnonzero(part.importance_order == loudest)[0]) + 1,
         "fisher_median": float(np.median(part.fisher)),
         "fisher_max": float(part.fisher.max()),
         "spearman": METRIC_FUNCTIONS["spearman"](part.deviation[varying], part.fisher[varying]),
@@ -171,7 +179,7 @@ def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[s
 
 def build_fisher_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
     """A row a dimension; those of h^l and of h have nothing in common but their number, unless there is no pooler."""
-    rank = np.argsort(part.order) + 1
+    rank = np.argsort(part.importance_order) + 1
     columns = {"mean": part.mean, "std": part.deviation, "fisher": part.fisher, "fisher_rank": rank}
     name = {"encoder": part.encoder, "task": part.task}
     return [
@@ -244,8 +252,8 @@ def draw_figure3(found: list[EmbeddingDistribution], summaries: list[dict[str, A
     """Standard deviation of each dimension of h, the most important one first."""
     figure, axes = make_panel_grid([part.title for part in found], 2.2)
     for part, row, axis in zip(found, summaries, axes, strict=True):
-        ranks = np.arange(1, len(part.order) + 1)
-        axis.vlines(ranks, 0, part.deviation[part.order], PALETTE[0], linewidth=0.7)
+        ranks = np.arange(1, len(part.importance_order) + 1)
+        axis.vlines(ranks, 0, part.deviation[part.importance_order], PALETTE[0], linewidth=0.7)
         xlabel = f"rank by Fisher score\nSpearman {row['spearman']:.2f}"
         axis.set(xlabel=xlabel, ylabel="standard deviation", ylim=(0, None))
         axis.margins(x=0.01)

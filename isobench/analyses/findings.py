@@ -52,10 +52,10 @@ class Findings:
                 put(f"{name}.png", partial(figure.savefig, format="png"))
                 put(f"{name}.svg", partial(figure.savefig, format="svg", metadata={"Date": None}))
         if self.tables:
-            put("tables.txt", lambda file: file.write_text(self.text(), encoding="utf-8"))
+            put("tables.txt", lambda file: file.write_text(self.render_text(), encoding="utf-8"))
         return files
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         """Tables and notes as a terminal of 140 columns shows them."""
         out = Console(width=140, file=io.StringIO(), color_system=None)
         self.print_to(out)

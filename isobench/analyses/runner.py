@@ -1,6 +1,5 @@
 """Carry out an experiment's analysis and keep what it finds."""
 
-import inspect
 import json
 import logging
 import time
@@ -13,6 +12,7 @@ import hydra.utils
 from rich.table import Table
 
 from isobench.analyses.names import SubjectNames, name_subjects
+from isobench.analyses.setting_checks import check_settings
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_json
 from isobench.common.terminal import make_console
@@ -123,7 +123,7 @@ def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any
     """The function that ``analysis._target_`` names, and its settings.
 
     Raises:
-        UserError: no such function, or it takes no such setting.
+        UserError: no such function, or settings that it can't take.
     """
     settings = {key: value for key, value in analysis.items() if key not in ("_target_", "trains")}
     target = analysis.get("_target_")
@@ -134,14 +134,7 @@ def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any
         function = hydra.utils.get_method(target)
     except Exception as error:  # Hydra raises several kinds for what can't be imported or called
         raise UserError(f"analysis._target_={target} can't be imported: {error}") from error
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    known = [parameter.name for parameter in parameters]
-    for key in settings:
-        if key not in known:
-            raise UserError(f"analysis.{key} is no setting of {target}; it has: {', '.join(known) or 'none'}")
-    for parameter in parameters:
-        if parameter.default is parameter.empty and parameter.name not in settings:
-            raise UserError(f"analysis.{parameter.name} must be set: add +analysis.{parameter.name}=...")
+    check_settings(function, settings)
     return function, settings
 
 

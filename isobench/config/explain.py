@@ -1,6 +1,5 @@
 """Hydra's and OmegaConf's errors, said in one line with the nearest valid names."""
 
-import os
 import re
 import sys
 from dataclasses import fields, is_dataclass
@@ -16,12 +15,6 @@ from isobench.common.resources import conf_dir
 from isobench.config.schema import Config
 
 ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
-DEBUG_VARIABLE = "ISOBENCH_DEBUG"  # set if the user wants tracebacks; workers inherit it
-
-
-def is_debugging() -> bool:
-    """True if the user set HYDRA_FULL_ERROR."""
-    return os.environ.get(DEBUG_VARIABLE) == "1"
 
 
 def print_error(error: Exception) -> None:

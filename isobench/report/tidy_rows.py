@@ -4,10 +4,10 @@ from typing import Any
 
 from isobench.common.files import sha256_json
 from isobench.config.schema import format_method_name
+from isobench.report.document import TidyRows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
 from isobench.runs.row import Row, find_failure
 
-TidyRows = list[dict[str, Any]]
 NON_FRACTION_METRICS = ("loss",)  # metrics of a split that are no percentages
 
 

@@ -9,15 +9,13 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from isobench.common import environment
 from isobench.common.files import replace_text
 
 BEAT_INTERVAL = 10.0  # seconds between beats
 STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
 PROGRESS_FILE = "progress.json"
-LOG_VARIABLE = "ISOBENCH_LOG"  # set by a launcher's worker: where this process's output goes
 BEAT_FIELDS = {"state", "step", "steps", "host", "machine", "job", "log", "pid", "since", "updated"}
-DEVICE_SHARE_VARIABLE = "ISOBENCH_SHARE"  # set by a launcher: how many runs share this process's device
-JOB_VARIABLE = "ISOBENCH_JOB"  # likewise: the scheduler's name of the job
 
 
 class Heartbeat:
@@ -79,9 +77,9 @@ def describe_process() -> dict[str, Any]:
     return {
         "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         "machine": socket.gethostname(),
-        "job": os.environ.get(JOB_VARIABLE),
-        "log": os.environ.get(LOG_VARIABLE),
-        "share": int(os.environ.get(DEVICE_SHARE_VARIABLE, "1")),
+        "job": environment.read_job(),
+        "log": environment.read_log(),
+        "share": environment.read_device_share(),
     }
 
 

@@ -1,7 +1,6 @@
 """Expand the experiment's grid, run what isn't finished, end with the table."""
 
 import dataclasses
-import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -15,6 +14,7 @@ from omegaconf import DictConfig
 
 from isobench.analyses import runner
 from isobench.analyses.names import needs_training
+from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
 from isobench.config.schema import Config
@@ -22,7 +22,7 @@ from isobench.report.sweep_table import print_table
 from isobench.runs import heartbeat
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
-from isobench.runs.state import OPEN_STATES, RunState, find_run_states
+from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import joblib_pool, saved_commands
 from isobench.sweep.forecast import Forecast
@@ -35,11 +35,8 @@ from isobench.training.execute import (
     EXIT_FAILED,
     EXIT_USER_ERROR,
     choose_exit_code,
-    read_command_start,
     require_metric_packages,
 )
-
-RUN_COUNT_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
 
 
 class GridSweeper(Sweeper):
@@ -93,8 +90,8 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.record is None or row.record["status"] == "failed":
                 row.read_record()
-        for row, state in zip(rows, find_run_states(rows), strict=True):
-            row.state = state.name
+        rows = add_states(rows)
+        for row in rows:
             if row.record is not None:
                 row.folder.remove_old_checkpoints(row.record)
         print_table(self.base.experiment, rows)
@@ -151,17 +148,14 @@ class GridSweeper(Sweeper):
 
     def _launch_with_retry(self, todo: list[PlannedRun]) -> list[int]:
         """Start the runs; if a process is killed and takes its pool with it, the rest again, the suspects alone."""
-        os.environ[RUN_COUNT_VARIABLE] = str(len(todo))
+        environment.note_run_count(len(todo))
         try:
             returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
         except Exception as error:
             if not joblib_pool.is_killed_worker_error(error):
                 raise
-            rest = [
-                run
-                for run in todo
-                if run.row.folder.read_final_record(run.row.cfg.retry_failed, read_command_start()) is None
-            ]
+            start = environment.read_command_start()
+            rest = [run for run in todo if run.row.folder.read_final_record(run.row.cfg.retry_failed, start) is None]
             suspects = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
             others = [run for run in rest if run not in suspects]
             print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)

@@ -11,18 +11,13 @@ from typing import Any
 from submitit import JobEnvironment
 from submitit.helpers import DelayedSubmission
 
+from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
 from isobench.common.interruption import Interrupted, raise_interrupted
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
-from isobench.runs.heartbeat import (
-    DEVICE_SHARE_VARIABLE,
-    JOB_VARIABLE,
-    LOG_VARIABLE,
-    read_live_heartbeat,
-    wait_for_beat,
-)
+from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
 from isobench.runs.row import Row
 from isobench.runs.state import find_run_state
 from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run, format_run_name
@@ -55,12 +50,12 @@ class Worker:
 
     def __call__(self) -> list[int]:
         """Carry out the runs; returns their exit codes."""
-        environment = JobEnvironment()
-        self._prepare(environment)
+        job = JobEnvironment()
+        self._prepare(job)
         try:
-            return self._execute_share(environment.global_rank, environment.num_tasks)
+            return self._execute_share(job.global_rank, job.num_tasks)
         except Interrupted as stop:
-            requeue_or_exit(stop.signum, environment)
+            requeue_or_exit(stop.signum, job)
             raise
 
     def _execute_share(self, rank: int, processes: int) -> list[int]:
@@ -105,23 +100,22 @@ class Worker:
             code = execute_run(row.cfg, since=self.created)[0]
         return code
 
-    def _prepare(self, environment: JobEnvironment) -> None:
+    def _prepare(self, job: JobEnvironment) -> None:
         signal.signal(signal.SIGTERM, raise_interrupted)  # submitit passes it over; in training, it is noted
-        os.environ[JOB_VARIABLE] = environment.job_id
-        os.environ[LOG_VARIABLE] = str(Path(environment.paths.stderr))
-        if environment.num_tasks > 1:
-            os.environ[DEVICE_SHARE_VARIABLE] = str(environment.num_tasks)
+        environment.note_job(job.job_id, str(Path(job.paths.stderr)))
+        if job.num_tasks > 1:
+            environment.note_device_share(job.num_tasks)
         threads = self.threads or os.environ.get("SLURM_CPUS_PER_TASK")
         if threads:
             os.environ["OMP_NUM_THREADS"] = str(threads)
         if os.environ.get("SUBMITIT_EXECUTOR") == "local":
             processes, number = math.ceil(len(self.runs) / (self.share or 1)), (self.first or 0) // (self.share or 1)
-            os.environ[DEVICE_SHARE_VARIABLE] = str(math.ceil(processes / assign_gpu(self.devices, number)))
+            environment.note_device_share(math.ceil(processes / assign_gpu(self.devices, number)))
 
     def _wait_for_others(self) -> None:
         """The first process of a job requeues it, so it stays until the others are through."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
-        job = os.environ[JOB_VARIABLE]
+        job = environment.read_job()
         while any((beat := read_live_heartbeat(folder)) and beat["job"] == job for folder in folders):
             time.sleep(2)
 
@@ -142,7 +136,7 @@ def assign_gpu(devices: str | None, number: int) -> int:
     return max(1, count)
 
 
-def requeue_or_exit(signum: int, environment: JobEnvironment) -> None:
+def requeue_or_exit(signum: int, job: JobEnvironment) -> None:
     """The checkpoint is written: requeue the job if it may live on, and end.
 
     submitit's own handler, which is in place again, requeues; on TERM too, which is all that some clusters
@@ -151,16 +145,16 @@ def requeue_or_exit(signum: int, environment: JobEnvironment) -> None:
     handler: Any = signal.getsignal(signal.SIGUSR2)
     slurm = os.environ.get("SUBMITIT_EXECUTOR") == "slurm"
     if callable(handler) and (
-        signum == signal.SIGUSR2 or (slurm and signum == signal.SIGTERM and is_slurm_job_running(environment))
+        signum == signal.SIGUSR2 or (slurm and signum == signal.SIGTERM and is_slurm_job_running(job))
     ):
         handler(signal.SIGUSR2, None)  # ends the process, but in the job's other processes
         time.sleep(120)  # the requeue ends those
     raise SystemExit(128 + signum)
 
 
-def is_slurm_job_running(environment: JobEnvironment) -> bool:
+def is_slurm_job_running(job: JobEnvironment) -> bool:
     """Whether SLURM still takes the job for running: not cancelled, not at its end."""
-    command = ["scontrol", "show", "job", "-o", environment.job_id]
+    command = ["scontrol", "show", "job", "-o", job.job_id]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):

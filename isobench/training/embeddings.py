@@ -1,4 +1,4 @@
-"""The pretrained encoder's sentence vectors of a whole split: computed once, kept on disk, read memory-mapped."""
+"""Cache the pretrained encoder's vectors of a training set on disk: computed once, then read memory-mapped."""
 
 from pathlib import Path
 
@@ -16,21 +16,22 @@ from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 
-VERSION = 1  # of the files' content; part of their name
-SENTENCES_PER_BATCH = 64  # sentences a call of the encoder
+VERSION = 1  # of the cached files' content, part of their name: raise it when the vectors change
+SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
 def load_pretrained_embeddings(
     cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
 ) -> Tensor:
-    """The training split's vectors before any pooler, [N, d] float32, in the data's order.
+    """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
 
-    From ``data.cache`` if they are there under the same fingerprint of data, weights, tokenizer and settings.
+    They are read from ``data.cache``, or computed and kept there. Their file name is a hash of all that decides them:
+    data, weights, tokenizer, settings, torch's version and the device.
 
     Raises:
         UserError: the cache can't be written.
     """
-    where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # may differ in last bits
+    where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
     e = cfg.encoder
     settings = [e.version, e.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
     key = sha256_json(
@@ -38,26 +39,26 @@ def load_pretrained_embeddings(
     )
     file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
     shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
-    found = _read_cached(file, shape)
-    if found is not None:
-        return found
+    vectors = _read_cached(file, shape)
+    if vectors is not None:
+        return vectors
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(f"{file}.lock"):  # runs that start together wait for one of them
-            if (found := _read_cached(file, shape)) is None:
+        with filelock.FileLock(f"{file}.lock"):  # of runs that start together, one computes and the others wait
+            if (vectors := _read_cached(file, shape)) is None:
                 remove_temporaries(file.parent, file.name)
                 write_atomic(
                     file, lambda temporary: _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
                 )
-                found = _read_cached(file, shape)
+                vectors = _read_cached(file, shape)
     except OSError as error:
         raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
-    assert found is not None
-    return found
+    assert vectors is not None
+    return vectors
 
 
 def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
-    """What is in the cache; None if absent or not what it should be."""
+    """Read cached vectors; None if the file is absent, damaged or of another shape or type."""
     try:
         array = np.load(file, mmap_mode="c")
     except (OSError, ValueError, EOFError):
@@ -69,7 +70,10 @@ def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
 def _write_embeddings(
     file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
 ) -> None:
-    """Batches of like length, so that nothing is padded; every row goes where its sentence stands."""
+    """Compute the vectors and write them as a .npy file, each row at its sentence's place in the data.
+
+    Batches hold sentences of similar length, to pad little. Rows are written at once, so that memory stays small.
+    """
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
     batches = track(

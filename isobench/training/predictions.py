@@ -1,4 +1,4 @@
-"""A run's predictions, example by example."""
+"""Write a run's predictions or hypotheses, one row an example, as Parquet."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,15 @@ from isobench.common.files import sha256_file, write_atomic
 
 
 def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[str, str]:
-    """The reported epoch's hypotheses beside their references, one row an example; returns file name and sha256."""
+    """Write the reported epoch's hypotheses beside their references.
+
+    Args:
+        file: the Parquet file to write.
+        outputs: dev split -> ``references`` and ``hypotheses``, a text for each example.
+
+    Returns:
+        The file's name and sha256, for the record.
+    """
     columns: dict[str, list[Any]] = {"split": [], "index": [], "reference": [], "hypothesis": []}
     for split, output in outputs.items():
         n = len(output["references"])
@@ -23,7 +31,15 @@ def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> di
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:
-    """The best epoch's dev predictions, one row an example, as Parquet; returns file name and sha256."""
+    """Write the reported epoch's dev predictions with labels and logits.
+
+    Args:
+        file: the Parquet file to write.
+        outputs: dev split -> ``labels`` [N], ``predictions`` [N] and ``logits`` [N, c].
+
+    Returns:
+        The file's name and sha256, for the record.
+    """
     columns: dict[str, list[Any]] = {"split": [], "index": [], "label": [], "prediction": [], "logits": []}
     for split, output in outputs.items():
         n = len(output["labels"])
@@ -36,7 +52,7 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
 
 
 def write_parquet(file: Path, columns: dict[str, list[Any]]) -> dict[str, str]:
-    """Write a Parquet file, whole or not at all."""
+    """Write a Parquet file, whole or not at all; returns its name and sha256."""
     table = pyarrow.table(columns)
     write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
     return {"file": file.name, "sha256": sha256_file(file)}

@@ -114,6 +114,7 @@ def test_norm_and_isotropy_are_correlated_beside_the_papers():
     assert isotropy.describe_norm_correlation(three[:2]) == []
 
 
+@pytest.mark.slow
 def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
     code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.removed=floor")
@@ -172,6 +173,7 @@ def test_words_keep_their_case_and_every_other_character_counts():
     assert counts.tolist() == sorted(Counter(words).values(), reverse=True) == [2, *[1] * 8]
 
 
+@pytest.mark.slow
 def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     texts = ["the film was good , the plot dull", "a great , great film", "", "never read"]
     write_parquet(tmp_path / "corpus" / "some.parquet", {"text": texts})

@@ -59,6 +59,7 @@ def drifting(small):
     return ["+experiment=isobn_drift", *small, "task.train_samples=64", "task.dev_samples=30", "encoder.pooling=cls"]
 
 
+@pytest.mark.slow
 def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
     code, out, err = cli(*drifting, "-m", "seed=1,2")
     assert code == 0, err
@@ -79,6 +80,7 @@ def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
     assert "encoder local is not the paper's" in about["scale"]["differs"]
 
 
+@pytest.mark.slow
 def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
     """The pass over the training set draws nothing: the same weights with and without it."""
     assert cli(*drifting)[0] == 0
@@ -91,6 +93,7 @@ def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
     assert [e["score"] for e in one["history"]] == [e["score"] for e in two["history"]]
 
 
+@pytest.mark.slow
 def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
     """Said before anything is planned."""
     regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
@@ -100,6 +103,7 @@ def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
     assert not outputs.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -117,6 +121,7 @@ def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, settin
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
     for split in ("train", "validation"):
         columns = {"sentence": ["a good film"] * 20, "label": [1] * 20, "idx": list(range(20))}

@@ -13,6 +13,8 @@ from helpers import make_config
 from isobench.common.resources import conf_dir
 from isobench.training.instantiate import instantiate_chain
 
+pytestmark = pytest.mark.slow
+
 METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml"))
 
 

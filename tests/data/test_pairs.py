@@ -58,6 +58,7 @@ def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_samp
     assert read(root, limit=500).sources == [str(i) for i in range(50)]
 
 
+@pytest.mark.slow
 def test_a_papers_reduction_and_a_users_sample_nest():
     def limit(*overrides):
         return pairs.resolve_train_limit(make_config(*overrides).task)
@@ -126,6 +127,7 @@ def test_lists_and_maps_beside_the_struct_are_no_trouble(tmp_path):
         read(str(tmp_path), "task.text=[text]")
 
 
+@pytest.mark.slow
 def test_only_the_papers_own_reductions_and_tasks_go_unsaid():
     def notes(*overrides):
         return find_task_differences(make_config("data.root=null", *overrides))
@@ -246,6 +248,7 @@ def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
     assert load_pair_tokens(file) is None
 
 
+@pytest.mark.slow
 def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_path):
     import datasets
 

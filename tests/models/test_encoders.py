@@ -86,6 +86,7 @@ def test_a_decoder_without_pooler_or_padding_token(tmp_path):
     torch.testing.assert_close(together[1], alone[0])  # padding is never seen
 
 
+@pytest.mark.slow
 def test_a_missing_pooler_is_initialised_from_the_seed_and_said(cache):
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
     first, same, other = (load_encoder(cfg, cache, seed=seed) for seed in (1, 1, 2))
@@ -96,6 +97,7 @@ def test_a_missing_pooler_is_initialised_from_the_seed_and_said(cache):
     assert first.pooler.dense.bias.count_nonzero() == 0
 
 
+@pytest.mark.slow
 def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     """Against the graph read another way: every weight on the grid scale * integer, and used as stored."""
     import onnx
@@ -116,6 +118,7 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     assert not any("not in the checkpoint:" in note for note in loaded.warnings)
 
 
+@pytest.mark.slow
 def test_the_packaged_distilbert_is_anisotropic_and_minilm_is_not(cache):
     """The papers' effect: most of the variance of [CLS] in a few directions (see also isobn_ev)."""
     from isobench.data import movie_reviews
@@ -170,6 +173,7 @@ def test_weights_of_another_model_are_refused(tiny, tmp_path):
         load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
 
 
+@pytest.mark.slow
 def test_a_damaged_conversion_is_made_again(tmp_path):
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
     file = weights.find_packaged_weights(cfg)

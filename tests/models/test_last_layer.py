@@ -45,6 +45,7 @@ def test_a_layer_that_is_not_there_and_a_pooler_below_the_top_are_refused(tiny):
         load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
 
 
+@pytest.mark.slow
 def test_the_command_line_refuses_them_in_one_line(cli, small):
     code, _, err = cli(*small, "encoder.layer=1")
     assert (code, err.count("\n")) == (2, 1)
@@ -77,6 +78,7 @@ def subject_of(*overrides: str) -> Subject:
     return Subject(Row.of(cfg, identify(cfg).key))
 
 
+@pytest.mark.slow
 def test_vectors_are_computed_once_and_shared(small, tmp_path, monkeypatch):
     overrides = [*small, f"data.cache={tmp_path}", "encoder.pooling=cls"]
     first = subject_of(*overrides).encoded()
@@ -86,6 +88,7 @@ def test_vectors_are_computed_once_and_shared(small, tmp_path, monkeypatch):
     assert len(list((tmp_path / "embeddings").glob("*.npy"))) == 1
 
 
+@pytest.mark.slow
 def test_another_layer_pooling_or_choice_of_data_is_another_file(small, tmp_path):
     overrides = [*small, f"data.cache={tmp_path}"]
     choices = [

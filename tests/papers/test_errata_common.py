@@ -156,6 +156,7 @@ def test_roberta_larges_average_cosine_fits_its_angle_and_its_ratio():
 # --- The formulas.
 
 
+@pytest.mark.slow
 def test_floor_and_ceil_are_different_numbers_of_directions():
     counts = {d: (math.floor(d / 100), math.ceil(d / 100)) for d in (768, 1024)}
     assert counts == {768: (7, 8), 1024: (10, 11)}
@@ -214,6 +215,7 @@ def test_isotropy_depends_on_the_signs_of_the_eigenvectors():
     assert min(abs(partition_isotropy(w)[0] - value) for value in values) < 1e-6  # ours is one of them
 
 
+@pytest.mark.slow
 def test_the_packaged_vocabularys_isotropy_depends_on_them_until_it_is_centred(cache):
     """0.43 with the eigenvectors towards the sum of the rows, 0.45 with their opposites, 0.20 with both."""
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
@@ -264,6 +266,7 @@ def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
 # --- With the data, with the text.
 
 
+@pytest.mark.slow
 def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
     if not (Path(glue) / "wordsim" / "rw.parquet").is_file():
         pytest.skip("ISOBENCH_DATA has no wordsim/rw.parquet")

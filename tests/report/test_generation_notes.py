@@ -254,7 +254,7 @@ def test_a_search_setting_that_varies_has_a_column_of_its_own():
 def test_the_claims_on_translation_and_summarisation():
     found = {claim.experiment: claim for claim in CLAIMS if "calibration improves" in claim.text}
     assert set(found) == {"glue_calibration", "mt_calibration", "summarization_calibration"}
-    assert all(claim.check is nothing_improves and not claim.rows for claim in found.values())
+    assert all(claim.check is nothing_improves and not claim.rows_file for claim in found.values())
     same = [*runs("none", PLAIN), *runs("cosine", [0.2605, 0.2615, 0.261])]
     assert nothing_improves(build_report(MT, same)).word == HOLDS
     outcome = nothing_improves(build_report(MT, [*runs("none", PLAIN), *runs("cosine", BETTER)]))
@@ -263,6 +263,7 @@ def test_the_claims_on_translation_and_summarisation():
     assert nothing_improves(build_report(MT, runs("none", PLAIN))).word == NOT_RUN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "scale", "number"),
     [("mt", "paper", 36), ("mt", "embedded", 15), ("summarization", "paper", 18), ("summarization", "embedded", 15)],

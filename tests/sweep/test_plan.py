@@ -40,6 +40,7 @@ AXES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_fast_composition_is_hydras():
     """Every third pair of values, over all choices of groups; where Hydra refuses, so does the fast way."""
     with compose_sweep(["+experiment=glue_isobn", "-m"]) as (loader, base, _):
@@ -122,6 +123,7 @@ def rows_for(*arguments: str) -> list[Row]:
         return [run.row for run in plan_runs(*parts).values()]
 
 
+@pytest.mark.slow
 def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path):
     rows = rows_for(f"output_dir={tmp_path}", "seed=1,2,3,4", "optimization.epochs=4")
     for row, seconds in zip(rows, (10.0, 20.0, 90.0), strict=False):
@@ -134,6 +136,7 @@ def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path
     assert [format_duration(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
 
 
+@pytest.mark.slow
 def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
     output = tmp_path / "outputs"
     arguments = ["+experiment=glue_isobn", "-m", "seed=1,2,3,5", f"output_dir={output}", "dry_run=true"]
@@ -194,6 +197,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     assert state() == "damaged"
 
 
+@pytest.mark.slow
 def test_status_says_where_why_and_how_much(tmp_path, capfd):
     place = f"output_dir={tmp_path}"
     rows = rows_for("+experiment=glue_isobn", place, "seed=1,2")
@@ -211,6 +215,7 @@ def test_status_says_where_why_and_how_much(tmp_path, capfd):
     assert "interrupted: rotten_tomatoes minilm isobn_paper seed 2: step 5 of 9" in out
 
 
+@pytest.mark.slow
 def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, capfd):
     arguments = [a for a in small if not a.startswith("optimization.lr")]
     base = [
@@ -239,6 +244,7 @@ def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, cap
     assert "4 runs: 3 done, 1 missing" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("sys.argv", ["status", "+experiment=glue_isobn", f"output_dir={tmp_path}/none"])
     status.main()
@@ -259,6 +265,7 @@ def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
         assert message in err
 
 
+@pytest.mark.slow
 def test_watch_renews_until_all_is_over(tmp_path, capfd, monkeypatch):
     place = f"output_dir={tmp_path}"
     (row,) = rows_for(place)
@@ -276,6 +283,7 @@ def test_watch_renews_until_all_is_over(tmp_path, capfd, monkeypatch):
     assert "1 run: 1 done" in out
 
 
+@pytest.mark.slow
 def test_prune_lists_and_removes_only_what_nothing_produces(cli, small, outputs, capfd, monkeypatch):
     quick = [*small, "optimization.epochs=1"]
     assert cli(*quick, "-m", "seed=1,2")[0] == 0
@@ -305,6 +313,7 @@ def test_prune_lists_and_removes_only_what_nothing_produces(cli, small, outputs,
     assert "Every run" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_prune_says_nothing_of_runs_whose_data_are_gone(cli, small, outputs, reviews, monkeypatch, capfd, tmp_path):
     copy = tmp_path / "data"
     shutil.copytree(reviews, copy)

@@ -181,6 +181,7 @@ def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
     assert (failure.value.name, failure.value.step) == ("non_finite_loss", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("override", ["encoder.gradient_checkpointing=true", "encoder.compile=true"])
 def test_switches_change_no_number(small, override):
     plain, loaders, *_ = built(small)

@@ -14,6 +14,8 @@ import pytest
 import torch
 from helpers import tiny_overrides
 
+pytestmark = pytest.mark.slow
+
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
 POINTS = [
     ("isobench.runs.folder.RunFolder.write_config", 1, "before"),
@@ -187,7 +189,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long,
     code, _, err = cli(*long)
     assert code == 0, err
     assert f"isobench: {newest} can't be used (" in err
-    assert "the one before is" in err
+    assert "trying the one before" in err
     assert outcome(outputs) == undisturbed
     assert not older.exists()
 

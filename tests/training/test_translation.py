@@ -20,6 +20,7 @@ def record_of(outputs: Path) -> dict:
     return json.loads(file.read_text())
 
 
+@pytest.mark.slow
 def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translation, outputs):
     code, out, err = cli(*tiny_translation, "calibration=cosine")
     assert code == 0, err
@@ -46,6 +47,7 @@ def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translati
     assert "randomly initialised" in out
 
 
+@pytest.mark.slow
 def test_it_learns(cli, translations, cache, outputs):
     """The teacher-forced loss falls far below that of the first epoch."""
     arguments = [
@@ -92,6 +94,7 @@ def undisturbed(processes, translations, tmp_path_factory):
     return outcome(folder / "outputs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda m: f"{m[0].rpartition('.')[2]}-{m[1]}-{m[2]}")
 def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp_path, undisturbed, moment):
     """Batches by tokens, accumulation, a flow with an optimiser of its own, and moving statistics."""
@@ -102,6 +105,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp
     assert outcome(tmp_path / "outputs") == undisturbed
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_path):
     """What was trained is saved before a long evaluation, whatever checkpoint.minutes says."""
     arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
@@ -111,6 +115,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
     assert start(processes, arguments) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -190,6 +195,7 @@ def test_an_encoder_without_a_decoder_is_refused(cli, tiny_translation, outputs)
     assert not list(outputs.glob("runs/*"))
 
 
+@pytest.mark.slow
 def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_translation, tmp_path, outputs):
     rows = {
         "train": [{"en": "a film", "de": "ein"}, {"en": "", "de": "x"}, {"en": "b " * 300, "de": "y " * 300}] * 4,
@@ -229,6 +235,7 @@ def save_model(folder: Path, kind: str) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=20, **special).save_pretrained(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bart", "t5", "marian", "mbart"])
 def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs, tmp_path, kind):
     save_model(tmp_path / "model", kind)
@@ -240,6 +247,7 @@ def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs,
     assert "randomly initialised" not in out
 
 
+@pytest.mark.slow
 def test_a_given_tokenizer_is_taken_for_a_model_from_scratch(cli, tiny_translation, outputs, tmp_path):
     save_model(tmp_path / "model", "bart")
     (tmp_path / "model" / "config.json").unlink()
@@ -274,6 +282,7 @@ def test_mbart_marks_its_languages():
         find_language_code(tokenizer, "xx")
 
 
+@pytest.mark.slow
 def test_keys_of_other_tasks_know_nothing_of_generation():
     """A setting that is not set is not in a run's key: these are of the version before there was any generation."""
     from isobench.runs.identity import identify
@@ -318,6 +327,7 @@ def vocabulary_id(tokenizer, word: str) -> int:
     return tokenizer.get_vocab()[word]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ['{"model":{}}', "5", '{"model"'])
 def test_a_damaged_learned_tokenizer_is_learned_again(cli, translations, tmp_path, content):
     arguments = [
