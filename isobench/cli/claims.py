@@ -15,6 +15,7 @@ from isobench.common.tidy import write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
+from isobench.runs.state import add_states
 from isobench.sweep.rows import find_sweep_rows
 
 
@@ -76,7 +77,7 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
         UserError: a file of the runs can't be read, or the selection rule can't be applied to them.
     """
     _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
-    return build_report(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
+    return build_report(rows[0].cfg.experiment, add_states(rows)) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:

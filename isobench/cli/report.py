@@ -21,6 +21,7 @@ from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
 from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
 from isobench.report.sweep_table import print_table
+from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import find_sweep_rows
 
@@ -65,6 +66,7 @@ def report(arguments: Sequence[str]) -> None:
             f"no run of {cfg.experiment.name or 'this sweep'} has ended yet in {cfg.output_dir}: run it first"
         )
     with require_writable(folder):
+        rows = add_states(rows)
         content = build_report(experiment, rows)
         write_report_files(content, folder)
     print_table(experiment, [row for row, run in zip(rows, content.runs, strict=True) if run["selected"]])

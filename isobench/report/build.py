@@ -12,12 +12,12 @@ from isobench.report.evidence import describe_evidence
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
 from isobench.report.paper_table import PaperTable, list_paper_tables
+from isobench.report.run_notes import describe_epoch_rule, list_scale_differences
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
 from isobench.runs.row import Row, count_troubles, find_failure
-from isobench.runs.state import find_run_states
 
 DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
 
@@ -25,35 +25,37 @@ DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
 def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     """Build the report of these runs, ended or not.
 
+    Args:
+        experiment: its name, paper, tables and selection rule.
+        rows: the runs with their states (`isobench.runs.state.add_states`).
+
     Raises:
         UserError: the selection rule can't be applied to these runs.
     """
-    for row, state in zip(rows, find_run_states(rows), strict=True):
-        row.state = state.name
-    tables, selections, kept = [], dict[str, None](), set[str]()
-    settings = split_by_scale(rows)
-    for alike in settings:
-        chosen, selection = select_runs(alike, experiment.selection)
-        scale = "; ".join(dict.fromkeys(note for row in alike for note in read_scale_differences(row)))
-        found = build_tables(experiment, chosen, find_varying_settings(alike))
-        for table in found:
-            table.title += f" ({scale or 'as in the paper'})" if len(settings) > 1 else ""
-        tables += found
-        selections[selection] = None
-        kept |= {row.folder.key for row in chosen}
+    tables, rules, selected_keys = list[ReportTable](), dict[str, None](), set[str]()
+    parts = split_by_scale(rows)
+    for part in parts:
+        selected, rule = select_runs(part, experiment.selection)
+        part_tables = build_tables(experiment, selected, find_varying_settings(part))
+        if len(parts) > 1:
+            for table in part_tables:
+                table.title += f" ({'; '.join(list_scale_differences(part)) or 'as in the paper'})"
+        tables += part_tables
+        rules[rule] = None
+        selected_keys |= {row.folder.key for row in selected}
     apply_holm_correction(tables)
     runs = build_run_rows(rows)
     for run, row in zip(runs, rows, strict=True):
-        run["selected"] = row.folder.key in kept
+        run["selected"] = row.folder.key in selected_keys
     return Report(
         experiment=experiment.name or "runs",
         paper=experiment.paper,
         tables=tables,
         runs=runs,
         epochs=build_epoch_rows(rows),
-        selection=f"{' '.join(selections)} {describe_epoch_rule(rows)}",
+        selection=f"{' '.join(rules)} From each run: its {describe_epoch_rule(rows)}.",
         state=dict(Counter(row.state for row in rows)),
-        scale=list(dict.fromkeys(note for row in rows for note in read_scale_differences(row))),
+        scale=list_scale_differences(rows),
         evidence=describe_evidence(tables),
         failures=[sentence for row in rows if (sentence := describe_failure(row))],
         provenance=summarize_provenance(runs),
@@ -72,15 +74,6 @@ def split_by_scale(rows: list[Row]) -> list[list[Row]]:
             known.append(scale)
         parts.setdefault(known.index(scale), []).append(row)
     return list(parts.values())
-
-
-def describe_epoch_rule(rows: list[Row]) -> str:
-    """Say which epoch of a run is reported."""
-    if {row.cfg.optimization.report for row in rows} == {"last"}:
-        return "From each run: its last epoch."
-    held_out = any(row.cfg.task.held_out is not None for row in rows)
-    where = "on examples held out of the training set" if held_out else "on the dev set, the set it is reported on"
-    return f"From each run: its best epoch {where}."
 
 
 def describe_settings(rows: list[Row], varying: list[str]) -> str:
@@ -159,9 +152,8 @@ def judge_cell(
         return "not comparable", "times of different machines"
     if cell.published_of != encoder:
         return "not comparable", f"the paper's cell is {cell.published_of}'s"
-    notes = list(dict.fromkeys(note for row in rows for note in read_scale_differences(row)))
-    if notes:
-        return "not comparable", f"scale: {'; '.join(notes)}"
+    if differences := list_scale_differences(rows):
+        return "not comparable", f"scale: {'; '.join(differences)}"
     row = table.content["methods"][method]
     printed = table.content["cells"][encoder][row][column.title]
     ours = table.summarize_values(cell.values)[0]

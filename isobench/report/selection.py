@@ -18,9 +18,9 @@ SettingValues = tuple[str, ...]  # values of the settings that vary
 def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
     """Select one configuration for each encoder, method and task, by the mean score over seeds.
 
-    Rules: ``none`` takes every run, and is for one configuration. ``dev`` scores by the set that is also reported. ``seeds``
-    scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples that
-    ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
+    Rules: ``none`` takes every run, and is for one configuration. ``dev`` scores by the set that is also reported.
+    ``seeds`` scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples
+    that ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
 
     Returns:
         The runs of the selected configurations that are reported, and the rule in words.

@@ -10,11 +10,11 @@ from isobench.config.schema import format_method_name
 from isobench.papers.published import find_published_cell
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_table import print_paper_tables
+from isobench.report.run_notes import describe_epoch_rule, list_scale_differences
 from isobench.runs.grouping import (
     find_varying_settings,
     group_over_seeds,
     list_setting_values,
-    read_scale_differences,
 )
 from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
@@ -84,21 +84,14 @@ def format_failures(group: list[Row]) -> str:
 
 def list_footnotes(rows: list[Row]) -> list[str]:
     """Write the sentences below the table: scale, training, reported epoch, warnings, where the records are."""
-    differs = list(dict.fromkeys(note for row in rows for note in read_scale_differences(row)))
+    differs = list_scale_differences(rows)
     scale = f"scale={rows[0].cfg.scale}. "
     scale += f"NOT the paper's setting: {'; '.join(differs)}." if differs else "Data and encoder are the paper's."
-    rules = {
-        "best": "best epoch on the dev set, the set it is reported on",
-        "last": "the last epoch, on the dev set",
-    }
-    if any(row.cfg.task.held_out is not None for row in rows):
-        rules["best"] = "best epoch on examples held out of the training set, reported on the dev set"
-    reports = dict.fromkeys(row.cfg.optimization.report for row in rows)
     warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
     return [
         scale,
         describe_training(rows),
-        f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
+        f"Score: x100, of the {describe_epoch_rule(rows)}; SD over seeds.",
         *describe_generation(rows),
         *(f"Warning: {warning}." for warning in warnings),
         f"Records: {rows[0].folder.path.parent}/<key>/result.json",

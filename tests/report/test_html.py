@@ -264,9 +264,9 @@ def contrast(one: str, other: str) -> float:
 def test_two_thousand_runs_are_fast_and_thinned_out_in_words():
     report = sample_report.sample(seeds=23, epochs=10)
     assert len(report.runs) > 2000
-    start = time.perf_counter()
+    start = time.process_time()
     html = render_report(report)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     text = " ".join(Page(html).text.split())
     assert "A method has up to 23 runs: 10 of them, evenly spaced, are drawn; the means are over all." in text
     assert "of up to 2070 points a panel shows 600, evenly spaced, and the correlations are over all" in text
