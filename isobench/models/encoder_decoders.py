@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_json, write_cached
+from isobench.common.files import cache_dir, sha256_json, shorten_digest, write_cached
 from isobench.config.schema import Config, Encoder
 from isobench.data import pairs, weights
 from isobench.models import encoders
@@ -146,7 +146,7 @@ def load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
         *pairs.list_cache_key_inputs(task, task.train_split, limit),
         encoder.vocabulary_size,
     ]
-    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{sha256_json(decisive)[:16]}.json"
+    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{shorten_digest(sha256_json(decisive))}.json"
     if not is_tokenizer_file(file):
         texts = pairs.read_pairs(task, cfg.data, task.train_split, limit)
         train_tokenizer(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from isobench.common import environment
 from isobench.common.files import replace_text
+from isobench.runs.layout import PROGRESS_FILE
 
 BEAT_INTERVAL = 10.0  # seconds between beats
 STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
-PROGRESS_FILE = "progress.json"
 BEAT_FIELDS = {"state", "step", "steps", "host", "machine", "job", "log", "pid", "since", "updated"}
 
 

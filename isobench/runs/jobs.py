@@ -15,6 +15,7 @@ from pathlib import Path
 from isobench.common.errors import UserError
 from isobench.common.files import write_json
 from isobench.runs.folder import RunFolder
+from isobench.runs.layout import jobs_folder
 
 
 @dataclass
@@ -29,11 +30,6 @@ class Submission:
     def save(self, output_dir: str | Path) -> None:
         """Write ``jobs/<job>.json``, once."""
         write_json(jobs_folder(output_dir) / f"{self.launcher}-{self.job}.json", asdict(self))
-
-
-def jobs_folder(output_dir: str | Path) -> Path:
-    """Where submissions are noted and jobs log."""
-    return Path(output_dir) / "jobs"
 
 
 @dataclass(frozen=True)

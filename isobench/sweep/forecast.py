@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.config.schema import Config, config_from_plain
+from isobench.runs.layout import RECORD_FILE
 from isobench.runs.row import Row
 
 RunShape = tuple[Any, ...]
@@ -47,7 +48,7 @@ class Forecast:
 
     def _add_other_records(self, rows: list[Row]) -> None:
         known = {row.folder.path.name for row in rows}
-        for file in sorted(rows[0].folder.path.parent.glob("*/result.json")):
+        for file in sorted(rows[0].folder.path.parent.glob(f"*/{RECORD_FILE}")):
             if file.parent.name not in known:
                 self._add_record_file(file)
 
