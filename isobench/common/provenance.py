@@ -65,7 +65,7 @@ def read_package_version(package: str) -> str | None:
 
 def read_cpu_name() -> str:
     """The processor's name, as the system tells it."""
-    try:
+    try:  # psutil does not know it
         match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     except OSError:
         match = None
@@ -86,7 +86,7 @@ def read_peak_memory_mib() -> dict[str, float]:
     """Peak resident memory, and on a GPU its peak allocation, since ``reset_peak_memory``; in MiB."""
     import torch
 
-    try:
+    try:  # psutil knows no peak on Linux, and can't start a new one
         status = Path("/proc/self/status").read_text()
         resident = int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024  # type: ignore[index]
     except (OSError, TypeError):  # not Linux
