@@ -15,7 +15,7 @@ from isobench.calibration.base import overrides_hook
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count
 from isobench.data.loaders import Loaders
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.papers.scale import find_encoder_differences, find_task_differences
 from isobench.runs.identity import identify
@@ -47,7 +47,7 @@ class Subject:
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's."""
-        return encoders.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+        return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:

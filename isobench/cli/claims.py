@@ -44,11 +44,11 @@ def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, st
     """A claim's outcome, and how what it rests on is not the paper's setting."""
     nothing = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
     try:
-        if not claim.rows:
+        if not claim.rows_file:
             report: Report | None = report_of(claim.experiment)
             return (claim.check(report), "; ".join(report.scale)) if report else (nothing, "")
         about = json.loads((folder / ABOUT_FILE).read_text())
-        rows = read_rows(folder, claim.rows)
+        rows = read_rows(folder, claim.rows_file)
     except FileNotFoundError:
         return nothing, ""
     except UserError as error:

@@ -84,14 +84,12 @@ def check_value(name: str, value: Any, hint: Any) -> None:
             return
         hint = Union[tuple(option for option in get_args(hint) if option is not NoneType)]  # noqa: UP007
     kind, bounds = split_hint(hint)
+    setting = f"{name}={'null' if value is None else value}"
     for bound in bounds:
         if bound.choices and value not in bound.choices:
-            raise UserError(f"{name}={value} is not known: {suggest_nearest(str(value), bound.choices)}")
+            raise UserError(f"{setting} is not known: {suggest_nearest(str(value), bound.choices)}")
     if not has_type(value, kind):
-        raise UserError(f"{name}={value} must be {describe_hint(hint)}")
-    for bound in bounds:
-        if not bound.is_met(value):
-            raise UserError(f"{name}={value} {bound.message}")
+        raise UserError(f"{setting} must be {describe_hint(hint)}")
     if get_origin(kind) is list:
         for place, entry in enumerate(value):
             check_value(f"{name}[{place}]", entry, get_args(kind)[0])
@@ -99,6 +97,9 @@ def check_value(name: str, value: Any, hint: Any) -> None:
         check_values(name, vars(value), read_hints(kind))
     elif is_typeddict(kind):
         check_values(name, value, read_hints(kind))
+    for bound in bounds:
+        if not bound.is_met(value):
+            raise UserError(f"{setting} {bound.message}")
 
 
 def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
@@ -110,7 +111,7 @@ def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any
 
 @functools.cache
 def read_hints(kind: Any) -> dict[str, Any]:
-    """The type hints of a dataclass or TypedDict, by field, with their bounds."""
+    """The type hints of a dataclass's or TypedDict's fields or of a function's parameters, with their bounds."""
     return get_type_hints(kind, include_extras=True)
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -19,17 +20,25 @@ from omegaconf import DictConfig
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import is_storage_error, make_storage_error
 from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.config.bounds import (
+    Bound,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check_values,
+    read_hints,
+)
 from isobench.config.schema import Config
 from isobench.runs import jobs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.layout import jobs_folder, run_folder_name
 from isobench.sweep.compose import Composer
-from isobench.sweep.launcher_checks import require_boolean, require_positive, require_strings
 from isobench.sweep.saved_commands import drop_launch_arguments
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
 SAVE_TIMEOUT = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
+SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 
 
 class InProcessLauncher(Launcher):
@@ -108,9 +117,8 @@ class LocalProcessesLauncher(SubmititLauncher):
 
     name = "local"
 
-    def __init__(self, wait: bool, processes: int) -> None:
-        require_positive("processes", processes)
-        require_boolean("wait", wait)
+    def __init__(self, wait: bool, processes: PositiveInt) -> None:
+        check_values("hydra.launcher", locals(), read_hints(LocalProcessesLauncher.__init__))
         self.wait, self.processes = wait, processes
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
@@ -146,29 +154,20 @@ class SlurmArrayLauncher(SubmititLauncher):
     def __init__(
         self,
         wait: bool,
-        runs_per_job: int,
-        runs_at_once: int,
-        time: int,
-        gpus: int | None,
-        cpus: int,
-        memory_gb: float | None,
-        max_jobs: int,
-        setup: Sequence[str],
-        extra: Sequence[str],
-        signal_seconds: int,
-        max_timeouts: int,
-        **options: str | None,
+        runs_per_job: PositiveInt,
+        runs_at_once: PositiveInt,
+        time: PositiveInt,
+        gpus: NonNegativeInt | None,
+        cpus: PositiveInt,
+        memory_gb: PositiveFloat | None,
+        max_jobs: PositiveInt,
+        setup: list[str],
+        extra: list[Annotated[str, SBATCH_OPTION]],
+        signal_seconds: PositiveInt,
+        max_timeouts: PositiveInt,
+        **options: Any,
     ) -> None:
-        counts = {"runs_per_job": runs_per_job, "runs_at_once": runs_at_once, "time": time, "cpus": cpus}
-        for name, value in (counts | {"max_jobs": max_jobs, "signal_seconds": signal_seconds}).items():
-            require_positive(name, value)
-        require_positive("memory_gb", 1 if memory_gb is None else memory_gb, whole=False)
-        require_positive("gpus", gpus or 1)
-        require_positive("max_timeouts", max_timeouts)
-        require_boolean("wait", wait)
-        require_strings("setup", setup)
-        if bad := [option for option in require_strings("extra", extra) if "=" not in option]:
-            raise UserError(f"hydra.launcher.extra: {bad[0]} must be an sbatch option with its value: NAME=VALUE")
+        check_values("hydra.launcher", locals(), read_hints(SlurmArrayLauncher.__init__))
         self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
         self.parameters = {
             "job_name": "isobench",

@@ -35,7 +35,7 @@ def load_pretrained_embeddings(
     e = cfg.encoder
     settings = [e.version, e.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
     key = sha256_json(
-        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.seed, where]
+        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed, where]
     )
     name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
     file = cache_dir(cfg.data.cache) / "embeddings" / name
@@ -78,7 +78,7 @@ def _write_embeddings(
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
     batches = track(
-        loaders.by_length(loaders.train.dataset, SENTENCES_PER_BATCH),  # type: ignore[arg-type]
+        loaders.make_length_sorted_loader(loaders.train.dataset, SENTENCES_PER_BATCH),  # type: ignore[arg-type]
         "pretrained embeddings, once",
         console=Console(stderr=True),
         transient=True,

@@ -56,7 +56,6 @@ def cells(report, column="RTE"):
 PLAIN, BETTER = [0.67, 0.68, 0.685, 0.69, 0.70], [0.75, 0.76, 0.765, 0.77, 0.78]
 
 
-@pytest.mark.slow
 def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
     found = cells(build_report(experiment(), rows))
@@ -72,7 +71,6 @@ def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     assert low.verdict == "below"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -87,7 +85,6 @@ def test_what_is_not_comparable_says_why(tmp_path, more, why):
     assert (cell.verdict, cell.why) == ("not comparable", why)
 
 
-@pytest.mark.slow
 def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     from scipy import stats
 
@@ -101,7 +98,6 @@ def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     assert comparison.difference == pytest.approx(8.0)
 
 
-@pytest.mark.slow
 def test_partial_failed_and_constant_runs_are_said(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.71]), *runs(tmp_path, "isobn_paper", [0.0], failed="crash"),
@@ -157,7 +153,6 @@ def configurations(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     rows = configurations(tmp_path)
     kept, words = select_runs(rows, Selection("dev"))
@@ -172,7 +167,6 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     assert mean == pytest.approx(50)
 
 
-@pytest.mark.slow
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
     kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
     assert "; 1 of them for every method" in words
@@ -189,7 +183,6 @@ def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
     assert {r.cfg.optimization.lr for r in kept} == {1e-5}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
@@ -204,7 +197,6 @@ def test_selections_that_cant_be_made(tmp_path, selection, said):
         select_runs(configurations(tmp_path), selection)
 
 
-@pytest.mark.slow
 def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
     report = build_report(experiment(), rows)
@@ -216,14 +208,12 @@ def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
 
 
-@pytest.mark.slow
 def test_threads_are_no_configuration(tmp_path):
     rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
     rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
     assert select_runs(rows, Selection("dev"))[1].startswith("nothing to select")
 
 
-@pytest.mark.slow
 def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
     report = build_report(experiment(), configurations(tmp_path))
     lines = {line.method: line.settings for line in report.tables[0].lines}
@@ -244,7 +234,6 @@ def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
     assert matches_printed(ours, target) == agrees
 
 
-@pytest.mark.slow
 def test_markdown_is_whole_and_escaped(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER[:4])]
     rows += [row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=9", failed="crash")]
@@ -258,7 +247,6 @@ def test_markdown_is_whole_and_escaped(tmp_path):
     assert "Not the paper's setting" not in text
 
 
-@pytest.mark.slow
 def test_latex_is_balanced_and_escaped(tmp_path):
     few = "task.train_samples=9"
     rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
