@@ -28,9 +28,10 @@ ONE_CHUNK = 1 << 20  # a cost of one more encoder call, in tokens, at which a ba
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What decides a model's batches: its tokenizer and that one's fingerprint, its longest input, its width d.
+    """What batches need to know of a model.
 
-    ``max_positions`` is in tokens.
+    ``tokenizer``: a transformers tokenizer. ``fingerprint``: identifies what the tokenizer does, for cache keys.
+    ``max_positions``: the model's longest input, in tokens. ``dim``: its width d.
     """
 
     tokenizer: Any

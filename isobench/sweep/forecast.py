@@ -28,11 +28,11 @@ class Forecast:
         self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         for row in rows:
             if row.record is not None:
-                self._add(row.cfg, row.record)
-        if any(row.record is None and self.seconds(row.cfg) is None for row in rows):
+                self._add_record(row.cfg, row.record)
+        if any(row.record is None and self.estimate_seconds(row.cfg) is None for row in rows):
             self._add_other_records(rows)
 
-    def seconds(self, cfg: Config) -> float | None:
+    def estimate_seconds(self, cfg: Config) -> float | None:
         """Of one device; None if nothing comparable is done."""
         if same := self.seconds_by_shape.get(build_run_shape(cfg)):
             return statistics.median(same)
@@ -40,7 +40,7 @@ class Forecast:
             return statistics.median(alike) * cfg.optimization.epochs
         return None
 
-    def _add(self, cfg: Config, record: dict[str, Any]) -> None:
+    def _add_record(self, cfg: Config, record: dict[str, Any]) -> None:
         if record["status"] == "finished":
             seconds = compute_device_seconds(record)
             self.seconds_by_shape[build_run_shape(cfg)].append(seconds)
@@ -55,7 +55,7 @@ class Forecast:
     def _add_record_file(self, file: Path) -> None:
         try:
             record = json.loads(file.read_text())
-            self._add(config_from_plain(record["config"]), record)
+            self._add_record(config_from_plain(record["config"]), record)
         except Exception:  # another version's record, or a damaged one: nothing to learn from it
             return
 

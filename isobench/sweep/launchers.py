@@ -53,7 +53,7 @@ class InProcessLauncher(Launcher):
         composer = Composer(self.loader, self.config)
         returns = []
         for number, overrides in enumerate(job_overrides, initial_job_idx + 1):
-            code, _ = execute_run(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
+            code, _ = execute_run(composer.compose(overrides), f"[{number}/{len(job_overrides)}] ")
             returns.append(make_job_return(code))
         return returns
 
@@ -72,7 +72,7 @@ class SubmititLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit the runs; wait for them if asked to."""
         composer = Composer(self.loader, self.config)
-        configs = [composer.config(overrides) for overrides in job_overrides]
+        configs = [composer.compose(overrides) for overrides in job_overrides]
         runs = [(cfg, identify(cfg).key) for cfg in configs]
         output_dir = configs[0].output_dir
         stamp = time.strftime("%Y%m%d-%H%M%S")
