@@ -5,15 +5,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
+import pyarrow
 from rich.table import Table
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.terminal import make_console
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
+from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.state import add_states
 from isobench.sweep.rows import find_sweep_rows
 
@@ -33,7 +34,7 @@ def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
     report_of = cache(lambda experiment: build_experiment_report(experiment, arguments))
     found = []
     for claim in CLAIMS:
-        outcome, scale = judge_claim(claim, report_of, Path(output_dir) / "reports" / claim.experiment)
+        outcome, scale = judge_claim(claim, report_of, report_folder(output_dir, claim.experiment))
         about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
         found.append({**about, "scale": scale, "experiment": claim.experiment})
     return found
@@ -46,8 +47,8 @@ def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, st
         if not claim.rows_file:
             report: Report | None = report_of(claim.experiment)
             return (claim.check(report), "; ".join(report.scale)) if report else (nothing, "")
-        about = json.loads((folder / "about.json").read_text())
-        rows = pyarrow.parquet.read_table(folder / f"{claim.rows_file}.parquet").to_pylist()
+        about = json.loads((folder / ABOUT_FILE).read_text())
+        rows = read_rows(folder, claim.rows_file)
     except FileNotFoundError:
         return nothing, ""
     except UserError as error:
