@@ -17,7 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from common import compose_config, write_result
 
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.runs.identity import identify
 from isobench.training.build import make_loaders
 
@@ -37,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         for number in range(6):
             cfg = compose_config(f"data.cache={cache}/{number}")
-            identity, tokenizer = identify(cfg), encoders.load_tokenizer(cfg.encoder, None)
+            identity, tokenizer = identify(cfg), tokenization.load_tokenizer(cfg.encoder, None)
             loaded = encoders.load_encoder(cfg.encoder, None, seed=1)
             for times in (fresh, again):
                 start = time.perf_counter()

@@ -24,7 +24,7 @@ from transformers import AutoModelForSequenceClassification, Trainer, TrainerCal
 
 from isobench.data import weights
 from isobench.data.tokens import EpochSampler
-from isobench.models import encoders
+from isobench.models import tokenization
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 from isobench.training.build import build_run_parts
@@ -93,7 +93,7 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
     validate_config(cfg)
     configure_process(cfg)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
-    tokenizer = encoders.load_tokenizer(cfg.encoder, None)
+    tokenizer = tokenization.load_tokenizer(cfg.encoder, None)
     tokens = loaders.train.dataset
     size = cfg.optimization.batch_size
     theirs = AutoModelForSequenceClassification.from_pretrained(

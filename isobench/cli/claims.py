@@ -14,6 +14,7 @@ from isobench.common.tidy import write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
+from isobench.runs.state import add_states
 from isobench.sweep.rows import find_sweep_rows
 
 
@@ -42,11 +43,11 @@ def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, st
     """A claim's outcome, and how what it rests on is not the paper's setting."""
     nothing = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
     try:
-        if not claim.rows:
+        if not claim.rows_file:
             report: Report | None = report_of(claim.experiment)
             return (claim.check(report), "; ".join(report.scale)) if report else (nothing, "")
         about = json.loads((folder / "about.json").read_text())
-        rows = pyarrow.parquet.read_table(folder / f"{claim.rows}.parquet").to_pylist()
+        rows = pyarrow.parquet.read_table(folder / f"{claim.rows_file}.parquet").to_pylist()
     except FileNotFoundError:
         return nothing, ""
     except UserError as error:
@@ -63,7 +64,7 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
         UserError: what was run can't be read, or its selection can't be made.
     """
     _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
-    return build_report(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
+    return build_report(rows[0].cfg.experiment, add_states(rows)) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:

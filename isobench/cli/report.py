@@ -21,6 +21,7 @@ from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
 from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
 from isobench.report.sweep_table import print_table
+from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import find_sweep_rows
 
@@ -55,6 +56,7 @@ def report(arguments: Sequence[str]) -> None:
     if not any(row.record for row in rows):
         raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
     with require_writable(folder):
+        rows = add_states(rows)
         made = build_report(experiment, rows)
         write_report_files(made, folder)
     print_table(experiment, [row for row, run in zip(rows, made.runs, strict=True) if run["selected"]])

@@ -48,6 +48,6 @@ def clusters_of(correlation: Tensor, threshold: float) -> tuple[np.ndarray, np.n
 
 
 def block_diagonal(clusters: np.ndarray) -> np.ndarray:
-    """Build the |rho| that IsoBN assumes, [d, d], from cluster numbers [d]: 1 within a cluster, 0 between two."""
+    """Build the |rho| that IsoBN assumes, [d, d], from cluster numbers [d]: 1 inside a cluster, else 0."""
     same: np.ndarray = clusters[:, None] == clusters
     return same.astype(np.float64)

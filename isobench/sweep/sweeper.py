@@ -22,7 +22,7 @@ from isobench.report.sweep_table import print_table
 from isobench.runs import heartbeat
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
-from isobench.runs.state import OPEN_STATES, RunState, find_run_states
+from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import joblib_pool, saved_commands
 from isobench.sweep.forecast import Forecast
@@ -90,8 +90,8 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.record is None or row.record["status"] == "failed":
                 row.read_record()
-        for row, state in zip(rows, find_run_states(rows), strict=True):
-            row.state = state.name
+        rows = add_states(rows)
+        for row in rows:
             if row.record is not None:
                 row.folder.remove_old_checkpoints(row.record)
         print_table(self.base.experiment, rows)

@@ -134,7 +134,7 @@ def build_and_fit(
         "config": asdict(cfg),
     }
     if built:
-        record["data"] |= built.loaders.record()
+        record["data"] |= built.loaders.describe_data()
         record |= built.notes
     if module and module.best:
         write = write_hypotheses if cfg.task.generation else write_predictions

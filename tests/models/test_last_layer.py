@@ -8,7 +8,8 @@ from helpers import make_config
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.models.encoders import load_encoder, load_tokenizer
+from isobench.models.encoders import load_encoder
+from isobench.models.tokenization import load_tokenizer
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.training import embeddings
