@@ -1,4 +1,4 @@
-"""Compose the configs of a sweep's runs quickly: group choices go through Hydra once, values are set on its result."""
+"""Compose the configs of a sweep's runs quickly: Hydra composes each choice of groups once, values are set on it."""
 
 import re
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class Composer:
         return self.compose_with_hydra(tuple(overrides))[0]
 
     def _has_conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
-        """True if a structural override sets a part of the config that a value belongs to: their order then decides."""
+        """True if a structural override also sets what a value sets, or a part of it: their order then decides."""
         structure_paths = [self.parse_override(text).key_or_group.split(".") for text in structure]
         return any(a[: len(b)] == b[: len(a)] for a in structure_paths for b, _ in values if len(a) > 1)
 
