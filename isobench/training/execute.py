@@ -79,10 +79,10 @@ def format_outcome(row: Row, known: bool) -> str:
     if record is None:
         return f"{name}: another process is running it"
     text = f"{row.cfg.task.primary} {format_score(row)}"
-    if record["failure"]:
-        text = f"failed: {record['failure']['message']}"
-    seconds = f" ({record['cost']['seconds']:.0f} s)" if not known else ", ended so before"
-    again = "; retry_failed=true tries again" if known and record["failure"] else ""
+    if record.failure:
+        text = f"failed: {record.failure.message}"
+    seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", ended so before"
+    again = "; retry_failed=true tries again" if known and record.failure else ""
     return f"{name}: {text}{seconds}{again}"
 
 
@@ -93,6 +93,6 @@ def format_run_name(cfg: Config) -> str:
 
 def choose_exit_code(rows: list[Row], *codes: int) -> int:
     """The gravest: something to mend, a run failed, another process is at one, done."""
-    failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
+    failed = any(row.record is not None and row.record.status == "failed" for row in rows)
     found = {*codes, EXIT_FAILED if failed else EXIT_DONE}
     return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in found)

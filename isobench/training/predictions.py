@@ -8,9 +8,10 @@ import pyarrow
 import pyarrow.parquet
 
 from isobench.common.files import sha256_file, write_atomic
+from isobench.runs.record import Predictions
 
 
-def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[str, str]:
+def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Predictions:
     """The reported epoch's hypotheses beside their references, one row an example; returns file name and sha256."""
     columns: dict[str, list[Any]] = {"split": [], "index": [], "reference": [], "hypothesis": []}
     for split, output in outputs.items():
@@ -22,7 +23,7 @@ def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> di
     return write_parquet(file, columns)
 
 
-def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:
+def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
     """The best epoch's dev predictions, one row an example, as Parquet; returns file name and sha256."""
     columns: dict[str, list[Any]] = {"split": [], "index": [], "label": [], "prediction": [], "logits": []}
     for split, output in outputs.items():
@@ -35,8 +36,8 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
     return write_parquet(file, columns)
 
 
-def write_parquet(file: Path, columns: dict[str, list[Any]]) -> dict[str, str]:
+def write_parquet(file: Path, columns: dict[str, list[Any]]) -> Predictions:
     """Write a Parquet file, whole or not at all."""
     table = pyarrow.table(columns)
     write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
-    return {"file": file.name, "sha256": sha256_file(file)}
+    return Predictions(file=file.name, sha256=sha256_file(file))

@@ -15,6 +15,7 @@ from urllib.parse import urlparse
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
+from isobench.runs.record import Epoch
 
 STEP_METRIC = "trainer/global_step"  # Lightning's name of the optimiser step
 
@@ -87,7 +88,7 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
         tracker.experiment.log(charts)
 
 
-def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Mapping[str, Any] | None) -> None:
+def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Epoch | None) -> None:
     """End the W&B run, so that the next run in this process gets its own.
 
     Args:
@@ -96,13 +97,12 @@ def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Mappi
         failure: the failure's name.
         best: the reported epoch's entry of the history, if there is one.
     """
+    numbers = flatten_best_epoch(best.model_dump(exclude_unset=True)) if best else {}
     if tracker is not False:
         import wandb
 
         with tolerate_wandb_errors():
-            tracker.experiment.summary.update(
-                {"status": status, "failure": failure, **flatten_best_epoch(best or {})}
-            )
+            tracker.experiment.summary.update({"status": status, "failure": failure, **numbers})
         with tolerate_wandb_errors():
             wandb.finish(exit_code=int(status != "finished"))
 
