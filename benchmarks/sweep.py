@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import asdict
 from pathlib import Path
 from unittest.mock import patch
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from common import write_result
+from helpers import record_content
 
 from isobench import __main__ as entry
 from isobench.sweep.plan import compose_sweep, plan_runs
@@ -35,6 +36,7 @@ EPOCH = {
         f"{part}/{name}": 0.5 for part in ("embedding", "head") for name in ("ev1", "ev2", "ev3", "i1", "i2")
     },
     "score": 0.7,
+    "selection": 0.7,
 }
 GRID = ["calibration=none,isobn_paper", "optimization.lr=1e-5,2e-5,5e-5,1e-4,2e-4", "tracking=none"]
 
@@ -44,12 +46,7 @@ def write_fake_runs(folder: str, seeds: int) -> list[str]:
     arguments = [*GRID, f"seed=range(1,{seeds + 1})", f"output_dir={folder}"]
     with compose_sweep(arguments) as parts:
         for key, run in plan_runs(*parts).items():
-            record = {
-                "format": 1, "key": key, "status": "finished", "failure": None, "best": EPOCH,
-                "history": [EPOCH] * 10, "warnings": [], "scale": {"name": "embedded", "differs": []},
-                "cost": {"seconds": 20.0},
-                "config": asdict(run.row.cfg),
-            }  # fmt: skip
+            record = record_content(run.row.cfg, key=key, best=EPOCH, history=[EPOCH] * 10, cost={"seconds": 20.0})
             run.row.folder.path.mkdir(parents=True)
             run.row.folder.result_file.write_text(json.dumps(record))
     return arguments

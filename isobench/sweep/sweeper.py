@@ -89,7 +89,7 @@ class GridSweeper(Sweeper):
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
         """The table, what can't be trusted, the exit code."""
         for row in rows:
-            if row.record is None or row.record["status"] == "failed":
+            if row.record is None or row.record.status == "failed":
                 row.read_record()
         rows = add_states(rows)
         for row in rows:
@@ -109,7 +109,7 @@ class GridSweeper(Sweeper):
 
     def _analyse_finished_runs(self, rows: list[Row]) -> None:
         """The analysis of trained runs, of those that ended well."""
-        ended = [row for row in rows if row.record is not None and row.record["status"] == "finished"]
+        ended = [row for row in rows if row.record is not None and row.record.status == "finished"]
         if ended:
             runner.run_analysis(rows[0].cfg.experiment, ended)
         else:
