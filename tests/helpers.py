@@ -27,7 +27,7 @@ def make_composer() -> Composer:
 
 def make_config(*overrides: str) -> Config:
     """A run's config, composed as a sweep does: choices of groups once, values set on a copy of the result."""
-    return deepcopy(make_composer().config(overrides))
+    return deepcopy(make_composer().compose(overrides))
 
 
 def save_tiny(folder: Path, architecture: str = "bert") -> None:

@@ -11,13 +11,8 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.subject import (
-    Subject,
-    check_no_calibration,
-    collect_scale_notes,
-    iterate_subjects,
-    no_variance_error,
-)
+from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
 from isobench.common.plots import PALETTE, make_panel_grid
@@ -25,6 +20,7 @@ from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_lea
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.task import METRIC_FUNCTIONS
 
+PointCount = Annotated[int, at_least(2)]
 TYPES_NOTE = (
     "The paper sees three types: MRPC, few dimensions that vary much; CoLA and SST-2, std unrelated to importance; "
     "RTE, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, where std is not 0."
@@ -58,11 +54,7 @@ class EmbeddingDistribution:
 
 
 def analyse(
-    subjects: list[Subject],
-    points: Annotated[int, at_least(2)],
-    perplexity: PositiveFloat,
-    seed: Seed,
-    within: NonNegativeFloat,
+    subjects: list[Subject], points: PointCount, perplexity: PositiveFloat, seed: Seed, within: NonNegativeFloat
 ) -> Findings:
     """Place of the examples, mean of every dimension of h^l, deviation and importance of every dimension of h.
 

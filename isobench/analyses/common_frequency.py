@@ -14,7 +14,8 @@ from torch import Tensor
 
 from isobench.analyses.common_frequency_figures import draw_figure3, draw_figure4
 from isobench.analyses.findings import Findings
-from isobench.analyses.subject import Subject, check_no_calibration, collect_scale_notes
+from isobench.analyses.setting_checks import check_no_calibration
+from isobench.analyses.subject import Subject, collect_scale_notes
 from isobench.calibration import center
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
-from isobench.analyses.subject import Subject, check_no_calibration, collect_scale_notes, iterate_subjects
-from isobench.analyses.vocabulary import ROUNDINGS, VocabularyMeasures
+from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
+from isobench.analyses.vocabulary import VocabularyMeasures
 from isobench.calibration import all_but_the_top, center
 from isobench.common.linalg import PIECE_ROWS, gram, row_mean, row_norms, to_float64
 from isobench.config.bounds import NOT_EMPTY, PositiveInt, one_of

@@ -10,8 +10,8 @@ from rich.table import Table
 from torch import Tensor
 
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
-from isobench.analyses.subject import Subject, check_no_calibration, collect_scale_notes, iterate_subjects
-from isobench.analyses.vocabulary import ROUNDINGS
+from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.calibration import all_but_the_top, center, center_scaled
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64

@@ -11,13 +11,8 @@ from matplotlib.image import AxesImage
 from rich.table import Table
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.subject import (
-    Subject,
-    check_no_calibration,
-    collect_scale_notes,
-    iterate_subjects,
-    no_variance_error,
-)
+from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.linalg import gram, row_mean
 from isobench.common.plots import make_panel_grid, make_panels
 from isobench.config.bounds import NOT_EMPTY, PositiveInt, at_least, at_most, between

@@ -5,7 +5,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
-from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects, no_variance_error
+from isobench.analyses.setting_checks import no_variance_error
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.plots import LINE_STYLES, make_panel_grid
 from isobench.config.bounds import PositiveInt
 from isobench.metrics.isotropy import explained_variance_of, squared_singular_values

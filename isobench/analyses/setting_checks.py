@@ -1,11 +1,18 @@
-"""Check an analysis's settings against its function's parameters, before anything is loaded."""
+"""Checks of an analysis before anything is loaded: its settings by its function's parameters, its subjects."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
+from isobench.common.terminal import format_count
 from isobench.config.bounds import check_value
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}  # of d / 100, the number of principal components removed
 
 
 def check_settings(function: Callable[..., Any], settings: Mapping[str, Any]) -> None:
@@ -28,3 +35,18 @@ def check_settings(function: Callable[..., Any], settings: Mapping[str, Any]) ->
             check_value(f"analysis.{name}", settings[name], parameter.annotation)
         elif parameter.default is parameter.empty:
             raise UserError(f"analysis.{name} must be set: add +analysis.{name}=...")
+
+
+def check_no_calibration(subjects: Sequence["Subject"]) -> None:
+    """Raise UserError if a subject has a calibration, for an analysis that would silently ignore it."""
+    if any(subject.method != "none" for subject in subjects):
+        name = subjects[0].cfg.experiment.name or "this analysis"
+        raise UserError(f"{name} looks at embeddings without calibration: leave calibration out")
+
+
+def no_variance_error(subject: "Subject", examples: int) -> UserError:
+    """Build the error for a subject whose embeddings are all the same."""
+    return UserError(
+        f"the embeddings of {subject.encoder} on {subject.task} do not vary over "
+        f"{format_count(examples, 'training example')}; take more of them (task.train_samples)"
+    )

@@ -84,12 +84,11 @@ def check_value(name: str, value: Any, hint: Any) -> None:
             return
         hint = Union[tuple(option for option in get_args(hint) if option is not NoneType)]  # noqa: UP007
     kind, bounds = split_hint(hint)
-    setting = f"{name}={'null' if value is None else value}"
     for bound in bounds:
         if bound.choices and value not in bound.choices:
-            raise UserError(f"{setting} is not known: {suggest_nearest(str(value), bound.choices)}")
+            raise make_error(name, value, f"is not known: {suggest_nearest(str(value), bound.choices)}")
     if not has_type(value, kind):
-        raise UserError(f"{setting} must be {describe_hint(hint)}")
+        raise make_error(name, value, f"must be {describe_hint(hint)}")
     if get_origin(kind) is list:
         for place, entry in enumerate(value):
             check_value(f"{name}[{place}]", entry, get_args(kind)[0])
@@ -99,7 +98,7 @@ def check_value(name: str, value: Any, hint: Any) -> None:
         check_values(name, value, read_hints(kind))
     for bound in bounds:
         if not bound.is_met(value):
-            raise UserError(f"{setting} {bound.message}")
+            raise make_error(name, value, bound.message)
 
 
 def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
@@ -107,6 +106,11 @@ def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any
     for name, hint in hints.items():
         if name in values:
             check_value(f"{prefix}.{name}" if prefix else name, values[name], hint)
+
+
+def make_error(name: str, value: Any, message: str) -> UserError:
+    """The error for a setting's value; null is written as users write it."""
+    return UserError(f"{name}={'null' if value is None else value} {message}")
 
 
 @functools.cache

@@ -49,7 +49,7 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
 
 def find_run_states(rows: list[Row]) -> list[RunState]:
     """The state of every run; the queue is asked once."""
-    waiting = jobs.find_queued_jobs(rows[0].folder.path.parents[1]) if rows else {}
+    waiting = jobs.find_queued_jobs(rows[0].cfg.output_dir) if rows else {}
     return [find_run_state(row, waiting) for row in rows]
 
 
