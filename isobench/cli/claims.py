@@ -1,4 +1,4 @@
-"""Check the five papers' claims on what was run in an output folder: which hold, which don't, which were not run."""
+"""Judge the claims of the five papers by an output folder's runs and analyses: ``isobench report`` prints them."""
 
 import json
 from collections.abc import Callable
@@ -6,61 +6,62 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
+import pyarrow
 from rich.table import Table
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.terminal import make_console
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
+from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.state import add_states
 from isobench.sweep.rows import find_sweep_rows
 
 
 def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
-    """Check every claim on the runs and analyses in this output folder; nothing new is run.
+    """Judge every claim by what an output folder has; no run and no analysis is started for it.
 
     Args:
-        arguments: of the command line, without an experiment.
-        output_dir: the folder of runs and reports.
+        arguments: the command line's, without an experiment.
+        output_dir: the folder with the runs and reports.
 
     Returns:
-        One tidy row a claim: paper, claim, outcome, numbers, scale, experiment.
+        A row for each claim, with its paper, text, outcome, numbers, scale and experiment.
 
     Raises:
         UserError: there is no such folder.
     """
     if not Path(output_dir).is_dir():
         raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
-    load_report = cache(lambda experiment: build_experiment_report(experiment, arguments))
-    rows = []
+    build_cached_report = cache(lambda experiment: build_experiment_report(experiment, arguments))
+    judged = []
     for claim in CLAIMS:
-        outcome, scale = judge_claim(claim, load_report, Path(output_dir) / "reports" / claim.experiment)
-        row = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
-        rows.append({**row, "scale": scale, "experiment": claim.experiment})
-    return rows
+        outcome, scale = judge_claim(claim, build_cached_report, report_folder(output_dir, claim.experiment))
+        about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
+        judged.append({**about, "scale": scale, "experiment": claim.experiment})
+    return judged
 
 
-def judge_claim(claim: Claim, load_report: Callable[[str], Report | None], folder: Path) -> tuple[Outcome, str]:
-    """Check one claim.
+def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folder: Path) -> tuple[Outcome, str]:
+    """Judge one claim by its experiment's report, or by the rows that its analysis wrote.
 
     Args:
         claim: the claim.
-        load_report: returns an experiment's report, or None if no run of it has ended.
-        folder: where the claim's analysis, if it is about one, wrote its numbers.
+        find_report: takes an experiment's name; returns its report, None if no run has ended.
+        folder: the analysis's folder.
 
     Returns:
-        The outcome, and how the setting differs from the paper's; empty if it doesn't.
+        The outcome, and how the runs or the analysis differ from the paper's setting.
     """
     not_run = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
     try:
         if not claim.rows_file:
-            report = load_report(claim.experiment)
+            report = find_report(claim.experiment)
             return (claim.check(report), "; ".join(report.scale)) if report else (not_run, "")
-        about = json.loads((folder / "about.json").read_text())
-        rows = pyarrow.parquet.read_table(folder / f"{claim.rows_file}.parquet").to_pylist()
+        about = json.loads((folder / ABOUT_FILE).read_text())
+        rows = read_rows(folder, claim.rows_file)
     except FileNotFoundError:
         return not_run, ""
     except UserError as error:
@@ -71,17 +72,17 @@ def judge_claim(claim: Claim, load_report: Callable[[str], Report | None], folde
 
 
 def build_experiment_report(experiment: str, arguments: list[str]) -> Report | None:
-    """Build the report of an experiment's runs; None if no run has ended.
+    """Build the report of an experiment's runs; None if none of them has ended.
 
     Raises:
-        UserError: a file of the runs can't be read, or the selection rule can't be applied to them.
+        UserError: the runs can't be found or selected.
     """
     _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
     return build_report(rows[0].cfg.experiment, add_states(rows)) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
-    """Print the claims as a table, and write them as Parquet and CSV."""
+    """Print the judged claims and write them as tidy rows (``claims.parquet``, ``claims.csv``)."""
     table = Table(title="What the papers claim, and what was found here", title_justify="left", header_style="bold")
     for name in ("paper", "claim", "here", "numbers"):
         table.add_column(name, overflow="fold")

@@ -1,4 +1,4 @@
-"""python -m isobench.report +experiment=NAME: write tables, statistics and a page about runs, finished or not."""
+"""Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from isobench.analyses.names import needs_training
-from isobench.analyses.runner import find_analysis_folder
 from isobench.cli import claims
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
@@ -21,6 +20,7 @@ from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
 from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
 from isobench.report.sweep_table import print_table
+from isobench.runs.layout import report_folder, reports_folder
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import find_sweep_rows
@@ -28,14 +28,15 @@ from isobench.sweep.rows import find_sweep_rows
 SELECTION_PREFIX = "experiment.selection."
 
 
-def main() -> None:
-    """Run the command line; exit codes are those of ``python -m isobench``."""
+def main(prog: str = "python -m isobench.report") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = argparse.ArgumentParser(
-        prog="python -m isobench.report",
-        description="Report on an experiment's runs. Give it the arguments of a sweep for the runs of that sweep, or "
-        "+experiment=NAME alone (and output_dir=...) for the runs of all commands with this experiment. "
-        "experiment.selection.rule=dev|seeds|held_out selects among configurations. Without an experiment: the "
-        "papers' claims, and which of them hold in what was run.",
+        prog=prog,
+        usage="%(prog)s [-h] [+experiment=NAME] [SETTING=VALUE ...]",
+        description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
+        "reports on every run of this experiment that was asked for in the output folder. "
+        "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
+        "the papers' claims, and which of them hold in the runs of the output folder.",
         allow_abbrev=False,
     )
     _, arguments = parser.parse_known_args()
@@ -43,11 +44,11 @@ def main() -> None:
 
 
 def report(arguments: Sequence[str]) -> None:
-    """Print tables and evidence, and write the report's files; without an experiment, report on the papers' claims.
+    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
 
     Raises:
-        UserError: the experiment trains nothing, no run of it has ended, or the selection can't be made.
-        StorageError: the folder can't be written.
+        UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
+        StorageError: the report's folder can't be written.
     """
     if all(argument.startswith(("output_dir=", "data.")) for argument in arguments):
         report_claims(list(arguments))
@@ -55,7 +56,7 @@ def report(arguments: Sequence[str]) -> None:
     _, rows = find_sweep_rows([argument for argument in arguments if not argument.startswith(SELECTION_PREFIX)])
     cfg = rows[0].cfg
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
-    folder = find_analysis_folder(cfg.output_dir, experiment)
+    folder = report_folder(cfg.output_dir, experiment.name)
     if cfg.analysis and not needs_training(cfg.analysis):
         raise UserError(
             f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
@@ -67,28 +68,33 @@ def report(arguments: Sequence[str]) -> None:
         )
     with require_writable(folder):
         rows = add_states(rows)
-        content = build_report(experiment, rows)
-        write_report_files(content, folder)
-    print_table(experiment, [row for row, run in zip(rows, content.runs, strict=True) if run["selected"]])
+        built = build_report(experiment, rows)
+        write_report_files(built, folder)
+    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]])
     out = make_console()
-    for sentence in content.evidence:
+    for sentence in built.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)
-    out.print(f"Selection: {content.selection}", highlight=False, markup=False)
+    out.print(f"Selection: {built.selection}", highlight=False, markup=False)
     out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
-    """Read the experiment's selection rule, with the command line's overrides of it."""
+    """Read the experiment's selection rule, with what the command line changes in it."""
     with compose_sweep(arguments) as (_, base, _):
         return to_config(base).experiment.selection
 
 
 def report_claims(arguments: list[str]) -> None:
-    """Check the papers' claims on what was run in the output folder; print them and write them in every form."""
+    """Print the claims of the five papers with their outcomes in this output folder, and write them to files.
+
+    Raises:
+        UserError: there is no such folder.
+        StorageError: the folder of reports can't be written.
+    """
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     judged = claims.judge_claims(arguments, output_dir)
-    folder = Path(output_dir) / "reports"
+    folder = reports_folder(output_dir)
     try:
         with require_writable(folder):
             claims.print_claims(judged, folder)
@@ -98,19 +104,19 @@ def report_claims(arguments: list[str]) -> None:
         raise make_storage_error(error, folder) from error
 
 
-def write_report_files(content: Report, folder: Path) -> None:
-    """Write every form of a report; each file is written whole or not at all.
+def write_report_files(report: Report, folder: Path) -> None:
+    """Write every form of a report, each file whole or not at all.
 
     Raises:
         StorageError: the folder can't be written.
     """
     texts = {
-        "report.md": format_markdown(content),
-        "tables.tex": format_latex(content),
-        "report.html": render_report(content),
+        "report.md": format_markdown(report),
+        "tables.tex": format_latex(report),
+        "report.html": render_report(report),
     }
     try:
-        for name, rows in (("runs", content.runs), ("epochs", content.epochs)):
+        for name, rows in (("runs", report.runs), ("epochs", report.epochs)):
             write_rows(folder, name, rows)
         for name, text in texts.items():
             write_atomic(folder / name, partial(write_text, text))
@@ -119,7 +125,7 @@ def write_report_files(content: Report, folder: Path) -> None:
 
 
 def write_text(text: str, file: Path) -> Any:
-    """Write a text to a file, in UTF-8."""
+    """Write a text to a file."""
     return file.write_text(text, encoding="utf-8")
 
 

@@ -39,6 +39,11 @@ def sha256_json(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
+def shorten_digest(digest: str) -> str:
+    """The first 16 hex digits of a digest: short enough for a name, long enough to tell two names apart."""
+    return digest[:16]
+
+
 def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a file so that a reader, even after a crash, sees all of it or none.
 

@@ -65,7 +65,7 @@ def read_package_version(package: str) -> str | None:
 
 def read_cpu_name() -> str:
     """Return the processor's name, as the system reports it."""
-    try:
+    try:  # psutil does not know it
         match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     except OSError:
         match = None
@@ -86,7 +86,7 @@ def read_peak_memory_mib() -> dict[str, float]:
     """Return the peak resident memory since ``reset_peak_memory``, and with a GPU its peak allocation, in MiB."""
     import torch
 
-    try:
+    try:  # psutil knows no peak on Linux, and can't start a new one
         status = Path("/proc/self/status").read_text()
         resident = int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024  # type: ignore[index]
     except (OSError, TypeError):  # not Linux

@@ -21,6 +21,15 @@ def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> li
     return files
 
 
+def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Read the rows that `write_rows` wrote.
+
+    Raises:
+        OSError, pyarrow.ArrowException: there is no such file, or it is damaged.
+    """
+    return pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pylist()
+
+
 def infer_schema(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Schema:
     """Infer a schema with each column that any row has, in order of appearance."""
     columns = dict.fromkeys(key for row in rows for key in row)

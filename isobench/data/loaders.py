@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, sha256_json
+from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
 from isobench.data.tokens import (
@@ -120,7 +120,7 @@ class Loaders:
             self.max_length, inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(key_inputs)
-        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{fingerprint[:16]}.safetensors"
+        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"
         tokens = load_tokens(file)
         if tokens is None:
             examples = sources.read_examples(task, cfg.data, split, limit)

@@ -12,7 +12,7 @@ from isobench.report.evidence import describe_evidence
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
 from isobench.report.paper_table import PaperTable, list_paper_tables
-from isobench.report.run_notes import describe_epoch_rule, list_scale_differences
+from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
@@ -59,7 +59,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         evidence=describe_evidence(tables),
         failures=[sentence for row in rows if (sentence := describe_failure(row))],
         provenance=summarize_provenance(runs),
-        notes=[*describe_generation(rows), *collect_warnings(rows)],
+        notes=[*describe_generation(rows), *list_warnings(rows)],
     )
 
 
@@ -189,9 +189,10 @@ def describe_failure(row: Row) -> str | None:
     if name is None and not row.trouble:
         return None
     cfg = row.cfg
-    said = row.trouble or ((row.record or {}).get("failure") or {}).get("message", "")
+    failure = row.record.failure if row.record else None
+    message = row.trouble or (failure.message if failure else "")
     about = f"{cfg.task.name}, {cfg.encoder.name}, {format_method_name(cfg.calibration)}, seed {cfg.seed}"
-    return f"{about}: {name or 'damaged'} {said}".strip()
+    return f"{about}: {name or 'damaged'} {message}".strip()
 
 
 def summarize_provenance(runs: list[dict[str, Any]]) -> dict[str, str]:
@@ -202,8 +203,3 @@ def summarize_provenance(runs: list[dict[str, Any]]) -> dict[str, str]:
             if run[name] is not None:
                 values_by_name.setdefault(name, {})[str(run[name])] = None
     return {name: ", ".join(values) for name, values in values_by_name.items()}
-
-
-def collect_warnings(rows: list[Row]) -> list[str]:
-    """List the warnings of the runs, each once."""
-    return list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from isobench.common.terminal import format_count
-from isobench.config.schema import format_method_name
 from isobench.papers import published
 from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
 from isobench.report.effects import ALPHA
@@ -23,6 +22,7 @@ from isobench.report.paper_columns import (
     compute_epoch_seconds,
 )
 from isobench.report.seed_statistics import MARK_LEGEND, choose_mark, compute_cell_statistics, holm, welch
+from isobench.runs.grouping import read_run_names
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
 
 
@@ -41,8 +41,8 @@ class PaperTable:
         self.content, self.columns = content, columns
         self.runs_by_key: dict[tuple[str, str, str], list[Row]] = {}
         for row in rows:
-            key = (row.cfg.encoder.name, format_method_name(row.cfg.calibration), row.cfg.task.name)
-            self.runs_by_key.setdefault(key, []).append(row)
+            task, encoder, method = read_run_names(row.cfg)
+            self.runs_by_key.setdefault((encoder, method, task), []).append(row)
         self.lines = list(dict.fromkeys((encoder, method) for encoder, method, _ in self.runs_by_key))
 
     def find_runs(self, encoder: str, method: str, task: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Say in words what applies to a set of runs: how their scale differs from the paper's, which epoch is reported."""
+"""Say in words what applies to a set of runs: scale, reported epoch, warnings."""
 
 from isobench.runs.grouping import read_scale_differences
 from isobench.runs.row import Row
@@ -18,3 +18,8 @@ def describe_epoch_rule(rows: list[Row]) -> str:
     if any(row.cfg.task.held_out is not None for row in rows):
         words["best"] = "best epoch on examples held out of the training set, reported on the dev set"
     return " or ".join(words[rule] for rule in dict.fromkeys(row.cfg.optimization.report for row in rows))
+
+
+def list_warnings(rows: list[Row]) -> list[str]:
+    """List the warnings that the runs recorded, each once."""
+    return list(dict.fromkeys(warning for row in rows if row.record for warning in row.record.warnings))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
-from isobench.config.schema import SELECTION_RULES, Selection, format_method_name
+from isobench.config.schema import SELECTION_RULES, Selection
 from isobench.report.effects import expected_maximum
-from isobench.runs.grouping import find_varying_settings, list_setting_values
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
 from isobench.runs.row import Row
 
 GroupKey = tuple[str, str, str]  # encoder, method, task
@@ -54,9 +54,9 @@ def group_by_configuration(rows: list[Row], varying: list[str]) -> dict[GroupKey
     """Group runs: (encoder, method, task) -> values of the varying settings -> runs."""
     groups: dict[GroupKey, dict[SettingValues, list[Row]]] = {}
     for row in rows:
-        name = (row.cfg.encoder.name, format_method_name(row.cfg.calibration), row.cfg.task.name)
+        task, encoder, method = read_run_names(row.cfg)
         choice = tuple(list_setting_values(row.cfg, varying))
-        groups.setdefault(name, {}).setdefault(choice, []).append(row)
+        groups.setdefault((encoder, method, task), {}).setdefault(choice, []).append(row)
     return groups
 
 
@@ -86,8 +86,8 @@ def select_best_configuration(
 def read_selection_scores(rows: Iterable[Row]) -> Iterable[float]:
     """Yield the score that each run is selected by: on its held-out examples if it has any, else on the dev set."""
     for row in rows:
-        if row.record and not row.record["failure"] and (best := row.record["best"]):
-            yield best.get("selection", best["score"])
+        if row.record and not row.record.failure and (best := row.record.best):
+            yield best.selection
 
 
 def describe_selection(

@@ -10,12 +10,13 @@ from isobench.config.schema import format_method_name
 from isobench.papers.published import find_published_cell
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_table import print_paper_tables
-from isobench.report.run_notes import describe_epoch_rule, list_scale_differences
+from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.runs.grouping import (
     find_varying_settings,
     group_over_seeds,
     list_setting_values,
 )
+from isobench.runs.layout import RECORD_FILE
 from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
 
@@ -48,8 +49,8 @@ def format_table_line(group: list[Row], varying: list[str], experiment: Any) -> 
     """Write the cells of one line, for runs that differ in their seeds only."""
     cfg = group[0].cfg
     metric = cfg.task.primary
-    ended = [row.record for row in group if row.record and row.record["best"] and not row.record["failure"]]
-    scores = [100 * record["best"]["score"] for record in ended]
+    best = [row.record.best for row in group if row.record and row.record.best and not row.record.failure]
+    scores = [100 * epoch.score for epoch in best]
     method = format_method_name(cfg.calibration)
     published_cells = (
         find_published_cell(experiment.paper, name, cfg.encoder.name, method, cfg.task.name, metric)
@@ -87,14 +88,13 @@ def list_footnotes(rows: list[Row]) -> list[str]:
     differs = list_scale_differences(rows)
     scale = f"scale={rows[0].cfg.scale}. "
     scale += f"NOT the paper's setting: {'; '.join(differs)}." if differs else "Data and encoder are the paper's."
-    warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
     return [
         scale,
         describe_training(rows),
         f"Score: x100, of the {describe_epoch_rule(rows)}; SD over seeds.",
         *describe_generation(rows),
-        *(f"Warning: {warning}." for warning in warnings),
-        f"Records: {rows[0].folder.path.parent}/<key>/result.json",
+        *(f"Warning: {warning}." for warning in list_warnings(rows)),
+        f"Records: {rows[0].folder.path.parent}/<key>/{RECORD_FILE}",
     ]
 
 
@@ -107,6 +107,5 @@ def describe_training(rows: list[Row]) -> str:
     )
     values_by_name["epochs"] = dict.fromkeys(f"{o.epochs}" for o in settings)
     values_by_name["length"] = dict.fromkeys(str(row.cfg.task.max_length) for row in rows)
-    return (
-        "Trained with " + ", ".join(f"{name} {' or '.join(values)}" for name, values in values_by_name.items()) + "."
-    )
+    parts = [f"{name} {' or '.join(values)}" for name, values in values_by_name.items()]
+    return f"Trained with {', '.join(parts)}."
