@@ -32,7 +32,7 @@ def read_run_config(folder: Path) -> Config | None:
 
 
 def read_run_rows(output_dir: str, excluded: set[str]) -> Iterator[Row]:
-    """Read the rows of all runs whose config still gives their key, except those in the folders ``excluded`` (names)."""
+    """Read the rows of all runs whose config still gives their key, except those in folders named in ``excluded``."""
     for folder in list_run_folders(output_dir):
         cfg = None if folder.name in excluded else read_run_config(folder)
         try:

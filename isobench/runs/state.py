@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from isobench.runs import heartbeat, jobs
 from isobench.runs.jobs import QueuedJob
+from isobench.runs.record import Beat
 from isobench.runs.row import Row
 
 RUN_STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")
@@ -18,13 +18,13 @@ class RunState:
     """A run's state, one of RUN_STATES; its last heartbeat, if there is one; the job that carries it out."""
 
     name: str
-    beat: dict[str, Any] | None = None
+    beat: Beat | None = None
     job: str | None = None
 
     @property
     def was_killed(self) -> bool:
         """True if the run's process died without saving: by SIGKILL, for lack of memory, in a power cut."""
-        return self.name == "interrupted" and self.beat is not None and self.beat["state"] != "interrupted"
+        return self.name == "interrupted" and self.beat is not None and self.beat.state != "interrupted"
 
 
 def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
@@ -39,11 +39,11 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
     """
     if row.trouble:
         return RunState("damaged")
-    if row.record is not None and row.record["status"] != "failed":
+    if row.record is not None and row.record.status != "failed":
         return RunState("done")
     beat = heartbeat.read_heartbeat(row.folder.path)
     if beat is not None and heartbeat.is_alive(beat):
-        return RunState("running", beat, beat["job"])
+        return RunState("running", beat, beat.job)
     queued_job = queue.get(row.folder.path.name)
     if queued_job and queued_job.since > row.folder.read_end_time():
         return RunState("queued", beat, queued_job.job)

@@ -1,6 +1,5 @@
 """Forecast how long runs will take, from finished runs of the same shape."""
 
-import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.layout import RECORD_FILE
+from isobench.runs.record import RunRecord, read_record_file
 from isobench.runs.row import Row
 
 RunShape = tuple[Any, ...]
@@ -42,8 +42,8 @@ class Forecast:
             return statistics.median(per_epoch) * cfg.optimization.epochs
         return None
 
-    def _add_record(self, cfg: Config, record: dict[str, Any]) -> None:
-        if record["status"] == "finished":
+    def _add_record(self, cfg: Config, record: RunRecord) -> None:
+        if record.status == "finished":
             seconds = compute_device_seconds(record)
             self.seconds_by_shape[build_run_shape(cfg)].append(seconds)
             self.epoch_seconds_by_shape[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
@@ -56,15 +56,15 @@ class Forecast:
 
     def _add_record_file(self, file: Path) -> None:
         try:
-            record = json.loads(file.read_text())
-            self._add_record(config_from_plain(record["config"]), record)
+            record = read_record_file(file)
+            self._add_record(config_from_plain(record.config), record)
         except Exception:  # a damaged record, or one of another version, gives no forecast
             return
 
 
-def compute_device_seconds(record: dict[str, Any]) -> float:
+def compute_device_seconds(record: RunRecord) -> float:
     """Return a run's seconds divided by the number of runs that shared its device."""
-    return record["cost"]["seconds"] / (record.get("where") or {}).get("share", 1)
+    return record.cost.seconds / record.where.share
 
 
 def build_epoch_shape(cfg: Config) -> RunShape:

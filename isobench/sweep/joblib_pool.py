@@ -53,7 +53,7 @@ def end_workers(folders: Sequence[Path]) -> None:
     from joblib.externals.loky import get_reusable_executor
 
     def find_running() -> set[int]:
-        return {beat["pid"] for folder in folders if (beat := heartbeat.read_live_heartbeat(folder))}
+        return {beat.pid for folder in folders if (beat := heartbeat.read_live_heartbeat(folder))}
 
     pids = find_running()
     for pid in pids:

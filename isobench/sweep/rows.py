@@ -44,9 +44,8 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
         except UserError as error:
             print(f"isobench: left out: {error}", file=sys.stderr)
     if name is None:
-        rows.update(
-            {row.folder.key: row for row in read_run_rows(output_dir, {run_folder_name(key) for key in rows})}
-        )
+        other_rows = read_run_rows(output_dir, excluded={run_folder_name(key) for key in rows})
+        rows.update({row.folder.key: row for row in other_rows})
     if not rows:
         raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
     return name or f"runs in {output_dir}", list(rows.values())

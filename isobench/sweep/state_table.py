@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from rich.table import Table
 
@@ -88,17 +87,17 @@ def describe_run(row: Row, state: RunState) -> str:
     """Describe a run that is running, failed, interrupted or damaged in one line."""
     if row.trouble:
         return row.trouble
-    if row.record is not None:
-        failure = row.record["failure"]
-        step = f" at step {failure['step']}" if failure.get("step") else ""
-        where = (row.record.get("where") or {}).get("log") or row.folder.result_file
-        return f"{failure['name']}{step}: {failure['message']} ({where})"
-    beat: dict[str, Any] = state.beat or {}
-    step = f"step {beat['step']} of {beat['steps']}" if beat.get("steps") else beat["state"]
-    job = f", job {beat['job']}" if beat.get("job") else ""
-    log = f" ({beat['log']})" if beat.get("log") else ""
-    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(beat["since"]))
-    return f"{step}, on {beat['host']}{job} since {since}{log}"
+    if row.record is not None and (failure := row.record.failure):
+        step = f" at step {failure.step}" if failure.step else ""
+        return f"{failure.name}{step}: {failure.message} ({row.record.where.log or row.folder.result_file})"
+    beat = state.beat
+    if beat is None:
+        return state.name
+    step = f"step {beat.step} of {beat.steps}" if beat.steps else beat.state
+    job = f", job {beat.job}" if beat.job else ""
+    log = f" ({beat.log})" if beat.log else ""
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(beat.since))
+    return f"{step}, on {beat.host}{job} since {since}{log}"
 
 
 def format_seed_ranges(seeds: list[int]) -> str:

@@ -94,7 +94,7 @@ class GridSweeper(Sweeper):
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
         """Print the table and the damaged records, carry out the analysis, and exit with the code."""
         for row in rows:
-            if row.record is None or row.record["status"] == "failed":
+            if row.record is None or row.record.status == "failed":
                 row.read_record()
         rows = add_states(rows)
         for row in rows:
@@ -114,7 +114,7 @@ class GridSweeper(Sweeper):
 
     def _analyse_finished_runs(self, rows: list[Row]) -> None:
         """Carry out the analysis of trained runs on the runs that finished."""
-        finished = [row for row in rows if row.record is not None and row.record["status"] == "finished"]
+        finished = [row for row in rows if row.record is not None and row.record.status == "finished"]
         if finished:
             runner.run_analysis(rows[0].cfg.experiment, finished)
         else:

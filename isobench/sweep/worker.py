@@ -97,7 +97,9 @@ class Worker:
     def _is_taken(self, row: Row) -> bool:
         """True if another worker is running this run, or the run killed its process after this job was created."""
         state = find_run_state(row, {})
-        return state.name == "running" or (state.was_killed and state.beat["updated"] > self.created)  # type: ignore[index]
+        return state.name == "running" or (
+            state.was_killed and state.beat is not None and state.beat.updated > self.created
+        )
 
     def _execute_one(self, row: Row, is_patient: bool) -> int:
         """Carry out one run and return its exit code.
@@ -128,7 +130,7 @@ class Worker:
         """Wait until the job's other processes have ended: only the first can requeue the job, so it must not end."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
         job = environment.read_job()
-        while any((beat := read_live_heartbeat(folder)) and beat["job"] == job for folder in folders):
+        while any((beat := read_live_heartbeat(folder)) and beat.job == job for folder in folders):
             time.sleep(2)
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, replace
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 
 from isobench.cli import prune, status
 from isobench.config.explain import ABSENT_PART_ERROR
@@ -107,15 +107,11 @@ def test_a_config_survives_its_record():
 
 
 def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
-    epoch = {"epoch": 1, "score": 0.5, "validation": {"accuracy": 0.5, "constant_predictor": False}}
-    record = {
-        "format": 1, "key": row.folder.key, "status": "finished", "failure": None, "best": epoch, "history": [],
-        "warnings": [], "scale": {"name": "embedded", "differs": []}, "cost": {"seconds": seconds},
-        "config": asdict(row.cfg), **more,
-    }  # fmt: skip
+    metrics = {"validation": {"accuracy": 0.5, "constant_predictor": False}}
+    best = None if more.get("failure") else {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5, **metrics}
+    row.record = make_record(row.cfg, key=row.folder.key, best=best, cost={"seconds": seconds}, **more)
     row.folder.path.mkdir(parents=True)
-    row.folder.result_file.write_text(json.dumps(record))
-    row.record = record
+    row.folder.write_record(row.record)
 
 
 def rows_for(*arguments: str) -> list[Row]:
@@ -162,8 +158,8 @@ def beat(folder: RunFolder, **more) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     now = time.time()
     state = {
-        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.describe_process()["machine"],
-        "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, **more,
+        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.describe_process().machine,
+        "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, "share": 1, **more,
     }  # fmt: skip
     (folder.path / heartbeat.PROGRESS_FILE).write_text(json.dumps(state))
 
@@ -186,12 +182,12 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     assert state() == "running"
     (folder.path / heartbeat.PROGRESS_FILE).write_text("{")
     assert state() == "missing"
-    row.record = {"status": "failed"}
+    row.record = make_record(row.cfg, failure={"name": "crash", "message": "x"})
     folder.result_file.write_text("{}")
     assert state() == "failed"
     assert state(waiting) == "failed"  # it was submitted before the run failed
     assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "queued"  # to be tried again
-    row.record = {"status": "finished"}
+    row.record = make_record(row.cfg)
     assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "done"
     row.record, row.trouble = None, "damaged"
     assert state() == "damaged"
@@ -203,7 +199,8 @@ def test_status_says_where_why_and_how_much(tmp_path, capfd):
     rows = rows_for("+experiment=glue_isobn", place, "seed=1,2")
     fake_record(rows[0], 7200.0)
     trouble = {"name": "crash", "message": "RuntimeError: as meant", "step": 4, "traceback": "..."}
-    fake_record(rows[1], status="failed", failure=trouble, best=None, where={"log": "jobs/log.err"})
+    where = {"host": "a", "machine": "a", "job": None, "log": "jobs/log.err", "share": 1}
+    fake_record(rows[1], failure=trouble, where=where)
     beat(rows[2].folder, host="node7", job="12_3")
     beat(rows[3].folder, state="interrupted", step=5)
     status.print_status(["+experiment=glue_isobn", place, "seed=1,2", "tracking=none"])
