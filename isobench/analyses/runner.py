@@ -17,16 +17,10 @@ from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_json
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
+from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.record import replace_non_finite
 from isobench.runs.row import Row
 from isobench.training.execute import probe_hub_if_needed
-
-ABOUT_FILE = "about.json"
-
-
-def find_analysis_folder(output_dir: str, experiment: Experiment) -> Path:
-    """Where an analysis's outcome lies."""
-    return Path(output_dir) / "reports" / (experiment.name or "runs")
 
 
 def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
@@ -39,7 +33,7 @@ def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
     probe_hub_if_needed(row.cfg for row in rows)
     function, settings = load_analysis_function(first.analysis)
     called = name_subjects(rows)
-    folder = find_analysis_folder(first.output_dir, experiment)
+    folder = report_folder(first.output_dir, experiment.name)
     with require_writable(folder):
         findings, seconds = compute_findings(experiment, function, settings, rows, called)
         try:
@@ -145,7 +139,7 @@ def print_analysis_plan(title: str, rows: Sequence[Row]) -> None:
         table.add_column(name, overflow="fold")
     for names in name_subjects(rows):
         table.add_row(*names)
-    folder = find_analysis_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment)
+    folder = report_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment.name)
     found = read_about(folder)
     state = "not done yet"
     if found is not None:

@@ -101,8 +101,7 @@ CONJUNCTIONS = (("while", "während"), ("because", "weil"))
 
 NUMBERS = {"two": "zwei", "three": "drei", "four": "vier"}
 
-# By English article and case, for masculine, feminine, neuter and plural: the German article, and the ending of an
-# adjective after it. There is no plural of "a".
+# For masculine, feminine, neuter and plural ("a" has none): the German article, and the adjective's ending after it.
 ARTICLES: dict[str, dict[str, tuple[str, ...]]] = {
     "a": {
         "nominative": ("ein", "eine", "ein"),
@@ -172,12 +171,8 @@ def make_noun_phrase(
 ) -> tuple[str, str]:
     """Build a noun phrase in English and in German.
 
-    Args:
-        determiner: ``a``, ``the``, a number of ``NUMBERS``, or empty.
-        plural: use the noun's plural.
-        adjective: in English and German (without ending), or None.
-        noun: the noun.
-        case: of the German phrase: ``nominative``, ``accusative`` or ``dative``.
+    ``determiner``: ``a``, ``the``, a number of ``NUMBERS``, or empty. ``adjective``: in English and German, there
+    without ending. ``case``: of the German phrase, ``nominative``, ``accusative`` or ``dative``.
     """
     column = 3 if plural else "mfn".index(noun.gender)
     word = noun.german_plural if plural else noun.german

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, sha256_json
+from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
 from isobench.data.tokens import (
@@ -28,9 +28,10 @@ ONE_CHUNK = 1 << 20  # a cost of one more encoder call, in tokens, at which a ba
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What decides a model's batches: its tokenizer and that one's fingerprint, its longest input, its width d.
+    """What batches need to know of a model.
 
-    ``max_positions`` is in tokens.
+    ``tokenizer``: a transformers tokenizer. ``fingerprint``: identifies what the tokenizer does, for cache keys.
+    ``max_positions``: the model's longest input, in tokens. ``dim``: its width d.
     """
 
     tokenizer: Any
@@ -119,7 +120,7 @@ class Loaders:
             self.max_length, inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(key_inputs)
-        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{fingerprint[:16]}.safetensors"
+        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"
         tokens = load_tokens(file)
         if tokens is None:
             examples = sources.read_examples(task, cfg.data, split, limit)

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
-from isobench.common.files import cache_dir, sha256_json
+from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.config.schema import Config
 from isobench.data import pairs
 from isobench.data.loaders import (
@@ -99,7 +99,7 @@ class PairLoaders:
             VERSION, *self.fingerprints, *pairs.list_cache_key_inputs(task, split, limit), instruction,
             self.max_length, self.max_target_length, self.inputs.fingerprint,
         ]  # fmt: skip
-        name = f"{task.name}-{split}-{sha256_json(key_inputs)[:16]}.safetensors"
+        name = f"{task.name}-{split}-{shorten_digest(sha256_json(key_inputs))}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name
         tokens = load_pair_tokens(file)
         if tokens is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_json, write_cached
+from isobench.common.files import cache_dir, sha256_json, shorten_digest, write_cached
 from isobench.common.packages import find_package_folder
 from isobench.config.schema import Config, Encoder
 from isobench.data import pairs, weights
@@ -108,7 +108,7 @@ def load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
         *pairs.list_cache_key_inputs(task, task.train_split, limit),
         encoder.vocabulary_size,
     ]
-    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{sha256_json(key_inputs)[:16]}.json"
+    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{shorten_digest(sha256_json(key_inputs))}.json"
     if not is_tokenizer_file(file):
         texts = pairs.read_pairs(task, cfg.data, task.train_split, limit)
         train_tokenizer(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)

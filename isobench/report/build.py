@@ -198,7 +198,8 @@ def describe_failure(row: Row) -> str | None:
     if name is None and not row.trouble:
         return None
     cfg = row.cfg
-    said = row.trouble or ((row.record or {}).get("failure") or {}).get("message", "")
+    failure = row.record.failure if row.record else None
+    said = row.trouble or (failure.message if failure else "")
     about = f"{cfg.task.name}, {cfg.encoder.name}, {format_method_name(cfg.calibration)}, seed {cfg.seed}"
     return f"{about}: {name or 'damaged'} {said}".strip()
 
@@ -215,4 +216,4 @@ def summarize_provenance(runs: list[dict[str, Any]]) -> dict[str, str]:
 
 def collect_warnings(rows: list[Row]) -> list[str]:
     """What runs warned of, each once."""
-    return list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
+    return list(dict.fromkeys(w for row in rows if row.record for w in row.record.warnings))

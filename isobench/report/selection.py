@@ -74,8 +74,8 @@ def select_best_configuration(
 def read_selection_scores(rows: Iterable[Row]) -> Iterable[float]:
     """What runs that have a score are selected by: the held-out examples if there are any, else the dev set."""
     for row in rows:
-        if row.record and not row.record["failure"] and (best := row.record["best"]):
-            yield best.get("selection", best["score"])
+        if row.record and not row.record.failure and (best := row.record.best):
+            yield best.selection
 
 
 def describe_selection(

@@ -45,7 +45,7 @@ def end_workers(folders: Sequence[Path]) -> None:
     from joblib.externals.loky import get_reusable_executor
 
     def at_work() -> set[int]:
-        return {beat["pid"] for folder in folders if (beat := heartbeat.read_live_heartbeat(folder))}
+        return {beat.pid for folder in folders if (beat := heartbeat.read_live_heartbeat(folder))}
 
     pids = at_work()
     for pid in pids:

@@ -32,6 +32,7 @@ from isobench.config.schema import Config
 from isobench.runs import jobs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
+from isobench.runs.layout import jobs_folder, run_folder_name
 from isobench.sweep.compose import Composer
 from isobench.sweep.saved_commands import drop_launch_arguments
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
@@ -52,7 +53,7 @@ class InProcessLauncher(Launcher):
         composer = Composer(self.loader, self.config)
         returns = []
         for number, overrides in enumerate(job_overrides, initial_job_idx + 1):
-            code, _ = execute_run(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
+            code, _ = execute_run(composer.compose(overrides), f"[{number}/{len(job_overrides)}] ")
             returns.append(make_job_return(code))
         return returns
 
@@ -71,11 +72,11 @@ class SubmititLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit the runs; wait for them if asked to."""
         composer = Composer(self.loader, self.config)
-        configs = [composer.config(overrides) for overrides in job_overrides]
+        configs = [composer.compose(overrides) for overrides in job_overrides]
         runs = [(cfg, identify(cfg).key) for cfg in configs]
         output_dir = configs[0].output_dir
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        folder = jobs.jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
+        folder = jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
         try:
             submission = self._submit(runs, folder.absolute())
             submission.save(output_dir)
@@ -133,7 +134,7 @@ class LocalProcessesLauncher(SubmititLauncher):
         # The terminal's signals are for us; we tell the processes, which inherit what is ignored here.
         with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
             started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
-        folders = [key[:16] for _, key in runs]
+        folders = [run_folder_name(key) for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 
     def _leave(self, submission: jobs.Submission) -> None:
@@ -198,7 +199,7 @@ class SlurmArrayLauncher(SubmititLauncher):
             with executor.batch():
                 started = [executor.submit(Worker(chunk)) for chunk in chunks[start : start + limit]]
             for job, chunk in zip(started, chunks[start : start + limit], strict=True):
-                held[job.job_id] = [key[:16] for _, key in chunk]
+                held[job.job_id] = [run_folder_name(key) for _, key in chunk]
         arrays = dict.fromkeys(job.split("_")[0] for job in held)
         return jobs.Submission(self.name, ",".join(arrays), held, time.time())
 

@@ -21,6 +21,7 @@ from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
 from isobench.runs import heartbeat
 from isobench.runs.identity import identify
+from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
@@ -88,7 +89,7 @@ class GridSweeper(Sweeper):
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
         """The table, what can't be trusted, the exit code."""
         for row in rows:
-            if row.record is None or row.record["status"] == "failed":
+            if row.record is None or row.record.status == "failed":
                 row.read_record()
         rows = add_states(rows)
         for row in rows:
@@ -108,7 +109,7 @@ class GridSweeper(Sweeper):
 
     def _analyse_finished_runs(self, rows: list[Row]) -> None:
         """The analysis of trained runs, of those that ended well."""
-        ended = [row for row in rows if row.record is not None and row.record["status"] == "finished"]
+        ended = [row for row in rows if row.record is not None and row.record.status == "finished"]
         if ended:
             runner.run_analysis(rows[0].cfg.experiment, ended)
         else:
@@ -142,7 +143,7 @@ class GridSweeper(Sweeper):
             with joblib_pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
                 codes = self._launch_with_retry(todo)
         finally:
-            if new and EXIT_USER_ERROR in codes and not list(Path(output_dir).glob("runs/*")):
+            if new and EXIT_USER_ERROR in codes and not list(runs_folder(output_dir).glob("*")):
                 saved_commands.remove_command(new)  # nothing was started: nothing stays
         return codes
 

@@ -19,6 +19,7 @@ from isobench.data.pair_loaders import PairLoaders
 from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoder_decoders, encoders, tokenization
 from isobench.runs.identity import Identity
+from isobench.runs.record import RecordedGeneration
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training.classifier import Classifier
 from isobench.training.embeddings import load_pretrained_embeddings
@@ -27,12 +28,12 @@ from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
 
 class RunParts(NamedTuple):
-    """The module, data and warnings of a run; ``notes`` are entries to add to the run's record."""
+    """The module, data and warnings of a run; ``generation`` is for its record."""
 
     module: Classifier | Seq2Seq
     loaders: Loaders | PairLoaders
     warnings: list[str]
-    notes: dict[str, Any]
+    generation: RecordedGeneration | None = None
 
 
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
@@ -54,7 +55,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
         module.eval()
         prepare_chain(chain, vectors.split(1024), loaded.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
-    return RunParts(module, loaders, loaded.warnings, {})
+    return RunParts(module, loaders, loaded.warnings)
 
 
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
@@ -78,8 +79,9 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
         prepare_chain(chain, DecoderStates(module, loaders), IDENTITY_POOLER)
     module.train()
-    notes = {"search": module.describe_search(), "signatures": build_metric_signatures(list(cfg.task.metrics))}
-    return RunParts(module, loaders, loaded.warnings, {"generation": notes})
+    signatures = build_metric_signatures(list(cfg.task.metrics))
+    generation = RecordedGeneration(search=module.describe_search(), signatures=signatures)
+    return RunParts(module, loaders, loaded.warnings, generation)
 
 
 class DecoderStates:

@@ -10,7 +10,7 @@ from rich.progress import track
 from torch import Tensor
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, remove_temporaries, sha256_json, write_atomic
+from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
@@ -37,7 +37,8 @@ def load_pretrained_embeddings(
     key = sha256_json(
         [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed, where]
     )
-    file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
+    name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
+    file = cache_dir(cfg.data.cache) / "embeddings" / name
     shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
     vectors = _read_cached(file, shape)
     if vectors is not None:

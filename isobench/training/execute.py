@@ -92,10 +92,10 @@ def format_outcome(row: Row, known: bool) -> str:
     if record is None:
         return f"{name}: another process is running it"
     outcome = f"{row.cfg.task.primary} {format_score(row)}"
-    if record["failure"]:
-        outcome = f"failed: {record['failure']['message']}"
-    seconds = f" ({record['cost']['seconds']:.0f} s)" if not known else ", from an earlier command"
-    advice = "; retry_failed=true tries again" if known and record["failure"] else ""
+    if record.failure:
+        outcome = f"failed: {record.failure.message}"
+    seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", from an earlier command"
+    advice = "; retry_failed=true tries again" if known and record.failure else ""
     return f"{name}: {outcome}{seconds}{advice}"
 
 
@@ -109,6 +109,6 @@ def choose_exit_code(rows: list[Row], *codes: int) -> int:
 
     From the gravest: a user error, a failed run, a run that another process is running, done.
     """
-    failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
+    failed = any(row.record is not None and row.record.status == "failed" for row in rows)
     all_codes = {*codes, EXIT_FAILED if failed else EXIT_DONE}
     return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in all_codes)

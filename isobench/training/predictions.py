@@ -8,9 +8,10 @@ import pyarrow
 import pyarrow.parquet
 
 from isobench.common.files import sha256_file, write_atomic
+from isobench.runs.record import Predictions
 
 
-def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[str, str]:
+def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Predictions:
     """Write the reported epoch's hypotheses beside their references.
 
     Args:
@@ -30,7 +31,7 @@ def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> di
     return write_parquet(file, columns)
 
 
-def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:
+def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
     """Write the reported epoch's dev predictions with labels and logits.
 
     Args:
@@ -51,8 +52,8 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
     return write_parquet(file, columns)
 
 
-def write_parquet(file: Path, columns: dict[str, list[Any]]) -> dict[str, str]:
+def write_parquet(file: Path, columns: dict[str, list[Any]]) -> Predictions:
     """Write a Parquet file, whole or not at all; returns its name and sha256."""
     table = pyarrow.table(columns)
     write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
-    return {"file": file.name, "sha256": sha256_file(file)}
+    return Predictions(file=file.name, sha256=sha256_file(file))

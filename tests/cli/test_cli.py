@@ -1,10 +1,14 @@
 """Bad input: one line that says what is wrong and what to do, exit code 2, nothing written."""
 
+import importlib
+import re
 import subprocess
 import sys
 
 import pytest
 from helpers import write_parquet
+
+from isobench.__main__ import COMMANDS, main
 
 BAD = [
     (["task=rtee"], "task=rtee is not known: did you mean rte"),
@@ -124,6 +128,19 @@ def test_help_names_what_there_is(cli):
     assert code == 0
     for name in ("+experiment=glue_isobn -m seed=1,2,3,4,5", "rotten_tomatoes", "isobn_released", "data.root=FOLDER"):
         assert name in out
+    for word in COMMANDS:
+        assert re.search(rf"^{word} +\w", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_a_command_is_called_in_its_usage_line_as_the_user_called_it(command, capfd, monkeypatch, word):
+    module = importlib.import_module(f"isobench.cli.{word}")
+    assert command(main, word, "--help")[1].startswith(f"usage: isobench {word} [-h] ")
+    assert command(module.main, "--help")[1].startswith(f"usage: python -m isobench.{word} [-h] ")
+    monkeypatch.setattr("sys.argv", ["/somewhere/isobench/__main__.py", word, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capfd.readouterr().out.startswith(f"usage: python -m isobench {word} [-h] ")
 
 
 @pytest.mark.slow

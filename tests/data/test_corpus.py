@@ -72,10 +72,10 @@ def test_a_corpus_from_files(tmp_path):
 def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
     import datasets
 
-    asked = []
+    requests = []
 
     def load(*names, **options):
-        asked.append((names, options))
+        requests.append((names, options))
         return datasets.DatasetDict(
             train=datasets.Dataset.from_dict({"article": ["a", "b"], "id": [1, 2]}),
             test=datasets.Dataset.from_dict({"article": ["c"], "id": [3]}),
@@ -85,7 +85,7 @@ def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
     corpus = open_corpus("cnn_dailymail", Data())
     assert [text for batch in corpus.iter_batches() for text in batch] == ["a", "b", "c"]
     source = CORPUS_SOURCES["cnn_dailymail"]
-    assert asked == [((source.hub, source.subset), {"revision": source.revision})]
+    assert requests == [((source.hub, source.subset), {"revision": source.revision})]
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: 1 / 0)
     with pytest.raises(UserError, match=r"hub can't be reached .* analysis.corpus=movie_reviews"):
         open_corpus("cnn_dailymail", Data())

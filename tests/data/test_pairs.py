@@ -253,21 +253,21 @@ def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_p
     import datasets
 
     rows = [{"translation": {"ro": f"\u015f{i}", "en": str(i)}} for i in range(30)]
-    asked = {}
+    request = {}
 
     def load_dataset(name, subset, revision, split):
-        asked.update(name=name, subset=subset, revision=revision, split=split)
+        request.update(name=name, subset=subset, revision=revision, split=split)
         return datasets.Dataset.from_list(rows)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     cfg = make_config("task=wmt16_en_ro", "data.root=null")
-    found = pairs.read_pairs(cfg.task, cfg.data, "train", 6)
-    assert asked == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
+    from_hub = pairs.read_pairs(cfg.task, cfg.data, "train", 6)
+    assert request == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
     write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row["translation"] for row in rows]})
     local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert found == pairs.read_pairs(local.task, local.data, "train", 6)
-    assert len(found) == 6
-    assert all(target == f"\u0219{source}" for source, target in zip(found.sources, found.targets, strict=True))
+    assert from_hub == pairs.read_pairs(local.task, local.data, "train", 6)
+    assert len(from_hub) == 6
+    assert all(target == f"\u0219{source}" for source, target in zip(from_hub.sources, from_hub.targets, strict=True))
     with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
         pairs.read_pairs(
             make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train"

@@ -4,7 +4,7 @@ import io
 import math
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 from rich.console import Console
 
 from isobench.config.schema import Experiment
@@ -21,6 +21,7 @@ from isobench.report.sweep_table import list_footnotes
 from isobench.report.tidy_rows import build_run_rows
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings
+from isobench.runs.record import RecordedData
 from isobench.runs.row import Row
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
@@ -38,17 +39,26 @@ def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False,
     metrics = {name: score / place for place, name in enumerate(cfg.task.metrics, 1)}
     split = cfg.task.dev_splits[0]
     best = {
-        "epoch": epochs, "step": 50, "score": score, split: {**metrics, "loss": 1.75, "constant_predictor": constant},
+        "epoch": epochs, "step": 50, "score": score, "selection": score,
+        split: {**metrics, "loss": 1.75, "constant_predictor": constant},
         "isotropy": {"head/i1": 0.2, "head/i1_printed": 0.88, "head/i2_printed": 0.6, "head/i1_symmetric": 0.1},
     }  # fmt: skip
-    record = {
-        "status": "failed" if failed else "finished", "best": None if failed else best, "history": [best] * epochs,
-        "failure": {"name": failed, "message": "it fell over"} if failed else None,
-        "cost": {"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
-        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)}, "warnings": [], "attempts": 1,
-        "data": {"examples": {"train": 2000, split: 500}, "truncated": truncated or {}, "limits": LIMITS},
-        "generation": {"search": SEARCH, "signatures": SIGNATURES}, "config": {},
-    }  # fmt: skip
+    data = {
+        "fingerprint": {},
+        "examples": {"train": 2000, split: 500},
+        "truncated": truncated or {},
+        "limits": LIMITS,
+    }
+    record = make_record(
+        cfg,
+        best=None if failed else best,
+        history=[best] * epochs,
+        failure={"name": failed, "message": "it fell over"} if failed else None,
+        cost={"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
+        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
+        data=data,
+        generation={"search": SEARCH, "signatures": SIGNATURES},
+    )
     key = "-".join((*overrides, str(score))).encode().hex().ljust(64, "0")
     return Row(cfg, RunFolder("/nowhere", key), record)
 
@@ -190,7 +200,7 @@ def test_a_loss_is_no_percentage():
     assert run["validation/loss"] == 1.75
     assert "validation/constant_predictor" not in run
     (undefined,) = [row(0.26, "task=captions")]
-    undefined.record["best"]["validation"]["loss"] = None
+    undefined.record.best.metrics("validation")["loss"] = None
     assert build_run_rows([undefined])[0]["validation/loss"] is None
 
 
@@ -226,18 +236,28 @@ def test_notes_that_differ_between_tasks_say_whose_they_are():
     )
 
 
-@pytest.mark.parametrize("damaged", [None, {}, [], "text", 7, {"search": 3, "signatures": []}, {"search": {}}])
-def test_records_without_these_parts_or_with_damaged_ones_say_nothing(damaged):
+@pytest.mark.parametrize("damaged", [{}, [], "text", 7, {"search": 3, "signatures": []}, {"search": {}}])
+def test_damaged_parts_of_a_record_are_refused(damaged):
+    cfg = make_config()
+    for parts in (
+        {"generation": damaged},
+        {"data": {"fingerprint": {}, "truncated": damaged or None}},
+        {"data": {"fingerprint": {}, "examples": damaged or None}},
+    ):
+        with pytest.raises(ValueError, match="validation error"):
+            make_record(cfg, **parts)
+
+
+def test_records_without_these_parts_say_nothing():
     rows = runs("none", PLAIN)
     for run in rows:
-        run.record["generation"] = damaged
-        run.record["data"] = {"truncated": damaged, "examples": damaged}
+        run.record = run.record.model_copy(update={"generation": None, "data": RecordedData(fingerprint={})})
     assert describe_generation(rows) == []
+    data = {"fingerprint": {}, "truncated": {"validation": {"sources": 3, "targets": 0}}}
     for run in rows:
-        del run.record["generation"]
-        run.record["data"] = {"truncated": {"validation": {"sources": 3, "targets": None}}, "examples": damaged}
+        run.record = run.record.model_copy(update={"data": RecordedData.model_validate(data)})
     assert describe_generation(rows) == ["Cut: 3 sources of validation are longer than the model takes."]
-    del rows[0].record["data"]
+    rows[0].record = rows[0].record.model_copy(update={"data": RecordedData(fingerprint={})})
     rows[1].record = rows[2].record = None
     assert describe_generation(rows) == []
     assert describe_generation([row(0.9, "task=rte")]) == []  # no generation: nothing to say

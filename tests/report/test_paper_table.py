@@ -4,7 +4,7 @@ import io
 import math
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 from rich.console import Console
 from scipy import stats
 
@@ -13,19 +13,31 @@ from isobench.report.paper_columns import SCORE_KIND, build_foreign_columns, bui
 from isobench.report.paper_table import PaperTable, build_terminal_tables, print_paper_tables
 from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.runs.folder import RunFolder
+from isobench.runs.record import Failure
 from isobench.runs.row import Row
 
 
 def row(score, *overrides, constant=False, seconds=10.0, failed=None, metric="accuracy", i1=0.9) -> Row:
     cfg = make_config(*overrides)
     split = {metric: score, "constant_predictor": constant}
-    best = {"score": score or 0.0, cfg.task.dev_splits[0]: split, "isotropy": {"head/i1_printed": i1}}
+    number = score or 0.0
+    best = {
+        "epoch": 1,
+        "step": 1,
+        "score": number,
+        "selection": number,
+        cfg.task.dev_splits[0]: split,
+        "isotropy": {"head/i1_printed": i1},
+    }
     if len(cfg.task.dev_splits) > 1:
         best[cfg.task.dev_splits[1]] = {metric: score / 2, "constant_predictor": constant}
-    record = {
-        "best": None if failed else best, "history": [best, best], "cost": {"training_seconds": seconds},
-        "failure": {"name": failed} if failed else None,
-    }  # fmt: skip
+    record = make_record(
+        cfg,
+        best=None if failed else best,
+        history=[best, best],
+        cost={"training_seconds": seconds},
+        failure={"name": failed, "message": ""} if failed else None,
+    )
     return Row(cfg, RunFolder("outputs", "0" * 64), record)
 
 
@@ -89,7 +101,8 @@ def test_failed_and_missing_runs_are_counted():
 
 def test_a_run_that_failed_after_a_good_epoch_has_no_score():
     rows = runs("none", [0.9, 0.92, 0.5])
-    rows[2].record["failure"] = {"name": "non_finite_loss"}  # its best epoch is there
+    failure = Failure(name="non_finite_loss", message="")
+    rows[2].record = rows[2].record.model_copy(update={"failure": failure})  # its best epoch is there
     table = table_of(rows)
     assert table.format_cell("bert-base-cased", "none", table.columns[0]) == "91.00 ± 1.41, 1 non_finite_loss"
 

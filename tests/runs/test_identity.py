@@ -1,16 +1,14 @@
-"""What a run's key is made of, and its record."""
+"""What a run's key is made of, its lock, and how it differs from the paper's scale."""
 
 import json
 
 import pytest
 from helpers import make_config
 
-from isobench.common.errors import UserError
 from isobench.common.files import write_atomic
 from isobench.papers.scale import find_encoder_differences, find_scale_differences, find_task_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.record import replace_non_finite
 from isobench.runs.seeding import derive_seed, resolve_seeds
 
 
@@ -56,69 +54,6 @@ def test_seeds_derive_apart_and_can_be_set_one_by_one():
     assert len(set(streams.values())) == 3
     assert resolve_seeds(make_config("seed=1", "seeds.order=7")) == streams | {"order": 7}
     assert all(derive_seed(1, name) != derive_seed(2, name) for name in streams)
-
-
-BEST = {
-    "epoch": 1,
-    "step": 9,
-    "score": 0.5,
-    "isotropy": {},
-    "validation": {"accuracy": 0.5, "constant_predictor": False},
-}
-RECORD = {
-    "status": "finished", "failure": None, "best": BEST, "history": [BEST], "warnings": [],
-    "cost": {"seconds": 2.0, "training_seconds": 1.0}, "scale": {"name": "embedded", "differs": []},
-    "config": {"task": {"dev_splits": ["validation"]}},
-}  # fmt: skip
-
-
-def test_record_round_trip_and_nan(tmp_path):
-    folder = RunFolder(str(tmp_path), "ab" * 32)
-    assert folder.read_record() is None
-    with folder.lock() as ours:
-        assert ours
-        folder.write_record(RECORD | {"x": [float("nan"), 1.5, float("inf")]})
-    assert folder.read_record()["x"] == [None, 1.5, None]
-    assert replace_non_finite({"a": (1, float("nan"))}) == {"a": [1, None]}
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"best": {"epoch": 1, "score": 0.5}}, {"best": BEST | {"validation": {"accuracy": 0.5}}}, {"best": []},
-        {"best": {"score": 0.5, "validation": BEST["validation"]}}, {"best": BEST | {"isotropy": None}},
-        {"best": BEST | {"score": "high"}}, {"cost": {"seconds": 2.0}}, {"cost": {"training_seconds": 1.0}},
-        {"cost": None}, {"history": {}}, {"history": None}, {"history": [1]}, {"history": [{"epoch": 1}]},
-        {"scale": {}}, {"warnings": None}, {"failure": "crash"}, {"config": None}, {"config": {"task": None}},
-        {"config": {"task": {"dev_splits": []}}},
-    ],
-)  # fmt: skip
-def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
-    folder = RunFolder(str(tmp_path), "ab" * 32)
-    folder.path.mkdir(parents=True)
-    folder.write_record(RECORD | part)
-    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
-        folder.read_record()
-
-
-def test_a_failed_runs_record_needs_no_epoch(tmp_path):
-    folder = RunFolder(str(tmp_path), "ab" * 32)
-    folder.path.mkdir(parents=True)
-    failure = {"name": "crash", "message": "x"}
-    cost = {"seconds": 1.0}
-    folder.write_record(RECORD | {"status": "failed", "failure": failure, "best": None, "history": [], "cost": cost})
-    assert folder.read_record()["failure"] == failure
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", '{"status": "finished", "key": "other"}', "[]", '{"key": "%s"}' % ("ab" * 32)]
-)
-def test_a_damaged_or_foreign_record_is_named_not_trusted(tmp_path, content):
-    folder = RunFolder(str(tmp_path), "ab" * 32)
-    folder.path.mkdir(parents=True)
-    folder.result_file.write_text(content)
-    with pytest.raises(UserError, match=r"result.json is (damaged|not this run's)"):
-        folder.read_record()
 
 
 def test_a_locked_run_is_left_to_its_owner(tmp_path):
