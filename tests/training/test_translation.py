@@ -127,7 +127,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["head.dropout=0.1"], "head is for sentence classification"),
         (["task.labels=[a,b]"], "task.labels none"),
         (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
-        (["task.generation.languages=[en]"], "task.generation.languages must be those of source and target"),
+        (["task.generation.languages=[en]"], "task.generation.languages=['en'] must be those of source and target"),
         (["task.generation.beams=0"], "task.generation.beams=0 must be at least 1"),
         (["task.generation.min_length=50"], "task.generation.min_length=50 must be at most 24"),
         (["task.generation.length_penalty=nan"], "task.generation.length_penalty=nan must be a number"),
