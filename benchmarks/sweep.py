@@ -47,7 +47,7 @@ def write_fake_runs(folder: str, seeds: int) -> list[str]:
             record = {
                 "format": 1, "key": key, "status": "finished", "failure": None, "best": EPOCH,
                 "history": [EPOCH] * 10, "warnings": [], "scale": {"name": "embedded", "differs": []},
-                "cost": {"seconds": 20.0},
+                "cost": {"seconds": 20.0, "training_seconds": 15.0},
                 "config": asdict(run.row.cfg),
             }  # fmt: skip
             run.row.folder.path.mkdir(parents=True)
