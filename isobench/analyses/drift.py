@@ -18,7 +18,7 @@ from isobench.common.linalg import eigh, gram, row_mean, to_float64
 class ClassifierDrift(Callback):
     """Measure the classifier's drift and its logits' variance before training and at every validation.
 
-    The module's ``observed["drift"]`` then has ``start`` and ``now``. Each has ``cosine`` and ``l2``, the classifier's
+    The module's ``observed["drift"]`` gets ``start`` and ``now``. Each has ``cosine`` and ``l2``, the classifier's
     cosine and distance to its initialisation within the subspace of the top components, and ``fine_tuned`` and
     ``optimal``, the top k components' share of the variance of its logits and of an optimal classifier's.
 
@@ -149,7 +149,7 @@ def fit_optimal_classifier(h: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def embed_training_set(trainer: Trainer, module: LightningModule) -> tuple[Tensor, np.ndarray]:
-    """Compute the training set's calibrated embeddings, [N, d] float64 on the CPU; returns them and the labels, [N]."""
+    """Compute the training set's calibrated embeddings, [N, d] float64 on the CPU; returns labels, [N], too."""
     loader: Any = trainer.train_dataloader
     tokens = loader.dataset
     order = np.argsort(tokens.lengths, kind="stable").tolist()

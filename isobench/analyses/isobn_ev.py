@@ -35,9 +35,8 @@ def analyse(subjects: list[Subject], curve: int) -> Findings:
         rows += [{**name, "k": k, "ev": share} for k, share in enumerate(shares, 1)]
         varies = bool(values.any())
         text = "/".join(f"{share:.2f}" for share in shares[:3]) if varies else NO_VARIANCE
-        cells.setdefault((subject.encoder, subject.method), {})[
-            find_paper_column("isobn", "table2", subject.task, "ev")
-        ] = text
+        column = find_paper_column("isobn", "table2", subject.task, "ev")
+        cells.setdefault((subject.encoder, subject.method), {})[column] = text
     if all(text == NO_VARIANCE for texts in cells.values() for text in texts.values()):
         raise no_variance_error(subject, len(h))
     return Findings(
