@@ -1,22 +1,59 @@
 """Functions that tests share: configs, a tiny model and tiny data made on the spot, overrides of quick runs."""
 
+from copy import deepcopy
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 
 from isobench.common.resources import conf_dir
-from isobench.config.schema import Config, register_schema, to_config
+from isobench.config.schema import Config, register_schema
+from isobench.runs.record import RECORD_FORMAT, RunRecord
+from isobench.sweep.compose import Composer
 
 ROOT = Path(__file__).resolve().parents[1]  # of the checkout
 WORDS = "the a film plot cast was is and of it very quite so good great bad awful fine dull sharp".split()
 
 
-def make_config(*overrides: str) -> Config:
+@cache
+def make_composer() -> Composer:
     register_schema()
     GlobalHydra.instance().clear()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
-        return to_config(compose("config", overrides=["tracking=none", *overrides]))
+        loader = GlobalHydra.instance().config_loader()
+        return Composer(loader, loader.load_configuration("config", ["tracking=none"], RunMode.MULTIRUN))
+
+
+def make_config(*overrides: str) -> Config:
+    """A run's config, composed as a sweep does: choices of groups once, values set on a copy of the result."""
+    return deepcopy(make_composer().compose(overrides))
+
+
+def record_content(cfg: Config, **parts) -> dict:
+    """A made-up result.json without an epoch, failed if ``failure`` is given; ``parts`` replace its own."""
+    cost = {
+        "seconds": 9.0, "training_seconds": 6.0, "evaluation_seconds": 2.0, "checkpoint_seconds": 0.0,
+        "examples": 100, "tokens_per_second": 50.0, "peak_memory_mib": {"resident": 100.0},
+    }  # fmt: skip
+    return {
+        "format": RECORD_FORMAT, "key": "0" * 64, "status": "failed" if parts.get("failure") else "finished",
+        "failure": None, "seeds": {"init": 1, "order": 2, "dropout": 3}, "scale": {"name": cfg.scale, "differs": []},
+        "best": None, "history": [], "warnings": [], "attempts": 1,
+        "where": {"host": "a", "machine": "a", "job": None, "log": None, "share": 1},
+        "data": {"fingerprint": {"a": "b"}}, "encoder": {"fingerprint": {"c": "d"}},
+        "provenance": {
+            "git": {"commit": "abc", "dirty": False}, "python": "3.11", "versions": {}, "platform": "Linux",
+            "cpu": "X", "cores": 2, "threads": 1, "gpus": [], "command": ["isobench"],
+        },
+        "config": asdict(cfg), **parts, "cost": cost | parts.get("cost", {}),
+    }  # fmt: skip
+
+
+def make_record(cfg: Config, **parts) -> RunRecord:
+    return RunRecord.model_validate(record_content(cfg, **parts))
 
 
 def save_tiny(folder: Path, architecture: str = "bert") -> None:

@@ -1,7 +1,7 @@
 """Efficient Task Adaptation, Figures 1 to 3: pretrained [CLS] vectors before the pooler (h^l) and after it (h)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,14 +12,16 @@ from torch import Tensor
 
 from isobench.analyses.findings import Findings, make_table
 from isobench.analyses.names import EncoderOnTask
-from isobench.analyses.setting_checks import check_integer, check_no_calibration, check_number, no_variance_error
+from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
 from isobench.common.plots import PALETTE, make_panel_grid
+from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_least
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.task import METRIC_FUNCTIONS
 
+PointCount = Annotated[int, at_least(2)]
 TYPES_NOTE = (
     "The paper sees three types: MRPC, few dimensions that vary much; CoLA and SST-2, std unrelated to importance; "
     "RTE, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, where std is not 0."
@@ -45,7 +47,9 @@ class EmbeddingDistribution(EncoderOnTask):
         return np.argsort(-self.fisher, kind="stable")
 
 
-def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, within: float) -> Findings:
+def analyse(
+    subjects: list[Subject], points: PointCount, perplexity: PositiveFloat, seed: Seed, within: NonNegativeFloat
+) -> Findings:
     """Measure t-SNE places, the means of the dimensions of h^l, and the deviations and Fisher scores of those of h.
 
     Args:
@@ -56,12 +60,8 @@ def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, 
         within: means of at most this absolute value are counted.
 
     Raises:
-        UserError: a task without classes, a setting out of its range, a calibration, embeddings that do not vary.
+        UserError: a task without classes, a calibration, or embeddings that do not vary.
     """
-    check_integer("points", points, 2)
-    check_number("perplexity", perplexity, 0, ends=False)
-    check_integer("seed", seed, 0, 2**32 - 1)
-    check_number("within", within, 0)
     check_no_calibration(subjects)
     for subject in subjects:
         if not list_class_names(subject):

@@ -3,32 +3,26 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from torch import Tensor
 
 from isobench.analyses.common_frequency_figures import draw_figure3, draw_figure4
 from isobench.analyses.common_frequency_tables import (
-    SettingList,
     build_frequency_table,
     build_similarity_table,
     make_share_key,
 )
 from isobench.analyses.findings import Findings
-from isobench.analyses.setting_checks import (
-    check_integer,
-    check_keys,
-    check_mapping_list,
-    check_no_calibration,
-    check_number,
-)
+from isobench.analyses.setting_checks import check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes
 from isobench.calibration import center
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
 from isobench.common.terminal import track_progress
+from isobench.config.bounds import Bound, NonNegativeInt, PositiveInt, above, at_least, at_most
 from isobench.data.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
 from isobench.metrics.isotropy import sum_unit_rows
 from isobench.metrics.zipf import zipf_exponents
@@ -39,17 +33,45 @@ WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
 WORDS_LABEL = "words"
 MAX_CURVE_POINTS = 400  # a curve has at most so many ranks, evenly spaced on the logarithmic axis
 
+RANKS = Bound(
+    lambda ranks: [type(rank) for rank in ranks] == [int, int] and 1 <= ranks[0] < ranks[1],
+    "must be two whole numbers, the first below the last, at least 1",
+)
+NOT_EMPTY_RANGE = Bound(lambda ids: ids["end"] > ids["first"], "must have its end above its first")
+
+
+class TokenRange(TypedDict):
+    """Token ids from ``first`` up to ``end``, which is excluded."""
+
+    first: NonNegativeInt
+    end: int
+    published: Annotated[float, at_least(-1), at_most(1)]  # the paper's mean cosine
+
+
+class Head(TypedDict):
+    """The most frequent types of a corpus."""
+
+    types: PositiveInt  # their number
+    published: Any  # their share of the corpus, in the paper's words
+
+
+class Coverage(TypedDict):
+    """A share of the corpus that its most frequent types make up."""
+
+    share: Annotated[float, above(0), at_most(1)]
+    published: Any  # the number of types, in the paper's words
+
 
 def analyse(
     subjects: list[Subject],
     corpus: str,
-    texts: int | None,
-    width: int,
-    rare: int,
-    ranges: SettingList,
-    heads: SettingList,
-    coverage: Mapping[str, Any],
-    ranks: Sequence[int],
+    texts: PositiveInt | None,
+    width: PositiveInt,
+    rare: PositiveInt,
+    ranges: list[Annotated[TokenRange, NOT_EMPTY_RANGE]],
+    heads: list[Head],
+    coverage: Coverage,
+    ranks: Annotated[list[Any], RANKS],
 ) -> Findings:
     """Measure mean cosines of the unused tokens with bins of the vocabulary, and rank-frequency curves of a corpus.
 
@@ -65,9 +87,8 @@ def analyse(
         ranks: first and last rank between which Zipf's exponent is fitted.
 
     Raises:
-        UserError: the corpus is missing, a setting is out of its range, or a calibration is set.
+        UserError: the corpus is missing, or a calibration is set.
     """
-    check_frequency_settings(texts, width, rare, ranges, heads, coverage, ranks)
     check_no_calibration(subjects)
     read = open_corpus(corpus, subjects[0].cfg.data, texts)
     show = should_show_progress(subjects[0].cfg)
@@ -105,44 +126,15 @@ def analyse(
             "The paper's ids 28500-29500 and its 994 unused tokens are the uncased BERT's, as in its released code; "
             "its Figure 3 names the cased one, whose vocabulary has 28,996 tokens, 101 of them unused.",
             "Words, in their own case: runs of letters, digits and underscores, and every other character that is no "
-            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.texts:,} texts.",
+            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.text_count:,} texts.",
         ],
         differs=collect_scale_notes(subjects, "encoder") + read.differs,
     )
 
 
-def check_frequency_settings(
-    texts: int | None,
-    width: int,
-    rare: int,
-    ranges: SettingList,
-    heads: SettingList,
-    coverage: Mapping[str, Any],
-    ranks: Sequence[int],
-) -> None:
-    """Raise UserError if a setting of ``analyse`` is out of its range; ``analyse`` describes them."""
-    if texts is not None:
-        check_integer("texts", texts, 1)
-    check_integer("width", width, 1)
-    check_integer("rare", rare, 1)
-    for name, token_range in check_mapping_list("ranges", ranges, ("first", "end", "published")):
-        check_integer(f"{name}.first", token_range["first"], 0)
-        check_integer(f"{name}.end", token_range["end"], token_range["first"] + 1)
-        check_number(f"{name}.published", token_range["published"], -1, 1)
-    for name, head in check_mapping_list("heads", heads, ("types", "published")):
-        check_integer(f"{name}.types", head["types"], 1)
-    check_keys("coverage", coverage, ("share", "published"))
-    check_number("coverage.share", coverage["share"], 0, 1)
-    if not coverage["share"]:
-        raise UserError("analysis.coverage.share=0 must be above 0")
-    whole_numbers = isinstance(ranks, Sequence) and [type(rank) for rank in ranks] == [int, int]
-    if not whole_numbers or not 1 <= ranks[0] < ranks[1]:
-        raise UserError(f"analysis.ranks={ranks} must be two whole numbers, the first below the last, at least 1")
-
-
 def track_batches(corpus: Corpus, what: str, show: bool) -> Iterable[list[str]]:
     """Iterate over a corpus's batches of texts, with a progress bar labelled ``what`` if ``show``."""
-    return track_progress(corpus.batches(), what, show, total=-(-corpus.texts // TEXTS_PER_BATCH))
+    return track_progress(corpus.iter_batches(), what, show, total=-(-corpus.text_count // TEXTS_PER_BATCH))
 
 
 def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:
@@ -204,7 +196,7 @@ def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
 
 
 def summarise_counts(
-    counts: np.ndarray, heads: SettingList, coverage: Mapping[str, Any], ranks: Sequence[int]
+    counts: np.ndarray, heads: list[Head], coverage: Coverage, ranks: Sequence[int]
 ) -> dict[str, Any]:
     """Summarise counts, descending, [types], in a tidy row; ``analyse`` describes the settings.
 

@@ -34,8 +34,8 @@ def analyse(subjects: list[Subject]) -> Findings:
 def build_drift_rows(subject: Subject) -> list[dict[str, Any]]:
     """Build a tidy row for each epoch of a run; epoch 0 is before training."""
     assert subject.record is not None
-    history = subject.record["history"]
-    moments = [(0, history[0]["drift"]["start"]), *((epoch["epoch"], epoch["drift"]["now"]) for epoch in history)]
+    history = [(epoch.epoch, epoch.noted("drift")) for epoch in subject.record.history]
+    moments = [(0, history[0][1]["start"]), *((epoch, drift["now"]) for epoch, drift in history)]
     name = {"encoder": subject.encoder, "task": subject.task, "method": subject.method, "seed": subject.cfg.seed}
     return [
         {**name, "epoch": epoch, "cosine": drift["cosine"], "l2": drift["l2"]}

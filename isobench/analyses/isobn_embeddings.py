@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,16 +12,11 @@ from rich.table import Table
 
 from isobench.analyses.findings import Findings, make_table
 from isobench.analyses.names import EncoderOnTask
-from isobench.analyses.setting_checks import (
-    check_integer,
-    check_no_calibration,
-    check_number,
-    check_numbers,
-    no_variance_error,
-)
+from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.linalg import gram, row_mean
 from isobench.common.plots import make_panel_grid, make_panels
+from isobench.config.bounds import NOT_EMPTY, PositiveInt, at_least, at_most, between
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
 RANGES_NOTE = (
@@ -55,7 +50,12 @@ class DimensionStatistics(EncoderOnTask):
         return self.deviation[self.deviation > 0]
 
 
-def analyse(subjects: list[Subject], bins: int, strong: list[float], threshold: float) -> Findings:
+def analyse(
+    subjects: list[Subject],
+    bins: PositiveInt,
+    strong: Annotated[list[Annotated[float, between(0, 1)]], NOT_EMPTY],
+    threshold: Annotated[float, at_least(0), at_most(1)],
+) -> Findings:
     """Measure standard deviations, correlations and clusters of the dimensions, by encoder and task.
 
     Args:
@@ -65,11 +65,8 @@ def analyse(subjects: list[Subject], bins: int, strong: list[float], threshold: 
         threshold: two clusters of dimensions are merged while the mean |rho| between them is at least this.
 
     Raises:
-        UserError: a setting out of its range, a calibration, embeddings that do not vary.
+        UserError: a calibration is set, or embeddings do not vary.
     """
-    check_integer("bins", bins, 1)
-    check_numbers("strong", strong, 0, 1, ends=False)
-    check_number("threshold", threshold, 0, 1)
     check_no_calibration(subjects)
     statistics = [
         measure_dimensions(subject, threshold) for subject in iterate_subjects(subjects, "correlation of dimensions")

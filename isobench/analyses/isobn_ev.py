@@ -6,15 +6,16 @@ from matplotlib.figure import Figure
 
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
 from isobench.analyses.rows import list_distinct, select_rows
-from isobench.analyses.setting_checks import check_integer, no_variance_error
+from isobench.analyses.setting_checks import no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.plots import LINE_STYLES, make_panel_grid
+from isobench.config.bounds import PositiveInt
 from isobench.metrics.isotropy import explained_variance_of, squared_singular_values
 
 NO_VARIANCE = "no variance"
 
 
-def analyse(subjects: list[Subject], curve: int) -> Findings:
+def analyse(subjects: list[Subject], curve: PositiveInt) -> Findings:
     """Compute EV_k of the training set's embeddings, by encoder, method and task; NaN where they do not vary.
 
     Args:
@@ -22,9 +23,8 @@ def analyse(subjects: list[Subject], curve: int) -> Findings:
         curve: largest k of the figure; the paper has 50 for BERT-base, 200 for RoBERTa-large.
 
     Raises:
-        UserError: a setting out of its range, or no subject's embeddings vary.
+        UserError: no subject's embeddings vary.
     """
-    check_integer("curve", curve, 1)
     rows: list[dict[str, Any]] = []
     cells: dict[RowLabel, dict[str, str]] = {}
     for subject in iterate_subjects(subjects, "explained variance"):

@@ -12,7 +12,7 @@ from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
 from isobench.common.terminal import track_progress
 from isobench.data.loaders import Loaders
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.papers.scale import find_encoder_differences, find_task_differences
 from isobench.runs.identity import identify
@@ -26,8 +26,9 @@ from isobench.training.train import configure_process
 class Subject:
     """A pretrained encoder with its vectors of a training set and its vocabulary, each loaded when asked for.
 
-    ``encoder``, ``task`` and ``method`` are its names in tables and figures. ``warnings`` are about the vectors that
-    it returned last, such as weights that the checkpoint lacks.
+    ``encoder``, ``task`` and ``method`` are its names in tables and figures. ``warnings`` are about all vectors that
+    it returned so far, such as weights that the checkpoint lacks. The list only grows, so that the order in which
+    vectors are asked for does not matter.
 
     Args:
         row: a run of the experiment's grid; its record is None unless it was trained.
@@ -43,7 +44,7 @@ class Subject:
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's tokenizer."""
-        return encoders.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+        return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
@@ -63,20 +64,26 @@ class Subject:
         for name in ("tokenizer", "loaded", "loaders"):
             self.__dict__.pop(name, None)
 
+    def _add_warnings(self, with_pooler: bool) -> None:
+        """Add the loaded encoder's warnings; that it has no pooler concerns only vectors that a pooler gave."""
+        self.warnings = [
+            text for text in self.loaded.warnings if with_pooler or text != NO_POOLER_WARNING or text in self.warnings
+        ]
+
     def encoded(self) -> Tensor:
         """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
 
         ``encoder.layer`` and ``encoder.pooling`` say which vectors; they are computed once and kept in the cache.
         """
         show = should_show_progress(self.cfg)
-        self.warnings = [text for text in self.loaded.warnings if text != NO_POOLER_WARNING]
+        self._add_warnings(with_pooler=False)
         return embeddings.load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:
         """Return the vectors that a head reads without calibration, [N, d] float32: after any pooler."""
         vectors = self.encoded()
-        self.warnings = list(self.loaded.warnings)
+        self._add_warnings(with_pooler=True)
         return torch.cat([self.loaded.pooler(h) for h in vectors.split(1024)])
 
     @torch.no_grad()
@@ -87,7 +94,7 @@ class Subject:
         with ``calibration.momentum=1`` they are the statistics of the set.
         """
         vectors = self.encoded()
-        self.warnings = list(self.loaded.warnings)
+        self._add_warnings(with_pooler=True)
         chain = build_chain(self.cfg, self.loaded.dim)
         prepare_chain(chain, vectors.split(1024), self.loaded.pooler)
         if not any(overrides_hook(calibration, "forward") for calibration in chain):

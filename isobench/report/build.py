@@ -17,7 +17,6 @@ from isobench.report.selection import select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
 from isobench.runs.row import Row, count_troubles, find_failure
-from isobench.runs.state import find_run_states
 
 DEFAULT_STATISTICS = ["mean", "sd"]  # a cell's statistics where the paper has no table
 
@@ -25,11 +24,13 @@ DEFAULT_STATISTICS = ["mean", "sd"]  # a cell's statistics where the paper has n
 def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     """The report of these runs, ended or not.
 
+    Args:
+        experiment: its name, paper, tables and selection rule.
+        rows: the runs with their states (`isobench.runs.state.add_states`).
+
     Raises:
         UserError: a selection that can't be made.
     """
-    for row, state in zip(rows, find_run_states(rows), strict=True):
-        row.state = state.name
     tables, selections, kept = [], dict[str, None](), set[str]()
     settings = split_by_setting(rows)
     for alike in settings:
@@ -197,7 +198,8 @@ def describe_failure(row: Row) -> str | None:
     if name is None and not row.trouble:
         return None
     cfg = row.cfg
-    said = row.trouble or ((row.record or {}).get("failure") or {}).get("message", "")
+    failure = row.record.failure if row.record else None
+    said = row.trouble or (failure.message if failure else "")
     about = f"{cfg.task.name}, {cfg.encoder.name}, {format_method_name(cfg.calibration)}, seed {cfg.seed}"
     return f"{about}: {name or 'damaged'} {said}".strip()
 
@@ -214,4 +216,4 @@ def summarize_provenance(runs: list[dict[str, Any]]) -> dict[str, str]:
 
 def collect_warnings(rows: list[Row]) -> list[str]:
     """What runs warned of, each once."""
-    return list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
+    return list(dict.fromkeys(w for row in rows if row.record for w in row.record.warnings))

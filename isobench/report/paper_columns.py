@@ -33,17 +33,17 @@ class Column:
 
     def value(self, row: Row) -> float | None:
         """A run's number, in percent where it is a score; NaN where undefined, None if the run has none."""
-        if row.record is None or row.record["failure"] or row.record["best"] is None:
+        if row.record is None or row.record.failure or row.record.best is None:
             return None
         if self.time:
             seconds = compute_epoch_seconds([row])
             return None if seconds is None else seconds / 60
-        best = row.record["best"]
+        best = row.record.best
         if self.isotropy:
-            number = best.get("isotropy", {}).get(self.isotropy)
+            number = best.isotropy.get(self.isotropy)
         else:
             primary = row.cfg.task.primary
-            scores = best.get(self.split or row.cfg.task.dev_splits[0]) or {}
+            scores = best.metrics(self.split or row.cfg.task.dev_splits[0])
             number = scores.get(primary if primary in self.metrics else self.metrics[0])
         return math.nan if number is None else (100 if self.is_score else 1) * float(number)
 
@@ -81,6 +81,6 @@ def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Itera
 
 def compute_epoch_seconds(rows: list[Row]) -> float | None:
     """Training seconds of an epoch, of the fastest seed: what else the machine did counts least; None without any."""
-    records = [row.record for row in rows if row.record and row.record["history"]]
-    seconds = [record["cost"]["training_seconds"] / len(record["history"]) for record in records]
+    records = [row.record for row in rows if row.record and row.record.history]
+    seconds = [record.cost.training_seconds / len(record.history) for record in records]
     return min(seconds, default=None)

@@ -16,6 +16,7 @@ from isobench.runs.grouping import (
     list_setting_values,
     read_scale_differences,
 )
+from isobench.runs.layout import RECORD_FILE
 from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
 
@@ -47,8 +48,8 @@ def format_table_line(group: list[Row], varying: list[str], experiment: Any) -> 
     """One line of the table."""
     cfg = group[0].cfg
     metric = cfg.task.primary
-    ended = [row.record for row in group if row.record and row.record["best"] and not row.record["failure"]]
-    scores = [100 * record["best"]["score"] for record in ended]
+    best = [row.record.best for row in group if row.record and row.record.best and not row.record.failure]
+    scores = [100 * epoch.score for epoch in best]
     method = format_method_name(cfg.calibration)
     of_papers = [
         find_published_cell(experiment.paper, name, cfg.encoder.name, method, cfg.task.name, metric)
@@ -93,14 +94,14 @@ def list_footnotes(rows: list[Row]) -> list[str]:
     if any(row.cfg.task.held_out is not None for row in rows):
         rules["best"] = "best epoch on examples held out of the training set, reported on the dev set"
     reports = dict.fromkeys(row.cfg.optimization.report for row in rows)
-    warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record["warnings"]))
+    warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record.warnings))
     return [
         scale,
         describe_training(rows),
         f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
         *describe_generation(rows),
         *(f"Warning: {warning}." for warning in warnings),
-        f"Records: {rows[0].folder.path.parent}/<key>/result.json",
+        f"Records: {rows[0].folder.path.parent}/<key>/{RECORD_FILE}",
     ]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isobench.common.files import sha256_json
+from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import format_method_name
 from isobench.report.document import TidyRows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
@@ -23,21 +23,21 @@ def build_epoch_rows(rows: list[Row]) -> TidyRows:
     return [
         {
             **read_identity(row, varying),
-            "epoch": epoch["epoch"],
-            "step": epoch["step"],
-            "score": to_percent(epoch["score"]),
-            **epoch.get("isotropy", {}),
+            "epoch": epoch.epoch,
+            "step": epoch.step,
+            "score": to_percent(epoch.score),
+            **epoch.isotropy,
         }
         for row in rows
         if row.record
-        for epoch in row.record["history"]
+        for epoch in row.record.history
     ]
 
 
 def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
     """What tells a run from the others."""
     cfg = row.cfg
-    names = {"key": row.folder.key[:16], "task": cfg.task.name, "encoder": cfg.encoder.name}
+    names = {"key": row.folder.path.name, "task": cfg.task.name, "encoder": cfg.encoder.name}
     names |= {"method": format_method_name(cfg.calibration), "seed": str(cfg.seed)}
     return {**names, **dict(zip(varying, list_setting_values(cfg, varying), strict=True)), "seed": cfg.seed}
 
@@ -45,46 +45,53 @@ def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
 def read_outcome(row: Row) -> dict[str, Any]:
     """Score, metrics, isotropy and cost of the reported epoch; None where there is none."""
     record = row.record
-    found: dict[str, Any] = {"status": record["status"] if record else row.state, "failure": find_failure(row)}
-    best = record["best"] if record else None
-    found |= {"metric": row.cfg.task.primary, "score": to_percent(best["score"]) if best else None}
+    found: dict[str, Any] = {"status": record.status if record else row.state, "failure": find_failure(row)}
+    best = record.best if record else None
+    found |= {"metric": row.cfg.task.primary, "score": to_percent(best.score) if best else None}
     if record is None:
         return found
     if best:
-        splits = {split: best[split] for split in row.cfg.task.evaluated if split in best}
-        found |= {"epoch": best["epoch"]}
+        splits = {split: best.metrics(split) for split in row.cfg.task.evaluated}
+        found |= {"epoch": best.epoch}
         found |= {
             f"{s}/{m}": scale_metric(m, v) for s, scores in splits.items() for m, v in scores.items() if is_score(v)
         }
-        found |= best.get("isotropy", {})
-    cost = record["cost"]
-    names = ("seconds", "training_seconds", "evaluation_seconds", "examples", "tokens_per_second")
-    found |= {"epochs": len(record["history"]), **{name: cost.get(name) for name in names}}
-    memory = cost.get("peak_memory_mib") or {}
-    found |= {"peak_memory_mib": memory.get("resident"), "peak_gpu_memory_mib": memory.get("gpu")}
-    return {**found, "attempts": record.get("attempts")}
+        found |= best.isotropy
+    cost = record.cost
+    return {
+        **found,
+        "epochs": len(record.history),
+        "seconds": cost.seconds,
+        "training_seconds": cost.training_seconds,
+        "evaluation_seconds": cost.evaluation_seconds,
+        "examples": cost.examples,
+        "tokens_per_second": cost.tokens_per_second,
+        "peak_memory_mib": cost.peak_memory_mib.resident,
+        "peak_gpu_memory_mib": cost.peak_memory_mib.gpu,
+        "attempts": record.attempts,
+    }
 
 
 def read_origin(row: Row) -> dict[str, Any]:
     """Scale, data, weights, code and machine."""
-    record = row.record or {}
-    where = record.get("provenance") or {}
-    git = where.get("git") or {}
+    record = row.record
+    provenance = record.provenance if record else None
+    git = provenance.git if provenance else None
     return {
         "scale": "; ".join(read_scale_differences(row)),
-        "data": shorten_fingerprint(record.get("data", {}).get("fingerprint")),
-        "weights": shorten_fingerprint(record.get("encoder", {}).get("fingerprint")),
-        "commit": git.get("commit"),
-        "code_changed": git.get("dirty"),
-        "python": where.get("python"),
-        "torch": (where.get("versions") or {}).get("torch"),
-        "machine": ", ".join(where["gpus"]) if where.get("gpus") else where.get("cpu"),
+        "data": shorten_fingerprint(record.data.fingerprint) if record else None,
+        "weights": shorten_fingerprint(record.encoder.fingerprint) if record else None,
+        "commit": git.commit if git else None,
+        "code_changed": git.dirty if git else None,
+        "python": provenance.python if provenance else None,
+        "torch": provenance.versions.get("torch") if provenance else None,
+        "machine": (", ".join(provenance.gpus) or provenance.cpu) if provenance else None,
     }
 
 
-def shorten_fingerprint(hashes: Any) -> str | None:
+def shorten_fingerprint(hashes: dict[str, str]) -> str | None:
     """Sixteen digits for a set of hashes."""
-    return sha256_json(hashes)[:16] if hashes else None
+    return shorten_digest(sha256_json(hashes)) if hashes else None
 
 
 def scale_metric(metric: str, value: Any) -> float | None:

@@ -1,7 +1,6 @@
 """A run's folder: its lock, its config and its record."""
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +11,9 @@ import filelock
 import yaml
 
 from isobench.common.errors import StorageError, UserError
-from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text, write_json
-from isobench.runs.record import RECORD_FIELDS, RECORD_FORMAT, is_valid_record, replace_non_finite
+from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text
+from isobench.runs.layout import CHECKPOINTS_FOLDER, CONFIG_FILE, LOCK_FILE, RECORD_FILE, run_folder_name, runs_folder
+from isobench.runs.record import RunRecord, read_record_file, write_record_file
 
 
 class RunFolder:
@@ -21,40 +21,41 @@ class RunFolder:
 
     def __init__(self, output_dir: str, key: str) -> None:
         self.key = key
-        self.path = Path(output_dir) / "runs" / key[:16]
+        self.path = runs_folder(output_dir) / run_folder_name(key)
 
     @property
     def result_file(self) -> Path:
-        """Where the record appears, whole, at the very end."""
-        return self.path / "result.json"
+        """The record's file, which appears whole when the run has ended."""
+        return self.path / RECORD_FILE
 
-    def read_record(self) -> dict[str, Any] | None:
-        """The record, or None if the run is not finished.
+    def read_record(self) -> RunRecord | None:
+        """Read the record; None if the run has not ended.
 
         Raises:
-            UserError: a record that is damaged or belongs to another run; it is named, never trusted.
+            UserError: the record is damaged, of a newer format, or another run's. The message names the file.
         """
         try:
-            record = json.loads(self.result_file.read_text())
+            record = read_record_file(self.result_file)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.result_file} is damaged; remove it to run again") from error
-        whole = isinstance(record, dict) and record.get("key") == self.key and record.keys() >= RECORD_FIELDS
-        if not whole:
+        if record.key != self.key:
             raise UserError(f"{self.result_file} is not this run's record; remove it to run again")
-        if not is_valid_record(record):
-            raise UserError(f"{self.result_file} is damaged; remove it to run again")
         return record
 
-    def read_final_record(self, retry_failed: bool, since: float) -> dict[str, Any] | None:
-        """The record if the run need not be run again; with ``retry_failed`` a failure older than ``since`` must."""
+    def read_final_record(self, retry_failed: bool, since: float) -> RunRecord | None:
+        """Read the record; None if the run has to be run (again).
+
+        With ``retry_failed`` that is so for a failure that was recorded before ``since``, in seconds since 1970.
+
+        Raises:
+            UserError: as `read_record`.
+        """
         record = self.read_record()
-        again = record is not None and record["status"] == "failed" and retry_failed
+        again = record is not None and record.status == "failed" and retry_failed
         return None if again and self.read_end_time() < since else record
 
     def read_end_time(self) -> float:
-        """When the record was written, in seconds since the epoch; 0 if there is none."""
+        """Return when the record was written, in seconds since 1970; 0 if there is none."""
         try:
             return self.result_file.stat().st_mtime
         except OSError:
@@ -62,15 +63,17 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Hold the run's lock; yields False if another process holds it. The system frees it when we die.
+        """Hold the run's lock while the block runs, and yield True; yield False if another process holds it.
+
+        The system frees the lock of a process that dies.
 
         Raises:
-            StorageError: the folder can't be written to.
+            StorageError: the folder can't be written to, or its file system has no locks.
         """
         fresh = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(self.path / "lock", timeout=0)
+            lock = filelock.FileLock(self.path / LOCK_FILE, timeout=0)
             lock.acquire()
         except filelock.Timeout:
             yield False
@@ -85,7 +88,7 @@ class RunFolder:
             yield True
         except UserError:
             if fresh:
-                self._remove_folder()  # nothing stays of a run that could not start
+                self._remove_folder()  # a run that could not start leaves nothing
             raise
         except OSError as error:
             raise make_storage_error(error, self.path) if is_storage_error(error) else error from None
@@ -93,23 +96,23 @@ class RunFolder:
             lock.release()
 
     def write_config(self, resolved: dict[str, Any]) -> None:
-        """Tidy up after a process that was killed, and note the config. Only under the lock."""
+        """Remove what a killed process left half-written, and write config.yaml. Call it under the lock only."""
         remove_temporaries(self.path)
         text = yaml.safe_dump(resolved, sort_keys=False)
-        replace_text(self.path / "config.yaml", text)
+        replace_text(self.path / CONFIG_FILE, text)
 
-    def remove_old_checkpoints(self, record: dict[str, Any]) -> None:
-        """Remove the checkpoints of a finished run whose process was killed before it could."""
-        keep = record["config"].get("checkpoint", {}).get("keep", False)
-        if record["status"] == "finished" and not keep:
-            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+    def remove_old_checkpoints(self, record: RunRecord) -> None:
+        """Remove the checkpoints of a finished run whose process was killed before it could remove them."""
+        keep = record.config.get("checkpoint", {}).get("keep", False)
+        if record.status == "finished" and not keep:
+            shutil.rmtree(self.path / CHECKPOINTS_FOLDER, ignore_errors=True)
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        with contextlib.suppress(OSError):  # not empty: other runs are there
+        with contextlib.suppress(OSError):  # other runs are in there
             self.path.parent.rmdir()
             self.path.parent.parent.rmdir()
 
-    def write_record(self, record: dict[str, Any]) -> None:
+    def write_record(self, record: RunRecord) -> None:
         """Write result.json atomically; numbers that are not finite become null."""
-        write_json(self.result_file, replace_non_finite({"format": RECORD_FORMAT, "key": self.key, **record}))
+        write_record_file(self.result_file, record)

@@ -55,7 +55,7 @@ def group_over_seeds(rows: list[Row], varying: list[str]) -> list[list[Row]]:
 
 def read_scale_differences(row: Row) -> list[str]:
     """Why a run is not at the paper's scale."""
-    return row.record["scale"]["differs"] if row.record else find_scale_differences(row.cfg)
+    return row.record.scale.differs if row.record else find_scale_differences(row.cfg)
 
 
 def list_setting_values(cfg: Config, varying: list[str]) -> list[str]:

@@ -1,40 +1,46 @@
-"""What a running run says of itself: ``progress.json`` in its folder, renewed every few seconds."""
+"""The heartbeat of a running run: ``progress.json`` in its folder, renewed every few seconds by a thread."""
 
 import contextlib
-import json
 import os
 import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+import psutil
 
 from isobench.common import environment
 from isobench.common.files import replace_text
+from isobench.runs.layout import PROGRESS_FILE
+from isobench.runs.record import Beat, Where
 
 BEAT_INTERVAL = 10.0  # seconds between beats
 STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
-PROGRESS_FILE = "progress.json"
-BEAT_FIELDS = {"state", "step", "steps", "host", "machine", "job", "log", "pid", "since", "updated"}
 
 
 class Heartbeat:
-    """A context in which a thread keeps ``progress.json`` fresh; it stays behind if the process dies."""
+    """A context in which a thread keeps ``progress.json`` fresh.
+
+    The file is removed when the context ends well. It stays, marked as interrupted, when the context ends by an
+    exception, and stays as it is when the process is killed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / PROGRESS_FILE
-        before = read_heartbeat(folder) or {}
-        self.state: dict[str, Any] = {
-            "state": "starting",
-            "step": before.get("step"),
-            "steps": before.get("steps"),
-            **describe_process(),
-            "pid": os.getpid(),
-            "since": time.time(),
-            "attempt": before.get("attempt", 0) + 1,
-        }
+        before, now = read_heartbeat(folder), time.time()
+        self.beat = Beat(
+            state="starting",
+            step=before.step if before else None,
+            steps=before.steps if before else None,
+            **describe_process().model_dump(),
+            pid=os.getpid(),
+            since=now,
+            updated=now,
+            attempt=before.attempt + 1 if before else 1,
+        )
         self._stop, self._lock = threading.Event(), threading.Lock()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread = threading.Thread(target=self._beat_until_stopped, daemon=True)
 
     def __enter__(self) -> Self:
         self.write()
@@ -47,77 +53,76 @@ class Heartbeat:
         if kind is None:
             self.file.unlink(missing_ok=True)  # the record takes its place
         else:
-            self.state["state"] = "interrupted"
+            self.beat = self.beat.model_copy(update={"state": "interrupted"})
             self.write()
 
     def training(self, step: int, steps: int) -> None:
-        """Progress, in optimiser steps."""
-        began = self.state["state"] != "training"
-        self.state.update(state="training", step=step, steps=steps)
+        """Note that ``step`` of ``steps`` optimiser steps are done; the next beat writes it."""
+        began = self.beat.state != "training"
+        self.beat = self.beat.model_copy(update={"state": "training", "step": step, "steps": steps})
         if began:
             self.write()
 
     def report_evaluating(self) -> None:
-        """On the dev set."""
-        self.state["state"] = "evaluating"
+        """Write that the run is evaluating on the dev set."""
+        self.beat = self.beat.model_copy(update={"state": "evaluating"})
         self.write()
 
     def write(self) -> None:
-        """Renew the file; a disk that can't be written to is reported by the record, not here."""
+        """Write the file, with the time. A full disk is passed over: writing the record will report it."""
         with self._lock, contextlib.suppress(OSError):
-            replace_text(self.file, json.dumps({**self.state, "updated": time.time()}))
+            replace_text(self.file, self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
 
-    def _beat(self) -> None:
+    def _beat_until_stopped(self) -> None:
         while not self._stop.wait(BEAT_INTERVAL):
             self.write()
 
 
-def describe_process() -> dict[str, Any]:
-    """Host, job and log of this process, and among how many runs its device is shared, as far as a launcher told."""
-    return {
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "machine": socket.gethostname(),
-        "job": environment.read_job(),
-        "log": environment.read_log(),
-        "share": environment.read_device_share(),
-    }
+def describe_process() -> Where:
+    """Return host, job and log of this process, and how many runs share its device, as far as a launcher told."""
+    return Where(
+        host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        machine=socket.gethostname(),
+        job=environment.read_job(),
+        log=environment.read_log(),
+        share=environment.read_device_share(),
+    )
 
 
-def read_heartbeat(folder: Path) -> dict[str, Any] | None:
-    """The last beat of a run, None if there is none or it can't be read."""
+def read_heartbeat(folder: Path) -> Beat | None:
+    """Read the last beat of a run; None if there is none or it is damaged."""
     try:
-        state = json.loads((folder / PROGRESS_FILE).read_text())
+        return Beat.model_validate_json((folder / PROGRESS_FILE).read_bytes())
     except (OSError, ValueError):
         return None
-    return state if isinstance(state, dict) and state.keys() >= BEAT_FIELDS else None
 
 
-def is_alive(beat: dict[str, Any]) -> bool:
-    """Whether a run is still at it: its last beat is fresh and, on this machine, its process is there."""
-    if beat["state"] == "interrupted" or time.time() - beat["updated"] > STALE_AFTER:
+def is_alive(beat: Beat) -> bool:
+    """Return True if the run is still going: the beat is fresh and, on this machine, its process exists."""
+    if beat.state == "interrupted" or time.time() - beat.updated > STALE_AFTER:
         return False
-    return beat["machine"] != socket.gethostname() or is_process_alive(beat["pid"])
+    return beat.machine != socket.gethostname() or is_process_alive(beat.pid)
 
 
-def read_live_heartbeat(folder: Path) -> dict[str, Any] | None:
-    """The last beat of a run that is still at it, else None."""
+def read_live_heartbeat(folder: Path) -> Beat | None:
+    """Read the last beat of a run that is still going, else return None."""
     beat = read_heartbeat(folder)
     return beat if beat is not None and is_alive(beat) else None
 
 
 def is_process_alive(pid: int) -> bool:
-    """Whether a process of this machine is there and no zombie."""
+    """Return True if a process of this machine exists and is no zombie."""
     try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
+        os.kill(pid, 0)  # psutil does not see other users' processes where the system hides them
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
         return False
-    except OSError:  # another user's, or not Linux
+    except (PermissionError, psutil.AccessDenied):  # another user's
         return True
 
 
 def wait_for_beat(folder: Path) -> bool:
-    """Watch a run's heartbeat for longer than it takes to beat: True if it does, or the run ends."""
+    """Wait for longer than the time between beats: True as soon as the run beats again or ends, else False."""
     first = read_heartbeat(folder)
     deadline = time.monotonic() + 2.5 * BEAT_INTERVAL
     while time.monotonic() < deadline:

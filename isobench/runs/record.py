@@ -1,50 +1,248 @@
-"""A run's record, and whether one is whole."""
+"""The record of a run, ``result.json``, and the heartbeat of a running one, ``progress.json``, as pydantic models.
 
+Validation is strict: a text in a number's place, a missing part or a wrong kind of part is refused, never converted.
+Entries that a model does not name are kept as they are (a later version's, or what a user's monitors note).
+
+``python -m isobench.runs.record`` prints the JSON Schema of ``result.json`` (docs/result.schema.json), and with the
+argument ``progress`` that of ``progress.json`` (docs/progress.schema.json).
+"""
+
+import json
 import math
-from typing import Any
+import sys
+from pathlib import Path
+from typing import Any, Literal, Self
 
-RECORD_FORMAT = 1  # of result.json
-RECORD_FIELDS = {"status", "failure", "best", "cost", "scale", "warnings", "config"}
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import from_json
 
+from isobench.common.errors import UserError
+from isobench.common.files import write_json
 
-def is_valid_record(record: dict[str, Any]) -> bool:
-    """True if a record has, inside its parts, what its readers take for granted."""
-    cost, scale, failure, best = (record[name] for name in ("cost", "scale", "failure", "best"))
-    history: Any = record.get("history")
-    if not all(isinstance(part, dict) for part in (cost, scale, record["config"])):
-        return False
-    if not all(isinstance(part, list) for part in (history, scale.get("differs"), record["warnings"])):
-        return False
-    timed = is_number(cost.get("seconds")) and (not history or is_number(cost.get("training_seconds")))
-    named = failure is None or (isinstance(failure, dict) and "name" in failure)
-    evaluated = all(is_valid_epoch(epoch) and "step" in epoch for epoch in history)
-    return timed and named and evaluated and (best is None or is_valid_best_epoch(best, record["config"]))
+RECORD_FORMAT = 1  # raise it when the shape of result.json changes, and convert the format before in `upgrade_record`
 
 
-def is_valid_best_epoch(best: Any, config: dict[str, Any]) -> bool:
-    """True if the reported epoch has its metrics on the first dev split."""
-    task = config.get("task")
-    splits = task.get("dev_splits") if isinstance(task, dict) else None
-    metrics = best.get(splits[0]) if is_valid_epoch(best) and isinstance(splits, list) and splits else None
-    return isinstance(metrics, dict) and "constant_predictor" in metrics
+class Part(BaseModel):
+    """A part of a record: checked strictly when it is made, not changed afterwards, with room for more entries."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
 
-def is_valid_epoch(epoch: Any) -> bool:
-    """True for an epoch's entry: its number, its score (null where undefined), isotropies if they were measured."""
-    if not isinstance(epoch, dict) or not {"epoch", "score"} <= epoch.keys():
-        return False
-    return (epoch["score"] is None or is_number(epoch["score"])) and isinstance(epoch.get("isotropy", {}), dict)
+class Failure(Part):
+    """Why a run failed."""
+
+    name: str = Field(description="stable name: crash, out_of_memory, non_finite_loss, ...")
+    message: str = Field(description="one line for people")
+    step: int | None = Field(default=None, description="optimiser step at which it happened, where it is known")
+    traceback: str | None = Field(default=None, description="of a crash or of lack of memory")
 
 
-def is_number(value: Any) -> bool:
-    """True for a number, which a truth value is not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+class Scale(Part):
+    """How a run's data and encoder differ from its paper's."""
+
+    name: str = Field(description="paper or embedded")
+    differs: list[str] = Field(description="one sentence for each difference, none at the paper's scale")
+
+
+class Epoch(Part):
+    """One evaluated epoch.
+
+    Beside the entries named here it has the metrics of every dev split under the split's name (fractions, null where
+    undefined, and `constant_predictor`), and whatever monitors note, such as `explained_variance` and `drift`.
+    """
+
+    epoch: int = Field(description="counted from 1")
+    step: int = Field(description="optimiser steps so far")
+    score: float = Field(description="the primary metric on the first dev split, 0 where that is undefined")
+    selection: float = Field(description="what the best epoch is chosen by: score, or that of held_out")
+    isotropy: dict[str, float | None] = Field(
+        default_factory=dict, description="<matrix>/<measure> -> value, such as embedding/ev1"
+    )
+
+    def metrics(self, split: str) -> dict[str, Any]:
+        """Return the metrics of a dev split by name, empty if the split was not evaluated."""
+        return self.noted(split)
+
+    def noted(self, name: str) -> dict[str, Any]:
+        """Return the mapping that a monitor noted under a name, empty if there is none."""
+        entry = (self.model_extra or {}).get(name)
+        return entry if isinstance(entry, dict) else {}
+
+
+class PeakMemory(Part):
+    """The largest amounts of memory that a run held, in MiB."""
+
+    resident: float = Field(description="of the process")
+    gpu: float | None = Field(default=None, description="allocated on the GPU, where there is one")
+
+
+class Cost(Part):
+    """What a run took, all attempts added up."""
+
+    seconds: float = Field(description="wall-clock time")
+    training_seconds: float
+    evaluation_seconds: float
+    checkpoint_seconds: float
+    examples: int = Field(description="training examples, counted once for each epoch")
+    tokens_per_second: float | None = Field(description="of training; null if nothing was trained")
+    peak_memory_mib: PeakMemory
+
+
+class Where(Part):
+    """The process that carries out a run, as far as a launcher told."""
+
+    host: str
+    machine: str = Field(description="the host name that the process sees")
+    job: str | None = Field(description="the scheduler's name of the job")
+    log: str | None = Field(description="the file with the process's output")
+    share: int = Field(ge=1, description="the number of runs that share the process's device")
+
+
+class SideCounts(Part):
+    """One number for the sources and one for the targets of translation or summarisation."""
+
+    sources: int
+    targets: int
+
+
+class RecordedData(Part):
+    """The data of a run. All but the fingerprint is missing if the run failed before its data were ready."""
+
+    fingerprint: dict[str, str] = Field(description="what identifies the bytes of every split")
+    examples: dict[str, int] = Field(default_factory=dict, description="split -> number of examples")
+    at_limit: dict[str, int] = Field(default_factory=dict, description="split -> texts as long as the limit or cut")
+    truncated: dict[str, SideCounts] = Field(default_factory=dict, description="split -> texts that were cut")
+    limits: SideCounts | None = Field(default=None, description="longest texts of a pair that are kept, in tokens")
+
+
+class RecordedEncoder(Part):
+    """The pretrained weights of a run."""
+
+    fingerprint: dict[str, str] = Field(description="what identifies the weights' bytes")
+
+
+class RecordedGeneration(Part):
+    """How the texts of a translation or summarisation run were generated and scored."""
+
+    search: dict[str, Any] = Field(description="search settings that are not the library's defaults, and precision")
+    signatures: dict[str, str] = Field(description="metric -> how and by which version it is computed")
+
+
+class Predictions(Part):
+    """The file with the reported epoch's predictions, beside the record."""
+
+    file: str
+    sha256: str
+
+
+class GitState(Part):
+    """The checkout that the code ran from."""
+
+    commit: str
+    dirty: bool = Field(description="whether tracked files differed from the commit")
+
+
+class Provenance(Part):
+    """What a result was made with."""
+
+    git: GitState | None = Field(description="null where the code was installed from a wheel")
+    python: str
+    versions: dict[str, str | None] = Field(description="package -> version, null where it is not installed")
+    platform: str
+    cpu: str
+    cores: int | None
+    threads: int
+    gpus: list[str]
+    command: list[str]
+
+
+class RunRecord(Part):
+    """The result of one run: `result.json` in its folder, written once, when the run has ended."""
+
+    format: int = Field(ge=1, description="of this file")
+    key: str = Field(description="the run's identity, 64 hex digits")
+    status: Literal["finished", "failed"]
+    failure: Failure | None
+    seeds: dict[str, int] = Field(description="the seed of every random stream")
+    scale: Scale
+    best: Epoch | None = Field(description="the epoch that is reported: the best one, or the last")
+    history: list[Epoch]
+    warnings: list[str]
+    cost: Cost
+    attempts: int = Field(description="processes that worked on the run")
+    where: Where
+    data: RecordedData
+    encoder: RecordedEncoder
+    provenance: Provenance
+    config: dict[str, Any] = Field(description="the resolved config")
+    generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
+    predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")
+
+    @model_validator(mode="after")
+    def _check_agreement(self) -> Self:
+        if (self.status == "failed") != (self.failure is not None):
+            raise ValueError("a failed run has a failure, and no other run has one")
+        if self.best is not None:
+            task = self.config.get("task")
+            splits = task.get("dev_splits") if isinstance(task, dict) else None
+            metrics = self.best.metrics(splits[0]) if isinstance(splits, list) and splits else {}
+            if not isinstance(metrics.get("constant_predictor"), bool):
+                raise ValueError("the best epoch lacks its metrics on the first dev split")
+        return self
+
+
+class Beat(Where):
+    """What a running run says of itself: `progress.json` in its folder, renewed every few seconds."""
+
+    state: Literal["starting", "training", "evaluating", "interrupted"]
+    step: int | None = Field(description="optimiser steps so far")
+    steps: int | None = Field(description="optimiser steps of the whole run")
+    pid: int = Field(description="the process, on `machine`")
+    since: float = Field(description="when the process started the run, in seconds since 1970")
+    updated: float = Field(description="when this was written, in seconds since 1970")
+    attempt: int = Field(description="processes that worked on the run, this one included")
+
+
+def read_record_file(file: Path) -> RunRecord:
+    """Read a ``result.json``.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is no such file.
+        UserError: the record is damaged, or of a format that only a newer version knows.
+    """
+    try:
+        content = from_json(file.read_bytes())
+        newer = isinstance(content["format"], int) and content["format"] > RECORD_FORMAT
+        if not newer:
+            return RunRecord.model_validate(upgrade_record(content))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise UserError(f"{file} is damaged; remove it to run again") from error
+    raise UserError(
+        f"{file} has format {content['format']} and this isobench reads up to {RECORD_FORMAT}: update isobench"
+    )
+
+
+def write_record_file(file: Path, record: RunRecord) -> None:
+    """Write a ``result.json`` atomically. Numbers that are not finite become null; fields never set are left out."""
+    write_json(file, replace_non_finite(record.model_dump(exclude_unset=True)))
+
+
+def upgrade_record(content: dict[str, Any]) -> dict[str, Any]:
+    """Convert the content of a record of an earlier format to this one's; format 1 is the first."""
+    return content
 
 
 def replace_non_finite(value: Any) -> Any:
-    """A copy in which NaN and infinities are None, as JSON has no words for them."""
+    """Copy a value with None in place of NaN and infinities, which JSON can't express."""
     if isinstance(value, dict):
         return {key: replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+if __name__ == "__main__":
+    model: type[Part] = Beat if sys.argv[1:] == ["progress"] else RunRecord
+    print(json.dumps(model.model_json_schema(), indent=2))

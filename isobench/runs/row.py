@@ -2,32 +2,33 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
+from isobench.runs.record import RunRecord
 
 
 @dataclass
 class Row:
-    """One run: its config, its folder and its record (None while it has not ended; ``state`` says why)."""
+    """One run: its config, its folder and its record (None until it has ended; ``state`` says why)."""
 
     cfg: Config
     folder: RunFolder
-    record: dict[str, Any] | None
-    state: str = "missing"
+    record: RunRecord | None
+    state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
     trouble: str | None = None  # why its record can't be trusted
 
     @classmethod
     def of(cls, cfg: Config, key: str) -> Self:
-        """The row of the run with this key, its record read."""
+        """Make the row of the run with this key, and read its record."""
         row = cls(cfg, RunFolder(cfg.output_dir, key), None)
         row.read_record()
         return row
 
     def read_record(self) -> None:
-        """Read the record, or note why it can't be read."""
+        """Read the record, or note in ``trouble`` why it can't be read."""
         try:
             self.record, self.trouble = self.folder.read_record(), None
         except UserError as error:
@@ -35,33 +36,33 @@ class Row:
 
 
 def find_failure(row: Row) -> str | None:
-    """The name of what went wrong in a run, None if nothing did."""
+    """Return the name of what went wrong in a run; None if nothing did, or the run has not ended."""
     if row.record is None:
         return None
-    if row.record["failure"]:
-        return str(row.record["failure"]["name"])
-    if row.record["best"] is None:
+    if row.record.failure:
+        return row.record.failure.name
+    if row.record.best is None:
         return "no_result"
-    split = row.cfg.task.dev_splits[0]
-    return "constant_predictor" if row.record["best"][split]["constant_predictor"] else None
+    metrics = row.record.best.metrics(row.cfg.task.dev_splits[0])
+    return "constant_predictor" if metrics["constant_predictor"] else None
 
 
 def count_troubles(rows: list[Row]) -> Counter[str]:
-    """What went wrong in which number of runs, by name; of those that have not ended, their state."""
+    """Count runs by what went wrong in them, and runs that have not ended by their state."""
     return Counter(find_failure(row) or row.state for row in rows if find_failure(row) or row.record is None)
 
 
 def are_constant_predictors(rows: list[Row]) -> bool:
-    """True if there are runs, and every one predicts the same for every example."""
+    """Return True if there are runs, and each of them predicts the same for every example."""
     return bool(rows) and all(find_failure(row) == "constant_predictor" for row in rows)
 
 
 def format_score(row: Row) -> str:
-    """A run's score, or what became of it."""
+    """Return a run's score x 100 with the name of what went wrong, or the state of a run that has not ended."""
     if row.record is None:
         return row.state
     score = ""
-    if best := row.record["best"]:
-        undefined = best[row.cfg.task.dev_splits[0]].get(row.cfg.task.primary) is None
-        score = "NaN" if undefined else f"{100 * best['score']:.2f}"
+    if best := row.record.best:
+        undefined = best.metrics(row.cfg.task.dev_splits[0]).get(row.cfg.task.primary) is None
+        score = "NaN" if undefined else f"{100 * best.score:.2f}"
     return f"{score} {find_failure(row) or ''}".strip()

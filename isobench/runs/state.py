@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from isobench.runs import heartbeat, jobs
 from isobench.runs.jobs import QueuedJob
+from isobench.runs.record import Beat
 from isobench.runs.row import Row
 
 RUN_STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")
@@ -18,13 +18,13 @@ class RunState:
     """One of STATES; of a run that was ever started, its last heartbeat; of a queued one, its job."""
 
     name: str
-    beat: dict[str, Any] | None = None
+    beat: Beat | None = None
     job: str | None = None
 
     @property
     def was_killed(self) -> bool:
         """True if the run's process died without being asked to: kill -9, out of memory, a power cut."""
-        return self.name == "interrupted" and self.beat is not None and self.beat["state"] != "interrupted"
+        return self.name == "interrupted" and self.beat is not None and self.beat.state != "interrupted"
 
 
 def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
@@ -34,11 +34,11 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
     """
     if row.trouble:
         return RunState("damaged")
-    if row.record is not None and row.record["status"] != "failed":
+    if row.record is not None and row.record.status != "failed":
         return RunState("done")
     beat = heartbeat.read_heartbeat(row.folder.path)
     if beat is not None and heartbeat.is_alive(beat):
-        return RunState("running", beat, beat["job"])
+        return RunState("running", beat, beat.job)
     waiting = queue.get(row.folder.path.name)
     if waiting and waiting.since > row.folder.read_end_time():
         return RunState("queued", beat, waiting.job)
@@ -49,8 +49,17 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
 
 def find_run_states(rows: list[Row]) -> list[RunState]:
     """The state of every run; the queue is asked once."""
-    waiting = jobs.find_queued_jobs(rows[0].folder.path.parents[1]) if rows else {}
+    waiting = jobs.find_queued_jobs(rows[0].cfg.output_dir) if rows else {}
     return [find_run_state(row, waiting) for row in rows]
+
+
+def add_states(rows: list[Row]) -> list[Row]:
+    """Return copies of the rows that name their run's state in ``state``; the queue is asked once.
+
+    Raises:
+        UserError: SLURM is here and does not answer.
+    """
+    return [replace(row, state=state.name) for row, state in zip(rows, find_run_states(rows), strict=True)]
 
 
 def format_state_counts(states: Iterable[RunState]) -> str:

@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from rich.table import Table
 
@@ -46,7 +45,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
 
 def format_forecast(todo: list[Row], forecast: Forecast) -> str:
     """Forecast of some runs; ``?`` where there is nothing to tell it from."""
-    seconds = [forecast.seconds(row.cfg) for row in todo]
+    seconds = [forecast.estimate_seconds(row.cfg) for row in todo]
     known = [value for value in seconds if value is not None]
     if not todo:
         return ""
@@ -58,7 +57,7 @@ def format_device_time(rows: list[Row], states: list[RunState], forecast: Foreca
     spent = sum(compute_device_seconds(row.record) for row in rows if row.record)
     todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
     line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
-    unknown = sum(forecast.seconds(row.cfg) is None for row in todo)
+    unknown = sum(forecast.estimate_seconds(row.cfg) is None for row in todo)
     return line + (f" (no finished run of the same shape yet for {unknown} of them)" if unknown else "")
 
 
@@ -79,17 +78,17 @@ def describe_run(row: Row, state: RunState) -> str:
     """One line on one run."""
     if row.trouble:
         return row.trouble
-    if row.record is not None:
-        failure = row.record["failure"]
-        step = f" at step {failure['step']}" if failure.get("step") else ""
-        where = (row.record.get("where") or {}).get("log") or row.folder.result_file
-        return f"{failure['name']}{step}: {failure['message']} ({where})"
-    beat: dict[str, Any] = state.beat or {}
-    step = f"step {beat['step']} of {beat['steps']}" if beat.get("steps") else beat["state"]
-    job = f", job {beat['job']}" if beat.get("job") else ""
-    log = f" ({beat['log']})" if beat.get("log") else ""
-    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(beat["since"]))
-    return f"{step}, on {beat['host']}{job} since {since}{log}"
+    if row.record is not None and (failure := row.record.failure):
+        step = f" at step {failure.step}" if failure.step else ""
+        return f"{failure.name}{step}: {failure.message} ({row.record.where.log or row.folder.result_file})"
+    beat = state.beat
+    if beat is None:
+        return state.name
+    step = f"step {beat.step} of {beat.steps}" if beat.steps else beat.state
+    job = f", job {beat.job}" if beat.job else ""
+    log = f" ({beat.log})" if beat.log else ""
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(beat.since))
+    return f"{step}, on {beat.host}{job} since {since}{log}"
 
 
 def format_seed_ranges(seeds: list[int]) -> str:

@@ -90,7 +90,9 @@ class Worker:
     def _is_taken(self, row: Row) -> bool:
         """Whether a run outside this process's share is at work, or killed its process since this job was made."""
         state = find_run_state(row, {})
-        return state.name == "running" or (state.was_killed and state.beat["updated"] > self.created)  # type: ignore[index]
+        return state.name == "running" or (
+            state.was_killed and state.beat is not None and state.beat.updated > self.created
+        )
 
     def _execute_one(self, row: Row, patient: bool) -> int:
         """Carry out one run. A lock that a dead machine still holds is waited for; a living process is left to it."""
@@ -116,7 +118,7 @@ class Worker:
         """The first process of a job requeues it, so it stays until the others are through."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
         job = environment.read_job()
-        while any((beat := read_live_heartbeat(folder)) and beat["job"] == job for folder in folders):
+        while any((beat := read_live_heartbeat(folder)) and beat.job == job for folder in folders):
             time.sleep(2)
 
 

@@ -7,6 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
+from isobench.common.packages import require_package
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, format_method_name
 from isobench.data import hub, sources, weights
@@ -56,11 +57,20 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     if row.record is not None:
         row.folder.remove_old_checkpoints(row.record)
         return row, True
+    require_metric_packages(cfg)
     probe_hub_if_needed([cfg])
     from isobench.training.train import train
 
     row.record = train(cfg, identity, row.folder, since)
     return row, False
+
+
+def require_metric_packages(cfg: Config) -> None:
+    """Raise UserError if a package that computes one of the task's metrics is not installed."""
+    if cfg.task.generation:
+        for name in cfg.task.metrics:
+            package = "rouge-score" if name.startswith("rouge") else "sacrebleu"
+            require_package(package, "generation", f"task={cfg.task.name}")
 
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
@@ -82,10 +92,10 @@ def format_outcome(row: Row, known: bool) -> str:
     if record is None:
         return f"{name}: another process is running it"
     outcome = f"{row.cfg.task.primary} {format_score(row)}"
-    if record["failure"]:
-        outcome = f"failed: {record['failure']['message']}"
-    seconds = f" ({record['cost']['seconds']:.0f} s)" if not known else ", from an earlier command"
-    advice = "; retry_failed=true tries again" if known and record["failure"] else ""
+    if record.failure:
+        outcome = f"failed: {record.failure.message}"
+    seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", from an earlier command"
+    advice = "; retry_failed=true tries again" if known and record.failure else ""
     return f"{name}: {outcome}{seconds}{advice}"
 
 
@@ -99,6 +109,6 @@ def choose_exit_code(rows: list[Row], *codes: int) -> int:
 
     From the gravest: a user error, a failed run, a run that another process is running, done.
     """
-    failed = any(row.record is not None and row.record["status"] == "failed" for row in rows)
+    failed = any(row.record is not None and row.record.status == "failed" for row in rows)
     all_codes = {*codes, EXIT_FAILED if failed else EXIT_DONE}
     return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in all_codes)

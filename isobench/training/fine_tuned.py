@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,9 +13,17 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import HELD_OUT, Config, Optimization
 from isobench.metrics.task import nan_to_zero
+from isobench.runs.record import Epoch
 
 LOSS_CHECK_INTERVAL = 25  # steps between checks of the loss on a GPU, because each check makes it wait
 DEFAULT_END_LR = 1e-7  # where polynomial decay ends unless optimization.end_lr is set: transformers' default
+
+
+class ReportedEpoch(NamedTuple):
+    """The epoch that is reported so far, with what is written of its examples: dev split -> name -> values, [N]."""
+
+    epoch: Epoch
+    outputs: dict[str, dict[str, Any]]
 
 
 class FineTuningModule(pl.LightningModule):
@@ -36,8 +44,8 @@ class FineTuningModule(pl.LightningModule):
         super().__init__()
         self.cfg, self.chain, self.total_steps = cfg, chain, total_steps
         self.observed: dict[str, Any] = {}  # what callbacks measured in this epoch
-        self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Any] = {}
+        self.history: list[Epoch] = []
+        self.best: ReportedEpoch | None = None
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
@@ -112,40 +120,45 @@ class FineTuningModule(pl.LightningModule):
             outputs: dev split -> name -> values to write for each of its N examples, arrays or lists.
         """
         splits = self.cfg.task.evaluated
-        epoch: dict[str, Any] = {"epoch": self.current_epoch + 1, "step": self.global_step, **scores, **self.observed}
-        self.observed = {}
-        decides = HELD_OUT if HELD_OUT in epoch else splits[0]
+        decides = HELD_OUT if HELD_OUT in scores else splits[0]
         found = {
-            split: nan_to_zero(epoch[split][self.cfg.task.primary]) for split in dict.fromkeys((splits[0], decides))
+            split: nan_to_zero(scores[split][self.cfg.task.primary]) for split in dict.fromkeys((splits[0], decides))
         }
-        epoch |= {"score": found[splits[0]], "selection": found[decides]}
+        named = {"epoch": self.current_epoch + 1, "step": self.global_step}
+        named |= {"score": found[splits[0]], "selection": found[decides]}
+        epoch = Epoch.model_validate({**scores, **self.observed, **named})
+        self.observed = {}
         self.history.append(epoch)
-        reported = self.cfg.optimization.report == "last" or not self.best
-        if reported or epoch["selection"] > self.best["epoch"]["selection"]:
-            self.best = {"epoch": epoch, "outputs": outputs}
+        reported = self.cfg.optimization.report == "last"
+        if reported or self.best is None or epoch.selection > self.best.epoch.selection:
+            self.best = ReportedEpoch(epoch, outputs)
         self._log_epoch(epoch, splits)
 
-    def _log_epoch(self, epoch: dict[str, Any], splits: list[str]) -> None:
+    def _log_epoch(self, epoch: Epoch, splits: list[str]) -> None:
         for split in splits:
-            for name in (*self.cfg.task.metrics, *(["loss"] if "loss" in epoch[split] else [])):
-                self.log(f"dev/{split}/{name}", epoch[split][name])
-        self.log(f"dev/{self.cfg.task.primary}", epoch["selection"], prog_bar=True)
+            metrics = epoch.metrics(split)
+            for name in (*self.cfg.task.metrics, *(["loss"] if "loss" in metrics else [])):
+                self.log(f"dev/{split}/{name}", metrics[name])
+        self.log(f"dev/{self.cfg.task.primary}", epoch.selection, prog_bar=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the history and the reported epoch's outputs to a checkpoint."""
-        checkpoint["history"], checkpoint["best"] = self.history, {}
+        checkpoint["history"] = [epoch.model_dump(exclude_unset=True) for epoch in self.history]
+        checkpoint["best"] = {}
         if self.best:
             outputs = {
                 split: {name: convert_for_checkpoint(values) for name, values in output.items()}
-                for split, output in self.best["outputs"].items()
+                for split, output in self.best.outputs.items()
             }
-            checkpoint["best"] = {"epoch": self.best["epoch"], "outputs": outputs}
+            checkpoint["best"] = {"epoch": self.best.epoch.model_dump(exclude_unset=True), "outputs": outputs}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the history and the reported epoch's outputs from a checkpoint."""
-        self.history, self.best = checkpoint["history"], checkpoint["best"]
-        for output in self.best.get("outputs", {}).values():
-            output.update({name: v.numpy() if isinstance(v, Tensor) else v for name, v in output.items()})
+        self.history = [Epoch.model_validate(entry) for entry in checkpoint["history"]]
+        if best := checkpoint["best"]:
+            for output in best["outputs"].values():
+                output.update({name: v.numpy() if isinstance(v, Tensor) else v for name, v in output.items()})
+            self.best = ReportedEpoch(Epoch.model_validate(best["epoch"]), best["outputs"])
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Make AdamW, without weight decay on biases and norms, and the learning-rate schedule.

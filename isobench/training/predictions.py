@@ -8,9 +8,10 @@ import pyarrow
 import pyarrow.parquet
 
 from isobench.common.files import sha256_file, write_atomic
+from isobench.runs.record import Predictions
 
 
-def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> dict[str, str]:
+def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Predictions:
     """Write the reported epoch's hypotheses beside their references.
 
     Args:
@@ -29,7 +30,7 @@ def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> di
     )
 
 
-def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> dict[str, str]:
+def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
     """Write the reported epoch's dev predictions with labels and logits.
 
     Args:
@@ -52,7 +53,7 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
     )
 
 
-def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> dict[str, str]:
+def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> Predictions:
     """Write columns of examples as Parquet, whole or not at all, after the columns ``split`` and ``index``.
 
     Args:
@@ -71,4 +72,4 @@ def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> dict
             columns.setdefault(name, []).extend(values)
     table = pyarrow.table(columns)
     write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
-    return {"file": file.name, "sha256": sha256_file(file)}
+    return Predictions(file=file.name, sha256=sha256_file(file))

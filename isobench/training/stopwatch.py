@@ -7,6 +7,7 @@ from pytorch_lightning.callbacks import Callback
 from torch.utils.data import DataLoader
 
 from isobench.common.provenance import read_peak_memory_mib
+from isobench.runs.record import Cost, PeakMemory
 
 
 class Stopwatch(Callback):
@@ -68,10 +69,8 @@ class Stopwatch(Callback):
         self.evaluation_seconds, self._mark = self.evaluation_seconds + now - self._mark, now
 
 
-def measure_run_cost(
-    stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float
-) -> dict[str, Any]:
-    """Build the record's ``cost``: seconds over all attempts, throughput and peak memory.
+def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float) -> Cost:
+    """Build the record's cost: seconds over all attempts, throughput and peak memory.
 
     Args:
         stopwatch: has timed the run.
@@ -80,12 +79,12 @@ def measure_run_cost(
     """
     lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
     tokens = stopwatch.examples * float(lengths)
-    return {
-        "seconds": round(stopwatch.seconds, 3),
-        "training_seconds": round(stopwatch.training_seconds, 3),
-        "evaluation_seconds": round(stopwatch.evaluation_seconds, 3),
-        "checkpoint_seconds": round(checkpoint_seconds, 3),
-        "examples": stopwatch.examples,
-        "tokens_per_second": round(tokens / stopwatch.training_seconds, 1) if stopwatch.training_seconds else None,
-        "peak_memory_mib": read_peak_memory_mib(),
-    }
+    return Cost(
+        seconds=round(stopwatch.seconds, 3),
+        training_seconds=round(stopwatch.training_seconds, 3),
+        evaluation_seconds=round(stopwatch.evaluation_seconds, 3),
+        checkpoint_seconds=round(checkpoint_seconds, 3),
+        examples=stopwatch.examples,
+        tokens_per_second=round(tokens / stopwatch.training_seconds, 1) if stopwatch.training else None,
+        peak_memory_mib=PeakMemory.model_validate(read_peak_memory_mib()),
+    )

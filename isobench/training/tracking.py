@@ -15,6 +15,8 @@ from urllib.parse import urlparse
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
+from isobench.runs.layout import run_folder_name
+from isobench.runs.record import Epoch
 
 STEP_METRIC = "trainer/global_step"  # Lightning's name for the optimiser step
 
@@ -57,7 +59,7 @@ def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pat
     extra = {"method": format_method_name(cfg.calibration), "key": key, "provenance": collect_provenance()}
     run = wandb.init(
         name=f"{cfg.task.name}-{cfg.encoder.name}-{format_method_name(cfg.calibration)}-{cfg.seed}",
-        id=key[:16],
+        id=run_folder_name(key),
         resume="allow",
         group=resolve_wandb_group(cfg),
         job_type=cfg.task.name,  # an attribute of the W&B run, so that reports can filter by task
@@ -101,7 +103,7 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
         tracker.experiment.log(charts)
 
 
-def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Mapping[str, Any] | None) -> None:
+def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Epoch | None) -> None:
     """Write the summary of the W&B run and end it, so that the next run in this process gets a W&B run of its own.
 
     Args:
@@ -110,13 +112,12 @@ def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Mappi
         failure: the failure's name; None without one.
         best: the reported epoch's entry of the history; None before the first epoch.
     """
+    numbers = flatten_best_epoch(best.model_dump(exclude_unset=True)) if best else {}
     if tracker is not False:
         import wandb
 
         with tolerate_wandb_errors():
-            tracker.experiment.summary.update(
-                {"status": status, "failure": failure, **flatten_best_epoch(best or {})}
-            )
+            tracker.experiment.summary.update({"status": status, "failure": failure, **numbers})
         with tolerate_wandb_errors():
             wandb.finish(exit_code=int(status != "finished"))
 

@@ -25,6 +25,16 @@ from isobench.papers.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import Heartbeat, describe_process
 from isobench.runs.identity import Identity
+from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.runs.record import (
+    RECORD_FORMAT,
+    Failure,
+    Provenance,
+    RecordedData,
+    RecordedEncoder,
+    RunRecord,
+    Scale,
+)
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
@@ -34,7 +44,7 @@ from isobench.training.predictions import write_hypotheses, write_predictions
 from isobench.training.stopwatch import Stopwatch, measure_run_cost
 
 
-def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> dict[str, Any] | None:
+def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> RunRecord | None:
     """Carry out one run, from its newest checkpoint if it has one, and write its record.
 
     A non-finite loss, a crash or lack of memory is recorded too: the record's status is then ``failed``.
@@ -66,7 +76,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
             record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
             folder.write_record(record)
         # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
-        kept = cfg.checkpoint.keep if record["failure"] is None else record["failure"]["name"] == "out_of_memory"
+        kept = cfg.checkpoint.keep if record.failure is None else record.failure.name == "out_of_memory"
         if not kept:
             checkpoints.remove_all()
     gc.collect()  # module and trainer refer to each other: free them before the next run of a sweep
@@ -81,7 +91,7 @@ def build_and_fit(
     checkpoints: CheckpointFiles,
     watch: SignalWatch,
     heartbeat: Heartbeat,
-) -> dict[str, Any]:
+) -> RunRecord:
     """Build the run's parts and train; returns the record, of a failed run too.
 
     Raises:
@@ -91,7 +101,7 @@ def build_and_fit(
     """
     stopwatch = Stopwatch()
     built: RunParts | None = None
-    failure: dict[str, Any] | None = None
+    failure: Failure | None = None
     saving = 0.0
     try:
         configure_process(cfg)
@@ -117,42 +127,39 @@ def build_and_fit(
             raise
         failure = build_failure_entry(error, built.module.global_step if built else None)
     module = built.module if built else None
-    record = {
-        "status": "failed" if failure else "finished",
-        "failure": failure,
-        "seeds": resolve_seeds(cfg),
-        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)},
-        "best": module.best.get("epoch") if module else None,
-        "history": module.history if module else [],
-        "warnings": built.warnings if built else [],
-        "cost": measure_run_cost(stopwatch, built.loaders.train if built else None, saving),
-        "attempts": heartbeat.state["attempt"],
-        "where": describe_process(),
-        "data": {"fingerprint": identity.data},
-        "encoder": {"fingerprint": identity.encoder},
-        "provenance": collect_provenance(),
-        "config": asdict(cfg),
-    }
-    if built:
-        record["data"] |= built.loaders.record()
-        record |= built.notes
+    data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
+    optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
     if module and module.best:
         write = write_hypotheses if cfg.task.generation else write_predictions
-        record["predictions"] = write(folder.path / "predictions.parquet", module.best["outputs"])
-    return record
+        optional["predictions"] = write(folder.path / PREDICTIONS_FILE, module.best.outputs)
+    return RunRecord(
+        format=RECORD_FORMAT,
+        key=identity.key,
+        status="failed" if failure else "finished",
+        failure=failure,
+        seeds=resolve_seeds(cfg),
+        scale=Scale(name=cfg.scale, differs=find_scale_differences(cfg)),
+        best=module.best.epoch if module and module.best else None,
+        history=module.history if module else [],
+        warnings=built.warnings if built else [],
+        cost=measure_run_cost(stopwatch, built.loaders.train if built else None, saving),
+        attempts=heartbeat.beat.attempt,
+        where=describe_process(),
+        data=RecordedData.model_validate(data),
+        encoder=RecordedEncoder(fingerprint=identity.encoder),
+        provenance=Provenance.model_validate(collect_provenance()),
+        config=asdict(cfg),
+        **optional,
+    )
 
 
-def build_failure_entry(error: Exception, step: int | None) -> dict[str, Any]:
+def build_failure_entry(error: Exception, step: int | None) -> Failure:
     """Build the record's failure entry: an expected failure, lack of memory, or a crash with its traceback."""
     if isinstance(error, RunFailure):
-        return {"name": error.name, "message": str(error), "step": error.step}
+        return Failure(name=error.name, message=str(error), step=error.step)
     name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
-    return {
-        "name": name,
-        "message": f"{type(error).__name__}: {extract_first_line(error)}",
-        "step": step,
-        "traceback": traceback.format_exc(),
-    }
+    message = f"{type(error).__name__}: {extract_first_line(error)}"
+    return Failure(name=name, message=message, step=step, traceback=traceback.format_exc())
 
 
 def configure_process(cfg: Config) -> None:
@@ -221,7 +228,7 @@ def fit(
     except SystemExit as stop:  # Lightning turns Ctrl-C into it
         raise KeyboardInterrupt from stop
     except Exception as error:
-        status, failure = "failed", build_failure_entry(error, None)["name"]
+        status, failure = "failed", build_failure_entry(error, None).name
         raise
     finally:
-        tracking.finish_wandb_run(tracker, status, failure, built.module.best.get("epoch"))
+        tracking.finish_wandb_run(tracker, status, failure, built.module.best.epoch if built.module.best else None)

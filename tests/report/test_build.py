@@ -1,11 +1,12 @@
 """Reports from made-up records: tidy rows, selection, verdicts, Markdown and LaTeX, as a reader would check them."""
 
+import copy
 import math
 import re
 import statistics
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
@@ -16,6 +17,7 @@ from isobench.report.selection import select_runs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
+from isobench.runs.state import add_states
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 
@@ -24,17 +26,15 @@ def row(outputs, score, *overrides, failed=None, constant=False, ended=True) -> 
     cfg = make_config(f"output_dir={outputs}", *overrides)
     primary, split = cfg.task.primary, cfg.task.dev_splits[0]
     isotropy = {"embedding/ev1": 0.5, "embedding/i1": 0.2, "head/i1": 0.9}
-    best = {"epoch": 2, "step": 20, "score": score, "isotropy": isotropy}
+    best = {"epoch": 2, "step": 20, "score": score, "selection": score, "isotropy": isotropy}
     best[split] = {primary: score, "constant_predictor": constant}
-    record = {
-        "status": "failed" if failed else "finished", "best": None if failed else best,
-        "history": [] if failed else [{**best, "epoch": 1, "score": score / 2}, best],
-        "failure": {"name": failed, "message": "it <broke> & fell_over"} if failed else None,
-        "cost": {"seconds": 9.0, "training_seconds": 6.0, "peak_memory_mib": {"resident": 100.0}},
-        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)}, "warnings": [], "attempts": 1,
-        "data": {"fingerprint": {"a": "b"}}, "encoder": {"fingerprint": {"c": "d"}},
-        "provenance": {"git": {"commit": "abc", "dirty": False}, "python": "3.11", "cpu": "X"},
-    }  # fmt: skip
+    record = make_record(
+        cfg,
+        best=None if failed else best,
+        history=[] if failed else [{**best, "epoch": 1, "score": score / 2}, best],
+        failure={"name": failed, "message": "it <broke> & fell_over"} if failed else None,
+        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
+    )
     return Row(cfg, RunFolder(str(outputs), identify(cfg).key), record if ended else None)
 
 
@@ -54,7 +54,6 @@ def cells(report, column="RTE"):
 PLAIN, BETTER = [0.67, 0.68, 0.685, 0.69, 0.70], [0.75, 0.76, 0.765, 0.77, 0.78]
 
 
-@pytest.mark.slow
 def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
     found = cells(build_report(experiment(), rows))
@@ -70,7 +69,6 @@ def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     assert low.verdict == "below"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -85,7 +83,6 @@ def test_what_is_not_comparable_says_why(tmp_path, more, why):
     assert (cell.verdict, cell.why) == ("not comparable", why)
 
 
-@pytest.mark.slow
 def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     from scipy import stats
 
@@ -99,14 +96,13 @@ def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     assert comparison.difference == pytest.approx(8.0)
 
 
-@pytest.mark.slow
 def test_partial_failed_and_constant_runs_are_said(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.71]), *runs(tmp_path, "isobn_paper", [0.0], failed="crash"),
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=2", ended=False),
         *runs(tmp_path, "isobn_released", [0.527, 0.527], constant=True),
     ]  # fmt: skip
-    report = build_report(experiment(), rows)
+    report = build_report(experiment(), add_states(rows))
     assert report.state == {"done": 4, "failed": 1, "missing": 1}
     found = cells(report)
     assert found["isobn_paper"].troubles == {"crash": 1, "missing": 1}
@@ -118,6 +114,14 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_report_does_not_change_the_rows_it_is_given(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN), row(tmp_path, 0.0, *IN_PAPER, "seed=6", ended=False)]
+    before = copy.deepcopy([vars(row) | {"folder": row.folder.path} for row in rows])
+    build_report(experiment(), rows)
+    add_states(rows)
+    assert [vars(row) | {"folder": row.folder.path} for row in rows] == before
+
+
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.8]),
@@ -147,7 +151,6 @@ def configurations(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     rows = configurations(tmp_path)
     kept, words = select_runs(rows, Selection("dev"))
@@ -162,7 +165,6 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     assert mean == pytest.approx(50)
 
 
-@pytest.mark.slow
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
     kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
     assert "; 1 of them for every method" in words
@@ -179,7 +181,6 @@ def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
     assert {r.cfg.optimization.lr for r in kept} == {1e-5}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
@@ -194,7 +195,6 @@ def test_selections_that_cant_be_made(tmp_path, selection, said):
         select_runs(configurations(tmp_path), selection)
 
 
-@pytest.mark.slow
 def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
     report = build_report(experiment(), rows)
@@ -206,14 +206,12 @@ def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
 
 
-@pytest.mark.slow
 def test_threads_are_no_configuration(tmp_path):
     rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
     rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
     assert select_runs(rows, Selection("dev"))[1].startswith("nothing to select")
 
 
-@pytest.mark.slow
 def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
     report = build_report(experiment(), configurations(tmp_path))
     lines = {line.method: line.settings for line in report.tables[0].lines}
@@ -234,7 +232,6 @@ def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
     assert matches_printed(ours, target) == agrees
 
 
-@pytest.mark.slow
 def test_markdown_is_whole_and_escaped(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER[:4])]
     rows += [row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=9", failed="crash")]
@@ -248,7 +245,6 @@ def test_markdown_is_whole_and_escaped(tmp_path):
     assert "Not the paper's setting" not in text
 
 
-@pytest.mark.slow
 def test_latex_is_balanced_and_escaped(tmp_path):
     few = "task.train_samples=9"
     rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
@@ -264,7 +260,6 @@ def test_latex_is_balanced_and_escaped(tmp_path):
 
 @pytest.mark.slow
 def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
-    import copy
     import dataclasses
     import random
     import time
@@ -276,10 +271,11 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
         for method in ("none", "isobn_paper", "cosine", "flow", "whitening_zca"):
             one = row(tmp_path, 0.7, f"task={task}", *IN_PAPER[1:], f"calibration={method}")
             for seed in range(100):
-                record = copy.deepcopy(one.record)
-                record["best"]["score"] = score = draw.gauss(0.7, 0.02)
-                record["best"][one.cfg.task.dev_splits[0]][one.cfg.task.primary] = score
-                record["history"] = [{**record["best"], "epoch": epoch} for epoch in range(1, 11)]
+                score = draw.gauss(0.7, 0.02)
+                metrics = {one.cfg.task.dev_splits[0]: {one.cfg.task.primary: score, "constant_predictor": False}}
+                best = one.record.best.model_copy(update={"score": score, "selection": score, **metrics})
+                history = [best.model_copy(update={"epoch": epoch}) for epoch in range(1, 11)]
+                record = one.record.model_copy(update={"best": best, "history": history})
                 folder = RunFolder(str(tmp_path), f"{len(rows):064x}")
                 rows.append(Row(dataclasses.replace(one.cfg, seed=seed), folder, record))
     start = time.perf_counter()

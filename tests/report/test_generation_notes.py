@@ -4,7 +4,7 @@ import io
 import math
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 from rich.console import Console
 
 from isobench.config.schema import Experiment
@@ -21,6 +21,7 @@ from isobench.report.sweep_table import list_footnotes
 from isobench.report.tidy_rows import build_run_rows
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings
+from isobench.runs.record import RecordedData
 from isobench.runs.row import Row
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
@@ -38,17 +39,26 @@ def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False,
     metrics = {name: score / place for place, name in enumerate(cfg.task.metrics, 1)}
     split = cfg.task.dev_splits[0]
     best = {
-        "epoch": epochs, "step": 50, "score": score, split: {**metrics, "loss": 1.75, "constant_predictor": constant},
+        "epoch": epochs, "step": 50, "score": score, "selection": score,
+        split: {**metrics, "loss": 1.75, "constant_predictor": constant},
         "isotropy": {"head/i1": 0.2, "head/i1_printed": 0.88, "head/i2_printed": 0.6, "head/i1_symmetric": 0.1},
     }  # fmt: skip
-    record = {
-        "status": "failed" if failed else "finished", "best": None if failed else best, "history": [best] * epochs,
-        "failure": {"name": failed, "message": "it fell over"} if failed else None,
-        "cost": {"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
-        "scale": {"name": cfg.scale, "differs": find_scale_differences(cfg)}, "warnings": [], "attempts": 1,
-        "data": {"examples": {"train": 2000, split: 500}, "truncated": truncated or {}, "limits": LIMITS},
-        "generation": {"search": SEARCH, "signatures": SIGNATURES}, "config": {},
-    }  # fmt: skip
+    data = {
+        "fingerprint": {},
+        "examples": {"train": 2000, split: 500},
+        "truncated": truncated or {},
+        "limits": LIMITS,
+    }
+    record = make_record(
+        cfg,
+        best=None if failed else best,
+        history=[best] * epochs,
+        failure={"name": failed, "message": "it fell over"} if failed else None,
+        cost={"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
+        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
+        data=data,
+        generation={"search": SEARCH, "signatures": SIGNATURES},
+    )
     key = "-".join((*overrides, str(score))).encode().hex().ljust(64, "0")
     return Row(cfg, RunFolder("/nowhere", key), record)
 
@@ -69,7 +79,6 @@ def table_of(rows, name="table2") -> PaperTable:
 PLAIN, BETTER = [0.26, 0.261, 0.262], [0.28, 0.281, 0.282]
 
 
-@pytest.mark.slow
 def test_the_columns_of_a_task_are_its_score_isotropies_and_time():
     table = table_of(runs("none", PLAIN))
     assert [column.title for column in table.columns] == ["EN-RO BLEU", "EN-RO I1", "EN-RO I2", "EN-RO Time"]
@@ -89,7 +98,6 @@ def test_the_columns_of_a_task_are_its_score_isotropies_and_time():
     ]
 
 
-@pytest.mark.slow
 def test_the_small_data_sets_have_columns_of_their_own():
     rows = [*runs("flow", [0.09], "wmt16_de_en_50k"), *runs("none", [0.11], "wmt16_de_en_50k"), *runs("none", PLAIN)]
     table = table_of(rows)
@@ -112,7 +120,6 @@ def test_rouge_l_is_of_the_metric_of_that_name():
     assert (shown["R-1"], shown["R-2"], shown["R-L"]) == ("60.00", "30.00", "20.00")  # x 1, / 2, / 3
 
 
-@pytest.mark.slow
 def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
     rows = [*runs("none", PLAIN, minutes=[0.31, 0.32, 0.33]), *runs("cosine", BETTER, minutes=[17.1, 17.2, 17.3])]
     table = table_of(rows)
@@ -128,7 +135,6 @@ def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
     assert [time.text(x) for x in (246.4, 1234.0, 9.04, None, math.nan)] == ["246", "1234", "9.04", None, "NaN"]
 
 
-@pytest.mark.slow
 def test_a_failed_run_has_no_time_and_a_constant_one_has_one():
     rows = [*runs("none", [0.26], failed="crash"), *runs("flow", [0.0, 0.0], minutes=[9.0, 9.0], constant=True)]
     table = table_of(rows)
@@ -138,7 +144,6 @@ def test_a_failed_run_has_no_time_and_a_constant_one_has_one():
     assert table.format_cell("mbart-large-cc25", "flow", table.columns[0]) == "constant (0.00 ± 0.00)"
 
 
-@pytest.mark.slow
 def test_only_scores_are_compared_and_times_are_held_against_no_other_machine():
     report = build_report(MT, [*runs("none", PLAIN), *runs("cosine", BETTER, minutes=[500.0, 501.0, 502.0])])
     (table,) = report.tables
@@ -158,7 +163,6 @@ def test_only_scores_are_compared_and_times_are_held_against_no_other_machine():
         assert "[108 ± 0]".strip("[]").split()[0] in view
 
 
-@pytest.mark.slow
 def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
     rows = [
         run
@@ -170,7 +174,6 @@ def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
     assert {line.method: line.time for line in table.lines}["cosine"] == "2.00x (1.50-4.00)"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "task", "primary"),
     [(MT, "captions", "bleu"), (MT, "multi30k", "bleu"), (SUMMARIES, "bulletins", "rouge1")],
@@ -197,14 +200,13 @@ def test_a_loss_is_no_percentage():
     assert run["validation/loss"] == 1.75
     assert "validation/constant_predictor" not in run
     (undefined,) = [row(0.26, "task=captions")]
-    undefined.record["best"]["validation"]["loss"] = None
+    undefined.record.best.metrics("validation")["loss"] = None
     assert build_run_rows([undefined])[0]["validation/loss"] is None
 
 
 CUT = {"validation": {"sources": 12, "targets": 0}, "train": {"sources": 1500, "targets": 3}}
 
 
-@pytest.mark.slow
 def test_search_metrics_and_truncation_are_said_once_in_every_view():
     rows = runs("none", PLAIN, "cnn_dailymail", "bart-base", truncated=CUT)
     search = (
@@ -224,7 +226,6 @@ def test_search_metrics_and_truncation_are_said_once_in_every_view():
     assert "12 of 500 sources of validation" in format_markdown(report)
 
 
-@pytest.mark.slow
 def test_notes_that_differ_between_tasks_say_whose_they_are():
     rows = [*runs("none", PLAIN, truncated={"validation": {"sources": 1, "targets": 0}}),
             *runs("none", PLAIN, "wmt16_de_en"), *runs("flow", PLAIN, "wmt16_de_en")]  # fmt: skip
@@ -235,25 +236,33 @@ def test_notes_that_differ_between_tasks_say_whose_they_are():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("damaged", [None, {}, [], "text", 7, {"search": 3, "signatures": []}, {"search": {}}])
-def test_records_without_these_parts_or_with_damaged_ones_say_nothing(damaged):
+@pytest.mark.parametrize("damaged", [{}, [], "text", 7, {"search": 3, "signatures": []}, {"search": {}}])
+def test_damaged_parts_of_a_record_are_refused(damaged):
+    cfg = make_config()
+    for parts in (
+        {"generation": damaged},
+        {"data": {"fingerprint": {}, "truncated": damaged or None}},
+        {"data": {"fingerprint": {}, "examples": damaged or None}},
+    ):
+        with pytest.raises(ValueError, match="validation error"):
+            make_record(cfg, **parts)
+
+
+def test_records_without_these_parts_say_nothing():
     rows = runs("none", PLAIN)
     for run in rows:
-        run.record["generation"] = damaged
-        run.record["data"] = {"truncated": damaged, "examples": damaged}
+        run.record = run.record.model_copy(update={"generation": None, "data": RecordedData(fingerprint={})})
     assert describe_generation(rows) == []
+    data = {"fingerprint": {}, "truncated": {"validation": {"sources": 3, "targets": 0}}}
     for run in rows:
-        del run.record["generation"]
-        run.record["data"] = {"truncated": {"validation": {"sources": 3, "targets": None}}, "examples": damaged}
+        run.record = run.record.model_copy(update={"data": RecordedData.model_validate(data)})
     assert describe_generation(rows) == ["Cut: 3 sources of validation are longer than the model takes."]
-    del rows[0].record["data"]
+    rows[0].record = rows[0].record.model_copy(update={"data": RecordedData(fingerprint={})})
     rows[1].record = rows[2].record = None
     assert describe_generation(rows) == []
     assert describe_generation([row(0.9, "task=rte")]) == []  # no generation: nothing to say
 
 
-@pytest.mark.slow
 def test_a_search_setting_that_varies_has_a_column_of_its_own():
     rows = [row(0.3, "task=captions", "encoder=bart-scratch", f"task.generation.beams={beams}") for beams in (1, 4)]
     assert find_varying_settings(rows) == ["task.generation.beams"]
@@ -262,11 +271,10 @@ def test_a_search_setting_that_varies_has_a_column_of_its_own():
     assert find_varying_settings(sizes) == ["encoder.scratch.d_model"]
 
 
-@pytest.mark.slow
 def test_the_claims_on_translation_and_summarisation():
     found = {claim.experiment: claim for claim in CLAIMS if "calibration improves" in claim.text}
     assert set(found) == {"glue_calibration", "mt_calibration", "summarization_calibration"}
-    assert all(claim.check is nothing_improves and not claim.rows for claim in found.values())
+    assert all(claim.check is nothing_improves and not claim.rows_file for claim in found.values())
     same = [*runs("none", PLAIN), *runs("cosine", [0.2605, 0.2615, 0.261])]
     assert nothing_improves(build_report(MT, same)).word == HOLDS
     outcome = nothing_improves(build_report(MT, [*runs("none", PLAIN), *runs("cosine", BETTER)]))

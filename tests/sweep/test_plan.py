@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, replace
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 
 from isobench.cli import prune, status
 from isobench.config.explain import ABSENT_PART_ERROR
@@ -52,9 +52,9 @@ def test_the_fast_composition_is_hydras():
                 expected = asdict(to_config(loader.load_sweep_config(base, run)))
             except Exception as error:
                 with pytest.raises(type(error)):
-                    composer.config(run)
+                    composer.compose(run)
                 continue
-            assert asdict(composer.config(run)) == expected, run
+            assert asdict(composer.compose(run)) == expected, run
 
 
 @pytest.mark.parametrize("setting", ["calibration.beta=0.25", "calibration.eps=1", "calibration.gamma=mean"])
@@ -62,9 +62,9 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
     with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         run = ["calibration=isobn_paper", setting]
-        assert asdict(composer.config(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
+        assert asdict(composer.compose(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
         with pytest.raises(Exception, match="Could not override"):
-            composer.config(["calibration=none", setting])
+            composer.compose(["calibration=none", setting])
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
 def test_settings_of_a_part_that_may_be_absent(choice, other, setting):
     with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
-        found = composer.config([choice, setting, "seed=7"])
+        found = composer.compose([choice, setting, "seed=7"])
         assert asdict(found) == asdict(to_config(loader.load_sweep_config(base, [choice, setting, "seed=7"])))
         part = found.encoder.scratch["d_model"] if "scratch" in setting else found.task.generation.beams
         assert (part, found.seed) == (int(setting.partition("=")[2]), 7)
         with pytest.raises(AssertionError, match=ABSENT_PART_ERROR):
-            composer.config([other, setting])
+            composer.compose([other, setting])
 
 
 def test_interpolations_are_left_to_hydra(tmp_path):
@@ -91,7 +91,7 @@ def test_interpolations_are_left_to_hydra(tmp_path):
     with compose_sweep([f"--config-dir={tmp_path}", "optimization=linked", "-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         for seed in (3, 4):
-            cfg = composer.config(["optimization=linked", f"seed={seed}"])
+            cfg = composer.compose(["optimization=linked", f"seed={seed}"])
             assert cfg.optimization.batch_size == seed
 
 
@@ -107,15 +107,11 @@ def test_a_config_survives_its_record():
 
 
 def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
-    epoch = {"epoch": 1, "score": 0.5, "validation": {"accuracy": 0.5, "constant_predictor": False}}
-    record = {
-        "format": 1, "key": row.folder.key, "status": "finished", "failure": None, "best": epoch, "history": [],
-        "warnings": [], "scale": {"name": "embedded", "differs": []}, "cost": {"seconds": seconds},
-        "config": asdict(row.cfg), **more,
-    }  # fmt: skip
+    metrics = {"validation": {"accuracy": 0.5, "constant_predictor": False}}
+    best = None if more.get("failure") else {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5, **metrics}
+    row.record = make_record(row.cfg, key=row.folder.key, best=best, cost={"seconds": seconds}, **more)
     row.folder.path.mkdir(parents=True)
-    row.folder.result_file.write_text(json.dumps(record))
-    row.record = record
+    row.folder.write_record(row.record)
 
 
 def rows_for(*arguments: str) -> list[Row]:
@@ -128,11 +124,11 @@ def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path
     rows = rows_for(f"output_dir={tmp_path}", "seed=1,2,3,4", "optimization.epochs=4")
     for row, seconds in zip(rows, (10.0, 20.0, 90.0), strict=False):
         fake_record(row, seconds)
-    assert Forecast(rows).seconds(rows[3].cfg) == 20.0
+    assert Forecast(rows).estimate_seconds(rows[3].cfg) == 20.0
     longer = rows_for(f"output_dir={tmp_path}", "seed=9", "optimization.epochs=8")
-    assert Forecast(longer).seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
+    assert Forecast(longer).estimate_seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
     (other,) = rows_for(f"output_dir={tmp_path}", "encoder=distilbert-quire")
-    assert Forecast([other]).seconds(other.cfg) is None
+    assert Forecast([other]).estimate_seconds(other.cfg) is None
     assert [format_duration(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
 
 
@@ -162,8 +158,8 @@ def beat(folder: RunFolder, **more) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     now = time.time()
     state = {
-        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.describe_process()["machine"],
-        "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, **more,
+        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.describe_process().machine,
+        "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, "share": 1, **more,
     }  # fmt: skip
     (folder.path / heartbeat.PROGRESS_FILE).write_text(json.dumps(state))
 
@@ -186,12 +182,12 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     assert state() == "running"
     (folder.path / heartbeat.PROGRESS_FILE).write_text("{")
     assert state() == "missing"
-    row.record = {"status": "failed"}
+    row.record = make_record(row.cfg, failure={"name": "crash", "message": "x"})
     folder.result_file.write_text("{}")
     assert state() == "failed"
     assert state(waiting) == "failed"  # it was submitted before the run failed
     assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "queued"  # to be tried again
-    row.record = {"status": "finished"}
+    row.record = make_record(row.cfg)
     assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "done"
     row.record, row.trouble = None, "damaged"
     assert state() == "damaged"
@@ -203,7 +199,8 @@ def test_status_says_where_why_and_how_much(tmp_path, capfd):
     rows = rows_for("+experiment=glue_isobn", place, "seed=1,2")
     fake_record(rows[0], 7200.0)
     trouble = {"name": "crash", "message": "RuntimeError: as meant", "step": 4, "traceback": "..."}
-    fake_record(rows[1], status="failed", failure=trouble, best=None, where={"log": "jobs/log.err"})
+    where = {"host": "a", "machine": "a", "job": None, "log": "jobs/log.err", "share": 1}
+    fake_record(rows[1], failure=trouble, where=where)
     beat(rows[2].folder, host="node7", job="12_3")
     beat(rows[3].folder, state="interrupted", step=5)
     status.print_status(["+experiment=glue_isobn", place, "seed=1,2", "tracking=none"])

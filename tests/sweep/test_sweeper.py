@@ -7,7 +7,7 @@ import yaml
 
 from isobench.common.resources import experiments_dir
 from isobench.papers import published
-from isobench.runs import heartbeat
+from isobench.runs.record import Beat
 from isobench.sweep.grid import expand_grid
 
 
@@ -244,8 +244,9 @@ def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     assert cli(*quick, "seed=1")[0] == 0
     (folder,) = outputs.glob("runs/*")
     (folder / "result.json").unlink()
-    beat = dict.fromkeys(heartbeat.BEAT_FIELDS, 0) | {"state": "training", "machine": "x", "host": "x"}
-    (folder / "progress.json").write_text(json.dumps(beat))
+    where = {"machine": "x", "host": "x", "job": None, "log": None, "share": 1}
+    beat = Beat(state="training", step=0, steps=0, pid=0, since=0, updated=0, attempt=1, **where)
+    (folder / "progress.json").write_text(beat.model_dump_json())
     code, _, err = cli(*quick, "seed=1,2,3")
     assert code == 0
     started = [line.split("seed ")[1][0] for line in err.splitlines() if line.startswith("[")]

@@ -38,7 +38,9 @@ class Norms(Callback):
 def run(overrides):
     cfg = make_config(*overrides)
     identity = identify(cfg)
-    return train(cfg, identity, RunFolder(cfg.output_dir, identity.key)), cfg
+    folder = RunFolder(cfg.output_dir, identity.key)
+    train(cfg, identity, folder)
+    return json.loads(folder.result_file.read_text()), cfg
 
 
 def log_of(outputs):

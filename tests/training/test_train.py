@@ -22,7 +22,8 @@ def run(*overrides):
     validate_config(cfg)
     identity = identify(cfg)
     folder = RunFolder(cfg.output_dir, identity.key)
-    return train(cfg, identity, folder), folder
+    train(cfg, identity, folder)
+    return json.loads(folder.result_file.read_text()), folder
 
 
 def predictions(folder):

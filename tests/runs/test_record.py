@@ -1,0 +1,141 @@
+"""A run's record and heartbeat: round trips, what is refused and how, the documented schemas."""
+
+import contextlib
+import json
+
+import pytest
+from helpers import ROOT, make_config, make_record, record_content
+
+from isobench.common.errors import UserError
+from isobench.runs.folder import RunFolder
+from isobench.runs.heartbeat import PROGRESS_FILE, Heartbeat, read_heartbeat
+from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord, replace_non_finite
+
+KEY = "ab" * 32
+BEST = {
+    "epoch": 1, "step": 9, "score": 0.5, "selection": 0.5, "isotropy": {},
+    "validation": {"accuracy": 0.5, "constant_predictor": False},
+}  # fmt: skip
+
+
+def content(**parts) -> dict:
+    own = {"key": KEY, "best": BEST, "history": [BEST], "config": {"task": {"dev_splits": ["validation"]}}}
+    return record_content(make_config(), **{**own, **parts})
+
+
+def folder_with(tmp_path, text: str) -> RunFolder:
+    folder = RunFolder(str(tmp_path), KEY)
+    folder.path.mkdir(parents=True)
+    folder.result_file.write_text(text)
+    return folder
+
+
+def test_record_round_trip_and_nan(tmp_path):
+    folder = RunFolder(str(tmp_path), KEY)
+    assert folder.read_record() is None
+    whole = content(x=[float("nan"), 1.5, float("inf")])
+    with folder.lock() as ours:
+        assert ours
+        folder.write_record(RunRecord.model_validate(whole))
+    assert folder.read_record().model_extra == {"x": [None, 1.5, None]}
+    assert json.loads(folder.result_file.read_text()) == whole | {"x": [None, 1.5, None]}
+    assert replace_non_finite({"a": (1, float("nan"))}) == {"a": [1, None]}
+
+
+def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
+    epoch = BEST | {"drift": {"now": {"l2": 0.5}}, "mine": [1, "two", None]}
+    more = content(best=epoch, history=[epoch], cost={"euros": 3}, mood="good")
+    record = folder_with(tmp_path, json.dumps(more)).read_record()
+    assert record.best.noted("drift") == {"now": {"l2": 0.5}}
+    assert record.best.noted("nothing") == record.best.metrics("nowhere") == record.best.noted("mine") == {}
+    assert record.model_dump(exclude_unset=True) == more
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"best": {"epoch": 1, "score": 0.5}}, {"best": BEST | {"validation": {"accuracy": 0.5}}}, {"best": []},
+        {"best": {"score": 0.5, "validation": BEST["validation"]}}, {"best": BEST | {"isotropy": None}},
+        {"best": BEST | {"score": "high"}}, {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}},
+        {"best": BEST | {"epoch": 1.5}}, {"best": BEST | {"isotropy": {"head/i1": "0.5"}}},
+        {"cost": {"seconds": None}}, {"cost": {"training_seconds": "6"}},
+        {"history": {}}, {"history": None}, {"history": [1]}, {"history": [{"epoch": 1}]},
+        {"scale": {}}, {"warnings": None}, {"warnings": [1]}, {"failure": "crash"}, {"config": None},
+        {"config": {"task": None}}, {"config": {"task": {"dev_splits": []}}}, {"status": "failed"},
+        {"status": "done"},        {"failure": {"name": 1, "message": "x"}}, {"seeds": {"init": "1"}},
+        {"where": {}}, {"provenance": None},
+        {"format": "1"}, {"format": None}, {"format": 1.5}, {"format": 0},
+    ],
+)  # fmt: skip
+def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
+    folder = folder_with(tmp_path, json.dumps(content() | part))
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+        folder.read_record()
+
+
+@pytest.mark.parametrize("name", sorted(RunRecord.model_fields.keys() - {"generation", "predictions"}))
+def test_a_record_without_a_part_is_damaged(tmp_path, name):
+    lacking = content()
+    del lacking[name]
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+        folder_with(tmp_path, json.dumps(lacking)).read_record()
+
+
+@pytest.mark.parametrize("name", ["seconds", "training_seconds"])
+def test_a_record_without_its_time_is_damaged(tmp_path, name):
+    lacking = content()
+    del lacking["cost"][name]
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+        folder_with(tmp_path, json.dumps(lacking)).read_record()
+
+
+def test_a_failed_runs_record_needs_no_epoch(tmp_path):
+    folder = RunFolder(str(tmp_path), KEY)
+    folder.path.mkdir(parents=True)
+    failure = {"name": "crash", "message": "x"}
+    folder.write_record(make_record(make_config(), key=KEY, failure=failure))
+    assert folder.read_record().failure.model_dump(exclude_unset=True) == failure
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "\0", '{"status": "finished", "key": "other"}', "[]", "7", json.dumps({"key": KEY}), "[" * 100_000],
+)
+def test_a_damaged_record_is_named_not_trusted(tmp_path, text):
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+        folder_with(tmp_path, text).read_record()
+
+
+def test_another_runs_record_is_named_not_trusted(tmp_path):
+    folder = folder_with(tmp_path, json.dumps(content(key="cd" * 32)))
+    with pytest.raises(UserError, match=r"result.json is not this run's record; remove it to run again"):
+        folder.read_record()
+
+
+def test_a_record_of_a_newer_format_is_refused_in_one_line(tmp_path):
+    folder = folder_with(tmp_path, json.dumps({"format": RECORD_FORMAT + 1, "shape": "unknown"}))
+    with pytest.raises(
+        UserError, match=r"result.json has format 2 and this isobench reads up to 1: update isobench$"
+    ):
+        folder.read_record()
+
+
+def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
+    with contextlib.suppress(KeyboardInterrupt), Heartbeat(tmp_path) as heartbeat:
+        heartbeat.training(3, 9)
+        raise KeyboardInterrupt
+    left = read_heartbeat(tmp_path)
+    assert (left.state, left.step, left.steps, left.attempt) == ("interrupted", 3, 9, 1)
+    with Heartbeat(tmp_path):
+        again = read_heartbeat(tmp_path)
+        assert (again.state, again.step, again.steps, again.attempt) == ("starting", 3, 9, 2)
+    assert read_heartbeat(tmp_path) is None
+    for damage in ({"pid": "7"}, {"state": "asleep"}, {"updated": None}):
+        (tmp_path / PROGRESS_FILE).write_text(json.dumps(left.model_dump() | damage))
+        assert read_heartbeat(tmp_path) is None
+
+
+@pytest.mark.parametrize(("name", "model"), [("result", RunRecord), ("progress", Beat)])
+def test_the_documented_schema_is_the_models(name, model):
+    """If this fails: ``python -m isobench.runs.record [progress] > docs/<name>.schema.json``."""
+    assert json.loads((ROOT / "docs" / f"{name}.schema.json").read_text()) == model.model_json_schema()
