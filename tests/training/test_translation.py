@@ -212,9 +212,9 @@ def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_trans
         "train": {"sources": 4, "targets": 4},
         "validation": {"sources": 1, "targets": 0},
     }
-    said = " ".join(out.split())
-    assert "Truncated: 4 of 12 sources of train are longer than 40 tokens" in said
-    assert said.count("are longer than") == 3
+    printed = " ".join(out.split())
+    assert "Truncated: 4 of 12 sources of train are longer than 40 tokens" in printed
+    assert printed.count("are longer than") == 3
     assert math.isfinite(record["best"]["validation"]["loss"])
     assert len(pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet")))) == 3
 
