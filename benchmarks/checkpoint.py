@@ -1,10 +1,9 @@
-"""What checkpoints cost at the default interval.
+"""Measure what checkpoints cost at the default interval.
 
     python benchmarks/checkpoint.py
 
-Trains a few steps of each packaged encoder with a checkpoint at every step, and prints the seconds and MiB of one
-and their share of
-training at `checkpoint.minutes`' default (target: under 3%).
+Trains each packaged encoder for a few steps with a checkpoint after each, and prints the seconds and the size of one
+checkpoint, and its share of the training time at the default of `checkpoint.minutes` (target: under 3%).
 """
 
 import json

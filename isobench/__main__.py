@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 from isobench.cli.guard import run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.interruption import Interrupted
 from isobench.common.resources import conf_dir
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
@@ -62,18 +61,11 @@ def move_flags_first(arguments: list[str]) -> list[str]:
 def run_job(config: DictConfig) -> int:
     """One run, alone or in a sweep; returns its exit code, and in a run alone exits with it."""
     hydra_config = HydraConfig.get()
-    if joblib_pool.stop_signal:
-        return 128 + joblib_pool.stop_signal
     try:
         if hydra_config.mode == RunMode.RUN:
             return run_alone(to_config(config))
         position = f"[{hydra_config.job.num + 1}/{environment.read_run_count() or '?'}] "
-        return execute_run(to_config(config), position)[0]
-    except Interrupted as stop:
-        if not environment.is_pool_worker():
-            raise
-        joblib_pool.stop_signal = stop.signum  # this process's turn is over; joblib may still have runs for it
-        return 128 + stop.signum
+        return joblib_pool.run_unless_stopped(lambda: execute_run(to_config(config), position)[0])
     except Exception as error:  # said here: Hydra would print more than the one line
         if environment.is_debugging():
             raise

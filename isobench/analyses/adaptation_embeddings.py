@@ -1,7 +1,7 @@
 """Efficient Task Adaptation, Figures 1 to 3: the pretrained [CLS] vector before the pooler (h^l) and after it (h)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -11,14 +11,16 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.setting_checks import check_integer, check_no_calibration, check_number, no_variance_error
+from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
 from isobench.common.plots import PALETTE, make_panel_grid
+from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_least
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.task import METRIC_FUNCTIONS
 
+PointCount = Annotated[int, at_least(2)]
 TYPES_NOTE = (
     "The paper sees three types: MRPC, few dimensions that vary much; CoLA and SST-2, std unrelated to importance; "
     "RTE, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, where std is not 0."
@@ -51,7 +53,9 @@ class EmbeddingDistribution:
         return np.argsort(-self.fisher, kind="stable")
 
 
-def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, within: float) -> Findings:
+def analyse(
+    subjects: list[Subject], points: PointCount, perplexity: PositiveFloat, seed: Seed, within: NonNegativeFloat
+) -> Findings:
     """Place of the examples, mean of every dimension of h^l, deviation and importance of every dimension of h.
 
     Args:
@@ -62,12 +66,8 @@ def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, 
         within: means up to this, positive or negative, are counted as ordinary.
 
     Raises:
-        UserError: a task without classes, a setting that can't be, a calibration, embeddings that do not vary.
+        UserError: a task without classes, a calibration, embeddings that do not vary.
     """
-    check_integer("points", points, 2)
-    check_number("perplexity", perplexity, 0, ends=False)
-    check_integer("seed", seed, 0, 2**32 - 1)
-    check_number("within", within, 0)
     check_no_calibration(subjects)
     for subject in subjects:
         if not list_class_names(subject):

@@ -4,7 +4,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from rich.console import Console
@@ -14,17 +14,12 @@ from torch import Tensor
 
 from isobench.analyses.common_frequency_figures import draw_figure3, draw_figure4
 from isobench.analyses.findings import Findings
-from isobench.analyses.setting_checks import (
-    check_integer,
-    check_keys,
-    check_mapping_list,
-    check_no_calibration,
-    check_number,
-)
+from isobench.analyses.setting_checks import check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes
 from isobench.calibration import center
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
+from isobench.config.bounds import Bound, NonNegativeInt, PositiveInt, above, at_least, at_most
 from isobench.data.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
 from isobench.metrics.isotropy import sum_unit_rows
 from isobench.metrics.zipf import zipf_exponents
@@ -35,19 +30,45 @@ WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
 WORDS_LABEL = "words"
 MAX_CURVE_POINTS = 400  # at most so many ranks of a curve, evenly spaced on the logarithmic axis
 
-SettingList = Sequence[Mapping[str, Any]]
+RANKS = Bound(
+    lambda ranks: [type(rank) for rank in ranks] == [int, int] and 1 <= ranks[0] < ranks[1],
+    "must be two whole numbers, the first below the last, at least 1",
+)
+NOT_EMPTY_RANGE = Bound(lambda ids: ids["end"] > ids["first"], "must have its end above its first")
+
+
+class TokenRange(TypedDict):
+    """Token ids from ``first`` up to ``end``, which is excluded."""
+
+    first: NonNegativeInt
+    end: int
+    published: Annotated[float, at_least(-1), at_most(1)]  # the paper's mean cosine
+
+
+class Head(TypedDict):
+    """The most frequent types."""
+
+    types: PositiveInt  # how many
+    published: Any  # the share of the corpus, in the paper's words
+
+
+class Coverage(TypedDict):
+    """A share of the corpus that the most frequent types make up."""
+
+    share: Annotated[float, above(0), at_most(1)]
+    published: Any  # how many types, in the paper's words
 
 
 def analyse(
     subjects: list[Subject],
     corpus: str,
-    texts: int | None,
-    width: int,
-    rare: int,
-    ranges: SettingList,
-    heads: SettingList,
-    coverage: Mapping[str, Any],
-    ranks: Sequence[int],
+    texts: PositiveInt | None,
+    width: PositiveInt,
+    rare: PositiveInt,
+    ranges: list[Annotated[TokenRange, NOT_EMPTY_RANGE]],
+    heads: list[Head],
+    coverage: Coverage,
+    ranks: Annotated[list[Any], RANKS],
 ) -> Findings:
     """Mean cosine of the unused tokens to bins of the vocabulary; rank-frequency curves of tokens and words.
 
@@ -63,9 +84,8 @@ def analyse(
         ranks: the first and the last between which Zipf's exponent is fitted.
 
     Raises:
-        UserError: a corpus that is not there, a setting out of its range, a calibration.
+        UserError: a corpus that is not there, a calibration.
     """
-    check_frequency_settings(texts, width, rare, ranges, heads, coverage, ranks)
     check_no_calibration(subjects)
     read = open_corpus(corpus, subjects[0].cfg.data, texts)
     show = should_show_progress(subjects[0].cfg)
@@ -100,46 +120,17 @@ def analyse(
             "The paper's ids 28500-29500 and its 994 unused tokens are the uncased BERT's, as in its released code; "
             "its Figure 3 names the cased one, whose vocabulary has 28,996 tokens, 101 of them unused.",
             "Words, in their own case: runs of letters, digits and underscores, and every other character that is no "
-            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.texts:,} texts.",
+            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.text_count:,} texts.",
         ],
         differs=collect_scale_notes(subjects, "encoder") + read.differs,
     )
 
 
-def check_frequency_settings(
-    texts: int | None,
-    width: int,
-    rare: int,
-    ranges: SettingList,
-    heads: SettingList,
-    coverage: Mapping[str, Any],
-    ranks: Sequence[int],
-) -> None:
-    """Refuse settings that can't be; ``analyse`` says what they are."""
-    if texts is not None:
-        check_integer("texts", texts, 1)
-    check_integer("width", width, 1)
-    check_integer("rare", rare, 1)
-    for name, one in check_mapping_list("ranges", ranges, ("first", "end", "published")):
-        check_integer(f"{name}.first", one["first"], 0)
-        check_integer(f"{name}.end", one["end"], one["first"] + 1)
-        check_number(f"{name}.published", one["published"], -1, 1)
-    for name, one in check_mapping_list("heads", heads, ("types", "published")):
-        check_integer(f"{name}.types", one["types"], 1)
-    check_keys("coverage", coverage, ("share", "published"))
-    check_number("coverage.share", coverage["share"], 0, 1)
-    if not coverage["share"]:
-        raise UserError("analysis.coverage.share=0 must be above 0")
-    whole_numbers = isinstance(ranks, Sequence) and [type(rank) for rank in ranks] == [int, int]
-    if not whole_numbers or not 1 <= ranks[0] < ranks[1]:
-        raise UserError(f"analysis.ranks={ranks} must be two whole numbers, the first below the last, at least 1")
-
-
 def track_batches(corpus: Corpus, what: str, show: bool) -> Iterator[list[str]]:
     """A corpus's batches, with a bar."""
     console = Console(stderr=True)
-    total = -(-corpus.texts // TEXTS_PER_BATCH)
-    yield from track(corpus.batches(), what, total, console=console, transient=True, disable=not show)
+    total = -(-corpus.text_count // TEXTS_PER_BATCH)
+    yield from track(corpus.iter_batches(), what, total, console=console, transient=True, disable=not show)
 
 
 def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:
@@ -189,7 +180,7 @@ def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
 
 
 def summarise_counts(
-    counts: np.ndarray, heads: SettingList, coverage: Mapping[str, Any], ranks: Sequence[int]
+    counts: np.ndarray, heads: list[Head], coverage: Coverage, ranks: Sequence[int]
 ) -> dict[str, Any]:
     """Types, occurrences, shares of the most frequent, types for a share, Zipf's exponent in two ways."""
     if not len(counts):
@@ -220,7 +211,7 @@ def sample_rank_curve(counts: np.ndarray) -> list[dict[str, Any]]:
     return [{"rank": int(rank), "count": int(counts[rank - 1])} for rank in ranks]
 
 
-def build_similarity_table(rows: list[dict[str, Any]], ranges: SettingList) -> Table:
+def build_similarity_table(rows: list[dict[str, Any]], ranges: list[TokenRange]) -> Table:
     """Mean cosine of the raw embeddings in the ranges that the paper prints."""
     table = Table(title="Too Much in Common, Section 4.2: mean cosine", title_justify="left", header_style="bold")
     for name in ("", "encoder", *(f"ids {one['first']}-{one['end']}" for one in ranges)):
@@ -240,7 +231,7 @@ def format_range_cell(row: Mapping[str, Any] | None, end: int) -> str:
     return f"{row['cosine']:.2f}" + (f" (to {row['end']})" if row["end"] < end else "")
 
 
-def build_frequency_table(rows: list[dict[str, Any]], heads: SettingList, coverage: Mapping[str, Any]) -> Table:
+def build_frequency_table(rows: list[dict[str, Any]], heads: list[Head], coverage: Coverage) -> Table:
     """The corpus in numbers, beside Section 2.2's."""
     table = Table(title="Too Much in Common, Section 2.2 and Figure 4", title_justify="left", header_style="bold")
     names = ("", "unit", "types", "occurrences", *(f"top {head['types']}" for head in heads))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import torch
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
-from isobench.analyses.setting_checks import ROUNDINGS, check_integer, check_keys, check_no_calibration, check_numbers
+from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.analyses.vocabulary import VocabularyMeasures
 from isobench.calibration import all_but_the_top, center
-from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.linalg import PIECE_ROWS, gram, row_mean, row_norms, to_float64
+from isobench.config.bounds import NOT_EMPTY, PositiveInt, one_of
 from isobench.metrics import IsotropyAccumulator, partition_isotropy
 from isobench.metrics.partition import orient_eigenvectors
 from isobench.papers import published
@@ -29,22 +29,24 @@ TABLE1_COLUMNS |= {"EV1": ("ev1", 3), "avg cos": ("average_cosine", 2), "IsoScor
 DENSITY_POINTS = 300
 
 
-def analyse(subjects: list[Subject], removed: str, toy: Mapping[str, Any]) -> Findings:
+class Toy(TypedDict):
+    """Unit spheres in three dimensions, for Figure 2."""
+
+    points: PositiveInt  # a sphere
+    shifts: Annotated[list[float], NOT_EMPTY]  # of the spheres' centres from the origin
+
+
+def analyse(subjects: list[Subject], removed: Annotated[str, one_of(*ROUNDINGS)], toy: Toy) -> Findings:
     """Isotropy of the input embeddings: raw, centred, and without their top principal components.
 
     Args:
         subjects: encoders.
         removed: ``ceil`` or ``floor`` of d / 100 principal components are taken away for I(Wr).
-        toy: Figure 2's ``points`` a sphere, and the spheres' ``shifts`` from the origin.
+        toy: the spheres of Figure 2.
 
     Raises:
-        UserError: a setting that can't be, a calibration.
+        UserError: a calibration.
     """
-    if removed not in ROUNDINGS:
-        raise UserError(f"analysis.removed={removed} is not known: {suggest_nearest(str(removed), ROUNDINGS)}")
-    check_keys("toy", toy, ("points", "shifts"))
-    check_integer("toy.points", toy["points"], 1)
-    check_numbers("toy.shifts", toy["shifts"])
     check_no_calibration(subjects)
     found = []
     for subject in iterate_subjects(subjects, "vocabularies"):

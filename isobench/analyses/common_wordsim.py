@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subj
 from isobench.calibration import all_but_the_top, center, center_scaled
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
+from isobench.config.bounds import Bound
 from isobench.data import wordsim
 from isobench.metrics.task import METRIC_FUNCTIONS
 
@@ -25,7 +26,13 @@ MIN_PAIRS = 3  # pairs for a correlation: two always lie on a line
 Rows = list[dict[str, Any]]
 
 
-def analyse(subjects: list[Subject], removed: int | str) -> Findings:
+REMOVED = Bound(
+    lambda count: count in ROUNDINGS or (type(count) is int and count >= 0),
+    "must be ceil, floor or a whole number, at least 0",
+)
+
+
+def analyse(subjects: list[Subject], removed: Annotated[int | str, REMOVED]) -> Findings:
     """How human scores of word pairs correlate with cosine and inner product, by encoder, method and set.
 
     Args:
@@ -34,10 +41,8 @@ def analyse(subjects: list[Subject], removed: int | str) -> Findings:
             d / 100.
 
     Raises:
-        UserError: word pairs that are not there, a D that can't be, a calibration.
+        UserError: word pairs that are not there, a D above the encoder's width, a calibration.
     """
-    if removed not in ROUNDINGS and (type(removed) is not int or removed < 0):
-        raise UserError(f"analysis.removed={removed} must be ceil, floor or a whole number, at least 0")
     check_no_calibration(subjects)
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,16 +11,11 @@ from matplotlib.image import AxesImage
 from rich.table import Table
 
 from isobench.analyses.findings import Findings
-from isobench.analyses.setting_checks import (
-    check_integer,
-    check_no_calibration,
-    check_number,
-    check_numbers,
-    no_variance_error,
-)
+from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.linalg import gram, row_mean
 from isobench.common.plots import make_panel_grid, make_panels
+from isobench.config.bounds import NOT_EMPTY, PositiveInt, at_least, at_most, between
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
 RANGES_NOTE = (
@@ -61,7 +56,12 @@ class DimensionStatistics:
         return self.deviation[self.deviation > 0]
 
 
-def analyse(subjects: list[Subject], bins: int, strong: list[float], threshold: float) -> Findings:
+def analyse(
+    subjects: list[Subject],
+    bins: PositiveInt,
+    strong: Annotated[list[Annotated[float, between(0, 1)]], NOT_EMPTY],
+    threshold: Annotated[float, at_least(0), at_most(1)],
+) -> Findings:
     """Standard deviations, correlations and groups of the dimensions, by encoder and task.
 
     Args:
@@ -71,11 +71,8 @@ def analyse(subjects: list[Subject], bins: int, strong: list[float], threshold: 
         threshold: two groups of dimensions are one while the mean |rho| between them is at least this.
 
     Raises:
-        UserError: a setting that can't be, a calibration, embeddings that do not vary.
+        UserError: a calibration, embeddings that do not vary.
     """
-    check_integer("bins", bins, 1)
-    check_numbers("strong", strong, 0, 1, ends=False)
-    check_number("threshold", threshold, 0, 1)
     check_no_calibration(subjects)
     found = [
         measure_dimensions(subject, threshold) for subject in iterate_subjects(subjects, "correlation of dimensions")

@@ -5,15 +5,16 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
-from isobench.analyses.setting_checks import check_integer, no_variance_error
+from isobench.analyses.setting_checks import no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.plots import LINE_STYLES, make_panel_grid
+from isobench.config.bounds import PositiveInt
 from isobench.metrics.isotropy import explained_variance_of, squared_singular_values
 
 NO_VARIANCE = "no variance"
 
 
-def analyse(subjects: list[Subject], curve: int) -> Findings:
+def analyse(subjects: list[Subject], curve: PositiveInt) -> Findings:
     """EV_k of the training set's embeddings, by encoder, method and task; NaN of those that do not vary.
 
     Args:
@@ -21,9 +22,8 @@ def analyse(subjects: list[Subject], curve: int) -> Findings:
         curve: how many k the figure shows; the paper has 50 for BERT-base, 200 for RoBERTa-large.
 
     Raises:
-        UserError: a setting that can't be, embeddings of which none vary.
+        UserError: embeddings of which none vary.
     """
-    check_integer("curve", curve, 1)
     rows: list[dict[str, Any]] = []
     cells: dict[RowLabel, dict[str, str]] = {}
     for subject in iterate_subjects(subjects, "explained variance"):

@@ -1,6 +1,5 @@
 """Carry out an experiment's analysis and keep what it finds."""
 
-import inspect
 import json
 import logging
 import time
@@ -13,20 +12,15 @@ import hydra.utils
 from rich.table import Table
 
 from isobench.analyses.names import SubjectNames, name_subjects
+from isobench.analyses.setting_checks import check_settings
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_json
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
+from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.record import replace_non_finite
 from isobench.runs.row import Row
 from isobench.training.execute import probe_hub_if_needed
-
-ABOUT_FILE = "about.json"
-
-
-def find_analysis_folder(output_dir: str, experiment: Experiment) -> Path:
-    """Where an analysis's outcome lies."""
-    return Path(output_dir) / "reports" / (experiment.name or "runs")
 
 
 def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
@@ -39,7 +33,7 @@ def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
     probe_hub_if_needed(row.cfg for row in rows)
     function, settings = load_analysis_function(first.analysis)
     called = name_subjects(rows)
-    folder = find_analysis_folder(first.output_dir, experiment)
+    folder = report_folder(first.output_dir, experiment.name)
     with require_writable(folder):
         findings, seconds = compute_findings(experiment, function, settings, rows, called)
         try:
@@ -123,7 +117,7 @@ def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any
     """The function that ``analysis._target_`` names, and its settings.
 
     Raises:
-        UserError: no such function, or it takes no such setting.
+        UserError: no such function, or settings that it can't take.
     """
     settings = {key: value for key, value in analysis.items() if key not in ("_target_", "trains")}
     target = analysis.get("_target_")
@@ -134,14 +128,7 @@ def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any
         function = hydra.utils.get_method(target)
     except Exception as error:  # Hydra raises several kinds for what can't be imported or called
         raise UserError(f"analysis._target_={target} can't be imported: {error}") from error
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    known = [parameter.name for parameter in parameters]
-    for key in settings:
-        if key not in known:
-            raise UserError(f"analysis.{key} is no setting of {target}; it has: {', '.join(known) or 'none'}")
-    for parameter in parameters:
-        if parameter.default is parameter.empty and parameter.name not in settings:
-            raise UserError(f"analysis.{parameter.name} must be set: add +analysis.{parameter.name}=...")
+    check_settings(function, settings)
     return function, settings
 
 
@@ -152,7 +139,7 @@ def print_analysis_plan(title: str, rows: Sequence[Row]) -> None:
         table.add_column(name, overflow="fold")
     for names in name_subjects(rows):
         table.add_row(*names)
-    folder = find_analysis_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment)
+    folder = report_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment.name)
     found = read_about(folder)
     state = "not done yet"
     if found is not None:

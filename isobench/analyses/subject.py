@@ -1,6 +1,6 @@
 """What an analysis looks at: one encoder on one task under one calibration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +12,10 @@ from torch import Tensor
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
+from isobench.common.errors import UserError
+from isobench.common.terminal import format_count
 from isobench.data.loaders import Loaders
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.papers.scale import find_encoder_differences, find_task_differences
 from isobench.runs.identity import identify
@@ -27,8 +29,9 @@ from isobench.training.train import configure_process
 class Subject:
     """The pretrained encoder, its vectors of the training set and its vocabulary, each loaded when asked for.
 
-    ``encoder``, ``task`` and ``method`` are what tables and figures call it; ``warnings`` what has to be known of the
-    vectors it gave, such as weights that the checkpoint lacks.
+    ``encoder``, ``task`` and ``method`` are what tables and figures call it. ``warnings`` says what has to be known
+    of all vectors that were asked for so far, such as weights that the checkpoint lacks. It only grows, so that the
+    order in which they are asked for does not matter.
 
     Args:
         row: a run of the experiment's grid; its record is None unless it was trained.
@@ -44,7 +47,7 @@ class Subject:
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's."""
-        return encoders.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+        return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
@@ -64,20 +67,26 @@ class Subject:
         for name in ("tokenizer", "loaded", "loaders"):
             self.__dict__.pop(name, None)
 
+    def _add_warnings(self, with_pooler: bool) -> None:
+        """Add the loaded encoder's warnings; that it has no pooler concerns only vectors that a pooler gave."""
+        self.warnings = [
+            text for text in self.loaded.warnings if with_pooler or text != NO_POOLER_WARNING or text in self.warnings
+        ]
+
     def encoded(self) -> Tensor:
         """The encoder's vectors of the training set before any pooler, [N, d] float32, memory-mapped, in its order.
 
         Of ``encoder.layer`` and ``encoder.pooling``; computed once and kept in the cache.
         """
         show = should_show_progress(self.cfg)
-        self.warnings = [text for text in self.loaded.warnings if text != NO_POOLER_WARNING]
+        self._add_warnings(with_pooler=False)
         return embeddings.load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:
         """What a head would read without calibration, [N, d] float32: after the pooler if there is one."""
         vectors = self.encoded()
-        self.warnings = list(self.loaded.warnings)
+        self._add_warnings(with_pooler=True)
         return torch.cat([self.loaded.pooler(h) for h in vectors.split(1024)])
 
     @torch.no_grad()
@@ -87,7 +96,7 @@ class Subject:
         A method with moving statistics is updated by that one batch (``calibration.momentum=1`` makes them its own).
         """
         vectors = self.encoded()
-        self.warnings = list(self.loaded.warnings)
+        self._add_warnings(with_pooler=True)
         chain = build_chain(self.cfg, self.loaded.dim)
         prepare_chain(chain, vectors.split(1024), self.loaded.pooler)
         if not any(overrides_hook(calibration, "forward") for calibration in chain):
@@ -118,3 +127,18 @@ def collect_scale_notes(subjects: list[Subject], *kinds: str) -> list[str]:
     """How the subjects differ from the paper's: of ``encoder``, ``task`` or both."""
     found = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
     return list(dict.fromkeys(found))
+
+
+def check_no_calibration(subjects: Sequence[Subject]) -> None:
+    """Raise UserError if a run has a calibration, for an analysis that would silently ignore it."""
+    if any(subject.method != "none" for subject in subjects):
+        name = subjects[0].cfg.experiment.name or "this analysis"
+        raise UserError(f"{name} looks at embeddings without calibration: leave calibration out")
+
+
+def no_variance_error(subject: Subject, examples: int) -> UserError:
+    """The error to raise where all embeddings are the same."""
+    what = f"the embeddings of {subject.encoder} on {subject.task} do not vary"
+    return UserError(
+        f"{what} over {format_count(examples, 'training example')}; take more of them (task.train_samples)"
+    )

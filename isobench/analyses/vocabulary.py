@@ -1,8 +1,11 @@
 """Isotropy of one vocabulary: what the tables and figures of common_isotropy show."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+
+ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}  # of d / 100, the number of principal components removed
 
 
 @dataclass

@@ -5,16 +5,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
+import pyarrow
 from rich.table import Table
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.terminal import make_console
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
-from isobench.report.markdown_latex import escape_markdown
+from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.state import add_states
 from isobench.sweep.rows import find_sweep_rows
 
 
@@ -33,7 +34,7 @@ def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
     report_of = cache(lambda experiment: build_experiment_report(experiment, arguments))
     found = []
     for claim in CLAIMS:
-        outcome, scale = judge_claim(claim, report_of, Path(output_dir) / "reports" / claim.experiment)
+        outcome, scale = judge_claim(claim, report_of, report_folder(output_dir, claim.experiment))
         about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
         found.append({**about, "scale": scale, "experiment": claim.experiment})
     return found
@@ -43,11 +44,11 @@ def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, st
     """A claim's outcome, and how what it rests on is not the paper's setting."""
     nothing = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
     try:
-        if not claim.rows:
+        if not claim.rows_file:
             report: Report | None = report_of(claim.experiment)
             return (claim.check(report), "; ".join(report.scale)) if report else (nothing, "")
-        about = json.loads((folder / "about.json").read_text())
-        rows = pyarrow.parquet.read_table(folder / f"{claim.rows}.parquet").to_pylist()
+        about = json.loads((folder / ABOUT_FILE).read_text())
+        rows = read_rows(folder, claim.rows_file)
     except FileNotFoundError:
         return nothing, ""
     except UserError as error:
@@ -64,7 +65,7 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
         UserError: what was run can't be read, or its selection can't be made.
     """
     _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
-    return build_report(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
+    return build_report(rows[0].cfg.experiment, add_states(rows)) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
@@ -80,15 +81,3 @@ def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
     write_rows(folder, "claims", claims)
     out.print(f"Written to {folder}/: claims (Parquet, CSV, Markdown), claims.html", highlight=False, markup=False)
-
-
-def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
-    """The claims as a Markdown table."""
-    head = ("paper", "claim", "outcome", "numbers", "scale", "experiment")
-    rows = [
-        head,
-        ("---",) * len(head),
-        *(tuple(escape_markdown(str(claim[name])) for name in head) for claim in claims),
-    ]
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"# What the papers claim, and what was found here\n\n{lines}\n"

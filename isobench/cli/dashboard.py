@@ -9,6 +9,7 @@ from isobench.analyses.names import needs_training
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Config
+from isobench.runs.layout import report_folder
 from isobench.sweep.rows import find_sweep_rows
 from isobench.training import tracking
 
@@ -74,7 +75,8 @@ def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
     name, rows = find_sweep_rows(arguments)
     configs = [row.cfg for row in rows]
     if configs[0].analysis and not needs_training(configs[0].analysis):
-        raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in outputs/reports/{name}")
+        figures = report_folder(configs[0].output_dir, name)
+        raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in {figures}")
     tracked = [cfg for cfg in configs if cfg.tracking.backend != "none"]
     if not tracked:
         raise UserError(f"{name} was run with tracking=none, so W&B has no runs of it; run it with tracking=wandb")

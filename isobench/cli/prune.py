@@ -14,6 +14,7 @@ from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.jobs import find_queued_jobs
+from isobench.runs.layout import run_folder_name, runs_folder
 from isobench.runs.listing import list_run_folders, read_run_config
 from isobench.sweep.plan import compose_sweep, plan_saved_command
 from isobench.sweep.saved_commands import read_commands
@@ -43,7 +44,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     for folder, name in found:
         print(f"{folder}  {name}")
     if not found:
-        print(f"Every run in {Path(output_dir) / 'runs'} is still produced.")
+        print(f"Every run in {runs_folder(output_dir)} is still produced.")
         return
     size = sum(file.stat().st_size for folder, _ in found for file in folder.rglob("*") if file.is_file())
     print(f"{len(found)} runs that nothing produces any more, {size / 2**20:.1f} MiB.")
@@ -82,12 +83,12 @@ def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
             yield folder, "a config that can't be read, or is none any more"
             continue
         name = f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"
-        if not identify(cfg).key.startswith(folder.name):
+        if run_folder_name(identify(cfg).key) != folder.name:
             yield folder, f"{name}: its settings have another key now"
         elif cfg.experiment.name and cfg.experiment.grid != read_grid(cfg.experiment.name):
             if wanted is None:
                 wanted = {
-                    key[:16]
+                    run_folder_name(key)
                     for command in read_commands(output_dir)
                     for key in plan_saved_command(command, output_dir)
                 }

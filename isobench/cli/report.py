@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from isobench.analyses.names import needs_training
-from isobench.analyses.runner import find_analysis_folder
 from isobench.cli import claims
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
@@ -19,8 +18,10 @@ from isobench.config.schema import Selection, to_config
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
-from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
 from isobench.report.sweep_table import print_table
+from isobench.runs.layout import report_folder, reports_folder
+from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import find_sweep_rows
 
@@ -49,12 +50,13 @@ def report(arguments: Sequence[str]) -> None:
     _, rows = find_sweep_rows([argument for argument in arguments if not argument.startswith(SELECTION_PREFIX)])
     cfg = rows[0].cfg
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
-    folder = find_analysis_folder(cfg.output_dir, experiment)
+    folder = report_folder(cfg.output_dir, experiment.name)
     if cfg.analysis and not needs_training(cfg.analysis):
         raise UserError(f"{cfg.experiment.name} trains nothing: python -m isobench +experiment={cfg.experiment.name}")
     if not any(row.record for row in rows):
         raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
     with require_writable(folder):
+        rows = add_states(rows)
         made = build_report(experiment, rows)
         write_report_files(made, folder)
     print_table(experiment, [row for row, run in zip(rows, made.runs, strict=True) if run["selected"]])
@@ -76,11 +78,11 @@ def report_claims(arguments: list[str]) -> None:
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     judged = claims.judge_claims(arguments, output_dir)
-    folder = Path(output_dir) / "reports"
+    folder = reports_folder(output_dir)
     try:
         with require_writable(folder):
             claims.print_claims(judged, folder)
-        write_atomic(folder / "claims.md", partial(write_text, claims.format_claims_markdown(judged)))
+        write_atomic(folder / "claims.md", partial(write_text, format_claims_markdown(judged)))
         write_atomic(folder / "claims.html", partial(write_text, render_claims(judged)))
     except OSError as error:
         raise make_storage_error(error, folder) from error

@@ -17,7 +17,6 @@ from isobench.report.selection import select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
 from isobench.runs.row import Row, count_troubles, find_failure
-from isobench.runs.state import find_run_states
 
 DEFAULT_STATISTICS = ["mean", "sd"]  # a cell's statistics where the paper has no table
 
@@ -25,11 +24,13 @@ DEFAULT_STATISTICS = ["mean", "sd"]  # a cell's statistics where the paper has n
 def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     """The report of these runs, ended or not.
 
+    Args:
+        experiment: its name, paper, tables and selection rule.
+        rows: the runs with their states (`isobench.runs.state.add_states`).
+
     Raises:
         UserError: a selection that can't be made.
     """
-    for row, state in zip(rows, find_run_states(rows), strict=True):
-        row.state = state.name
     tables, selections, kept = [], dict[str, None](), set[str]()
     settings = split_by_setting(rows)
     for alike in settings:

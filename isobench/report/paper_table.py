@@ -21,7 +21,7 @@ from isobench.report.paper_columns import (
     build_paper_columns,
     compute_epoch_seconds,
 )
-from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
+from isobench.report.seed_statistics import MARK_LEGEND, choose_mark, compute_cell_statistics, holm, welch
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
 
 
@@ -68,12 +68,10 @@ class PaperTable:
 
     def mark(self, encoder: str, method: str, column: Column) -> str:
         """* for significantly better than plain fine-tuning, † for worse."""
-        if self.p_values.get((encoder, method, column), 1.0) >= ALPHA:
+        if (encoder, method, column) not in self.p_values:
             return ""
-        difference = statistics.fmean(self.values(encoder, method, column)) - statistics.fmean(
-            self.values(encoder, BASE_METHOD, column)
-        )
-        return " *" if difference > 0 else " †"
+        ours, base = (statistics.fmean(self.values(encoder, name, column)) for name in (method, BASE_METHOD))
+        return choose_mark(self.p_values[encoder, method, column], ours - base)
 
     def summary(self, values: list[float]) -> list[float | None]:
         """The statistics of the paper's cells; None for a spread that one seed doesn't have."""
@@ -97,7 +95,8 @@ class PaperTable:
         if not column.is_score:
             del wrong[CONSTANT_PREDICTOR]
         notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
-        return numbers + (self.mark(encoder, method, column) if marked else "") + "".join(notes)
+        mark = self.mark(encoder, method, column) if marked else ""
+        return " ".join(filter(None, (numbers, mark))) + "".join(notes)
 
     def format_published_cell(self, encoder: str, method: str, column: Column) -> str:
         """The paper's cell below ours; of another encoder, named, if the paper doesn't have this one."""
@@ -127,8 +126,8 @@ class PaperTable:
         if tests := list(self.p_values.values()):
             survive = sum(p < ALPHA for p in holm(tests))
             found.append(
-                f"* better, † worse than {BASE_METHOD}: p < {ALPHA}, Welch's t-test over seeds, not corrected; of "
-                f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
+                f"{MARK_LEGEND}; of {len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; "
+                f"{survive} survive Holm."
             )
         if any(column.time for column in self.columns):
             found.append(

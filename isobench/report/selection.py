@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
-from isobench.config.schema import Selection, format_method_name
+from isobench.config.schema import SELECTION_RULES, Selection, format_method_name
 from isobench.report.effects import expected_maximum
 from isobench.runs.grouping import find_varying_settings, list_setting_values
 from isobench.runs.row import Row
 
 GroupKey = tuple[str, str, str]  # encoder, method, task
 SettingValues = tuple[str, ...]  # values of the settings that vary
-SELECTION_RULES = ("none", "dev", "seeds", "held_out")
 
 
 def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:

@@ -16,6 +16,7 @@ from isobench.runs.grouping import (
     list_setting_values,
     read_scale_differences,
 )
+from isobench.runs.layout import RECORD_FILE
 from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
 
@@ -100,7 +101,7 @@ def list_footnotes(rows: list[Row]) -> list[str]:
         f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
         *describe_generation(rows),
         *(f"Warning: {warning}." for warning in warnings),
-        f"Records: {rows[0].folder.path.parent}/<key>/result.json",
+        f"Records: {rows[0].folder.path.parent}/<key>/{RECORD_FILE}",
     ]
 
 

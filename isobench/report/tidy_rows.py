@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isobench.common.files import sha256_json
+from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import format_method_name
 from isobench.report.document import TidyRows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
@@ -37,7 +37,7 @@ def build_epoch_rows(rows: list[Row]) -> TidyRows:
 def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
     """What tells a run from the others."""
     cfg = row.cfg
-    names = {"key": row.folder.key[:16], "task": cfg.task.name, "encoder": cfg.encoder.name}
+    names = {"key": row.folder.path.name, "task": cfg.task.name, "encoder": cfg.encoder.name}
     names |= {"method": format_method_name(cfg.calibration), "seed": str(cfg.seed)}
     return {**names, **dict(zip(varying, list_setting_values(cfg, varying), strict=True)), "seed": cfg.seed}
 
@@ -84,7 +84,7 @@ def read_origin(row: Row) -> dict[str, Any]:
 
 def shorten_fingerprint(hashes: Any) -> str | None:
     """Sixteen digits for a set of hashes."""
-    return sha256_json(hashes)[:16] if hashes else None
+    return shorten_digest(sha256_json(hashes)) if hashes else None
 
 
 def scale_metric(metric: str, value: Any) -> float | None:

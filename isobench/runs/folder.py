@@ -13,6 +13,7 @@ import yaml
 
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text, write_json
+from isobench.runs.layout import CHECKPOINTS_FOLDER, CONFIG_FILE, LOCK_FILE, RECORD_FILE, run_folder_name, runs_folder
 from isobench.runs.record import RECORD_FIELDS, RECORD_FORMAT, is_valid_record, replace_non_finite
 
 
@@ -21,12 +22,12 @@ class RunFolder:
 
     def __init__(self, output_dir: str, key: str) -> None:
         self.key = key
-        self.path = Path(output_dir) / "runs" / key[:16]
+        self.path = runs_folder(output_dir) / run_folder_name(key)
 
     @property
     def result_file(self) -> Path:
         """Where the record appears, whole, at the very end."""
-        return self.path / "result.json"
+        return self.path / RECORD_FILE
 
     def read_record(self) -> dict[str, Any] | None:
         """The record, or None if the run is not finished.
@@ -70,7 +71,7 @@ class RunFolder:
         fresh = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(self.path / "lock", timeout=0)
+            lock = filelock.FileLock(self.path / LOCK_FILE, timeout=0)
             lock.acquire()
         except filelock.Timeout:
             yield False
@@ -96,13 +97,13 @@ class RunFolder:
         """Tidy up after a process that was killed, and note the config. Only under the lock."""
         remove_temporaries(self.path)
         text = yaml.safe_dump(resolved, sort_keys=False)
-        replace_text(self.path / "config.yaml", text)
+        replace_text(self.path / CONFIG_FILE, text)
 
     def remove_old_checkpoints(self, record: dict[str, Any]) -> None:
         """Remove the checkpoints of a finished run whose process was killed before it could."""
         keep = record["config"].get("checkpoint", {}).get("keep", False)
         if record["status"] == "finished" and not keep:
-            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+            shutil.rmtree(self.path / CHECKPOINTS_FOLDER, ignore_errors=True)
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

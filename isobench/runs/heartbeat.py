@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from isobench.common import environment
 from isobench.common.files import replace_text
+from isobench.runs.layout import PROGRESS_FILE
 
 BEAT_INTERVAL = 10.0  # seconds between beats
 STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
-PROGRESS_FILE = "progress.json"
 BEAT_FIELDS = {"state", "step", "steps", "host", "machine", "job", "log", "pid", "since", "updated"}
 
 
@@ -108,11 +110,11 @@ def read_live_heartbeat(folder: Path) -> dict[str, Any] | None:
 def is_process_alive(pid: int) -> bool:
     """Whether a process of this machine is there and no zombie."""
     try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
+        os.kill(pid, 0)  # psutil does not see other users' processes where the system hides them
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
         return False
-    except OSError:  # another user's, or not Linux
+    except (PermissionError, psutil.AccessDenied):  # another user's
         return True
 
 

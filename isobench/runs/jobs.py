@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from isobench.common.errors import UserError
 from isobench.common.files import write_json
 from isobench.runs.folder import RunFolder
+from isobench.runs.layout import jobs_folder
 
 
 @dataclass
@@ -29,11 +31,6 @@ class Submission:
     def save(self, output_dir: str | Path) -> None:
         """Write ``jobs/<job>.json``, once."""
         write_json(jobs_folder(output_dir) / f"{self.launcher}-{self.job}.json", asdict(self))
-
-
-def jobs_folder(output_dir: str | Path) -> Path:
-    """Where submissions are noted and jobs log."""
-    return Path(output_dir) / "jobs"
 
 
 @dataclass(frozen=True)
@@ -103,16 +100,10 @@ def read_slurm_array_limit() -> int:
 def is_local_job_alive(job: str) -> bool:
     """Whether a local job's controlling process is there. ``job`` is its process id."""
     try:
-        command = Path(f"/proc/{job}/cmdline").read_bytes()
-    except FileNotFoundError:
-        if Path("/proc/self").exists():
-            return False
-        try:  # not Linux: the process id must do
-            os.kill(int(job), 0)
-        except (ValueError, OSError):
-            return False
-        return True
-    return b"submitit" in command
+        command = psutil.Process(int(job)).cmdline()
+    except (ValueError, psutil.Error):
+        return False
+    return any("submitit" in word for word in command)
 
 
 def wait_for_runs(

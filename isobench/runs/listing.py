@@ -10,20 +10,21 @@ import yaml
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.identity import identify
+from isobench.runs.layout import CONFIG_FILE, run_folder_name, runs_folder
 from isobench.runs.row import Row
 from isobench.runs.validate import validate_config
 
 
 def list_run_folders(output_dir: str) -> list[Path]:
     """All of them, by name."""
-    return sorted(path for path in (Path(output_dir) / "runs").glob("*") if path.is_dir())
+    return sorted(path for path in runs_folder(output_dir).glob("*") if path.is_dir())
 
 
 def read_run_config(folder: Path) -> Config | None:
     """The config a run was started with; None if it can't be read, or is none today."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        cfg = config_from_plain(yaml.load((folder / "config.yaml").read_text(), loader))
+        cfg = config_from_plain(yaml.load((folder / CONFIG_FILE).read_text(), loader))
         validate_config(cfg)
     except Exception:  # damaged in any of many ways, or of another version
         return None
@@ -39,5 +40,5 @@ def read_rows(output_dir: str, but: set[str]) -> Iterator[Row]:
         except UserError as error:
             print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
             continue
-        if cfg is not None and key.startswith(folder.name):
+        if cfg is not None and run_folder_name(key) == folder.name:
             yield Row.of(replace(cfg, output_dir=output_dir), key)

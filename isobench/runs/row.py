@@ -16,7 +16,7 @@ class Row:
     cfg: Config
     folder: RunFolder
     record: dict[str, Any] | None
-    state: str = "missing"
+    state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
     trouble: str | None = None  # why its record can't be trusted
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from isobench.runs import heartbeat, jobs
@@ -49,8 +49,17 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
 
 def find_run_states(rows: list[Row]) -> list[RunState]:
     """The state of every run; the queue is asked once."""
-    waiting = jobs.find_queued_jobs(rows[0].folder.path.parents[1]) if rows else {}
+    waiting = jobs.find_queued_jobs(rows[0].cfg.output_dir) if rows else {}
     return [find_run_state(row, waiting) for row in rows]
+
+
+def add_states(rows: list[Row]) -> list[Row]:
+    """Return copies of the rows that name their run's state in ``state``; the queue is asked once.
+
+    Raises:
+        UserError: SLURM is here and does not answer.
+    """
+    return [replace(row, state=state.name) for row, state in zip(rows, find_run_states(rows), strict=True)]
 
 
 def format_state_counts(states: Iterable[RunState]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.config.schema import Config, config_from_plain
+from isobench.runs.layout import RECORD_FILE
 from isobench.runs.row import Row
 
 RunShape = tuple[Any, ...]
@@ -27,11 +28,11 @@ class Forecast:
         self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         for row in rows:
             if row.record is not None:
-                self._add(row.cfg, row.record)
-        if any(row.record is None and self.seconds(row.cfg) is None for row in rows):
+                self._add_record(row.cfg, row.record)
+        if any(row.record is None and self.estimate_seconds(row.cfg) is None for row in rows):
             self._add_other_records(rows)
 
-    def seconds(self, cfg: Config) -> float | None:
+    def estimate_seconds(self, cfg: Config) -> float | None:
         """Of one device; None if nothing comparable is done."""
         if same := self.seconds_by_shape.get(build_run_shape(cfg)):
             return statistics.median(same)
@@ -39,7 +40,7 @@ class Forecast:
             return statistics.median(alike) * cfg.optimization.epochs
         return None
 
-    def _add(self, cfg: Config, record: dict[str, Any]) -> None:
+    def _add_record(self, cfg: Config, record: dict[str, Any]) -> None:
         if record["status"] == "finished":
             seconds = compute_device_seconds(record)
             self.seconds_by_shape[build_run_shape(cfg)].append(seconds)
@@ -47,14 +48,14 @@ class Forecast:
 
     def _add_other_records(self, rows: list[Row]) -> None:
         known = {row.folder.path.name for row in rows}
-        for file in sorted(rows[0].folder.path.parent.glob("*/result.json")):
+        for file in sorted(rows[0].folder.path.parent.glob(f"*/{RECORD_FILE}")):
             if file.parent.name not in known:
                 self._add_record_file(file)
 
     def _add_record_file(self, file: Path) -> None:
         try:
             record = json.loads(file.read_text())
-            self._add(config_from_plain(record["config"]), record)
+            self._add_record(config_from_plain(record["config"]), record)
         except Exception:  # another version's record, or a damaged one: nothing to learn from it
             return
 

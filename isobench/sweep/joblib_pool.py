@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -13,8 +13,8 @@ from isobench.common import environment
 from isobench.common.interruption import Interrupted, handle_signals
 from isobench.runs import heartbeat
 
-stop_signal = 0  # in one of them: the signal that ended its turn
 SAVE_TIMEOUT = 30.0  # seconds for the runs at work to save
+_stop_code: int | None = None  # in a worker that a signal stopped: the exit code of every later run
 
 
 @contextmanager
@@ -54,6 +54,27 @@ def end_workers(folders: Sequence[Path]) -> None:
     while time.monotonic() < deadline and pids & at_work():
         time.sleep(0.1)
     get_reusable_executor().shutdown(wait=False, kill_workers=True)
+
+
+def run_unless_stopped(run: Callable[[], int]) -> int:
+    """Call ``run``, which carries out one run, and return its exit code.
+
+    A signal ends the run. In one of joblib's workers it also ends all later runs before they start, since joblib goes
+    on handing them to the worker.
+
+    Raises:
+        Interrupted: a signal came and this process is no worker.
+    """
+    global _stop_code
+    if _stop_code is not None:
+        return _stop_code
+    try:
+        return run()
+    except Interrupted as stop:
+        if not environment.is_pool_worker():
+            raise
+        _stop_code = 128 + stop.signum
+        return _stop_code
 
 
 def is_killed_worker_error(error: Exception) -> bool:

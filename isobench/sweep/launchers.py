@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -19,16 +20,25 @@ from omegaconf import DictConfig
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import is_storage_error, make_storage_error
 from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.config.bounds import (
+    Bound,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check_values,
+    read_hints,
+)
 from isobench.config.schema import Config
 from isobench.runs import jobs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
+from isobench.runs.layout import jobs_folder, run_folder_name
 from isobench.sweep.compose import Composer
-from isobench.sweep.launcher_checks import require_boolean, require_positive, require_strings
 from isobench.sweep.saved_commands import drop_launch_arguments
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
 SAVE_TIMEOUT = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
+SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 
 
 class InProcessLauncher(Launcher):
@@ -43,7 +53,7 @@ class InProcessLauncher(Launcher):
         composer = Composer(self.loader, self.config)
         returns = []
         for number, overrides in enumerate(job_overrides, initial_job_idx + 1):
-            code, _ = execute_run(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
+            code, _ = execute_run(composer.compose(overrides), f"[{number}/{len(job_overrides)}] ")
             returns.append(make_job_return(code))
         return returns
 
@@ -62,11 +72,11 @@ class SubmititLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit the runs; wait for them if asked to."""
         composer = Composer(self.loader, self.config)
-        configs = [composer.config(overrides) for overrides in job_overrides]
+        configs = [composer.compose(overrides) for overrides in job_overrides]
         runs = [(cfg, identify(cfg).key) for cfg in configs]
         output_dir = configs[0].output_dir
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        folder = jobs.jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
+        folder = jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
         try:
             submission = self._submit(runs, folder.absolute())
             submission.save(output_dir)
@@ -107,9 +117,8 @@ class LocalProcessesLauncher(SubmititLauncher):
 
     name = "local"
 
-    def __init__(self, wait: bool, processes: int) -> None:
-        require_positive("processes", processes)
-        require_boolean("wait", wait)
+    def __init__(self, wait: bool, processes: PositiveInt) -> None:
+        check_values("hydra.launcher", locals(), read_hints(LocalProcessesLauncher.__init__))
         self.wait, self.processes = wait, processes
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
@@ -125,7 +134,7 @@ class LocalProcessesLauncher(SubmititLauncher):
         # The terminal's signals are for us; we tell the processes, which inherit what is ignored here.
         with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
             started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
-        folders = [key[:16] for _, key in runs]
+        folders = [run_folder_name(key) for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 
     def _leave(self, submission: jobs.Submission) -> None:
@@ -145,29 +154,20 @@ class SlurmArrayLauncher(SubmititLauncher):
     def __init__(
         self,
         wait: bool,
-        runs_per_job: int,
-        runs_at_once: int,
-        time: int,
-        gpus: int | None,
-        cpus: int,
-        memory_gb: float | None,
-        max_jobs: int,
-        setup: Sequence[str],
-        extra: Sequence[str],
-        signal_seconds: int,
-        max_timeouts: int,
-        **options: str | None,
+        runs_per_job: PositiveInt,
+        runs_at_once: PositiveInt,
+        time: PositiveInt,
+        gpus: NonNegativeInt | None,
+        cpus: PositiveInt,
+        memory_gb: PositiveFloat | None,
+        max_jobs: PositiveInt,
+        setup: list[str],
+        extra: list[Annotated[str, SBATCH_OPTION]],
+        signal_seconds: PositiveInt,
+        max_timeouts: PositiveInt,
+        **options: Any,
     ) -> None:
-        counts = {"runs_per_job": runs_per_job, "runs_at_once": runs_at_once, "time": time, "cpus": cpus}
-        for name, value in (counts | {"max_jobs": max_jobs, "signal_seconds": signal_seconds}).items():
-            require_positive(name, value)
-        require_positive("memory_gb", 1 if memory_gb is None else memory_gb, whole=False)
-        require_positive("gpus", gpus or 1)
-        require_positive("max_timeouts", max_timeouts)
-        require_boolean("wait", wait)
-        require_strings("setup", setup)
-        if bad := [option for option in require_strings("extra", extra) if "=" not in option]:
-            raise UserError(f"hydra.launcher.extra: {bad[0]} must be an sbatch option with its value: NAME=VALUE")
+        check_values("hydra.launcher", locals(), read_hints(SlurmArrayLauncher.__init__))
         self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
         self.parameters = {
             "job_name": "isobench",
@@ -199,7 +199,7 @@ class SlurmArrayLauncher(SubmititLauncher):
             with executor.batch():
                 started = [executor.submit(Worker(chunk)) for chunk in chunks[start : start + limit]]
             for job, chunk in zip(started, chunks[start : start + limit], strict=True):
-                held[job.job_id] = [key[:16] for _, key in chunk]
+                held[job.job_id] = [run_folder_name(key) for _, key in chunk]
         arrays = dict.fromkeys(job.split("_")[0] for job in held)
         return jobs.Submission(self.name, ",".join(arrays), held, time.time())
 

@@ -66,7 +66,7 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         raise UserError(f"{base.experiment.name} has no sub-grid with this combination: {wanted}")
     for expanded in runs:
         overrides = expand_chains(expanded)
-        cfg = composer.config(overrides)
+        cfg = composer.compose(overrides)
         validate_config(cfg)
         identity = identify(cfg)
         if identity.key not in planned:

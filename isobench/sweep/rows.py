@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
+from isobench.runs.layout import run_folder_name
 from isobench.runs.listing import read_rows
 from isobench.runs.row import Row
 from isobench.sweep.plan import compose_sweep, plan_runs, plan_saved_command
@@ -31,7 +32,7 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
         except UserError as error:
             print(f"isobench: left out: {error}", file=sys.stderr)
     if name is None:
-        rows.update({row.folder.key: row for row in read_rows(output_dir, {key[:16] for key in rows})})
+        rows.update({row.folder.key: row for row in read_rows(output_dir, {run_folder_name(key) for key in rows})})
     if not rows:
         raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
     return name or f"runs in {output_dir}", list(rows.values())

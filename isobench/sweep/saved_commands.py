@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError
-from isobench.common.files import sha256_json, write_json
+from isobench.common.files import sha256_json, shorten_digest, write_json
+from isobench.runs.layout import commands_folder
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
 
@@ -22,7 +23,7 @@ class SweepCommand:
 
 def save_command(output_dir: str, command: SweepCommand) -> Path | None:
     """Write ``commands/<hash>.json``, once; returns it if it is new. Where nothing can be written, nothing is."""
-    file = Path(output_dir) / "commands" / f"{sha256_json(asdict(command))[:16]}.json"
+    file = commands_folder(output_dir) / f"{shorten_digest(sha256_json(asdict(command)))}.json"
     if file.exists() or not Path(output_dir).is_dir():
         return None
     with contextlib.suppress(OSError):
@@ -51,7 +52,7 @@ def read_commands(output_dir: str) -> list[SweepCommand]:
     Raises:
         UserError: a file that can't be read: what it held must not be taken for nothing.
     """
-    files = sorted((Path(output_dir) / "commands").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    files = sorted(commands_folder(output_dir).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
     found = []
     for file in files:
         try:

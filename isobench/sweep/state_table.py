@@ -46,7 +46,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
 
 def format_forecast(todo: list[Row], forecast: Forecast) -> str:
     """Forecast of some runs; ``?`` where there is nothing to tell it from."""
-    seconds = [forecast.seconds(row.cfg) for row in todo]
+    seconds = [forecast.estimate_seconds(row.cfg) for row in todo]
     known = [value for value in seconds if value is not None]
     if not todo:
         return ""
@@ -58,7 +58,7 @@ def format_device_time(rows: list[Row], states: list[RunState], forecast: Foreca
     spent = sum(compute_device_seconds(row.record) for row in rows if row.record)
     todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
     line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
-    unknown = sum(forecast.seconds(row.cfg) is None for row in todo)
+    unknown = sum(forecast.estimate_seconds(row.cfg) is None for row in todo)
     return line + (f" (no finished run of the same shape yet for {unknown} of them)" if unknown else "")
 
 

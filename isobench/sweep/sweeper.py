@@ -21,8 +21,9 @@ from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
 from isobench.runs import heartbeat
 from isobench.runs.identity import identify
+from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row
-from isobench.runs.state import OPEN_STATES, RunState, find_run_states
+from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import joblib_pool, saved_commands
 from isobench.sweep.forecast import Forecast
@@ -35,6 +36,7 @@ from isobench.training.execute import (
     EXIT_FAILED,
     EXIT_USER_ERROR,
     choose_exit_code,
+    require_metric_packages,
 )
 
 
@@ -62,6 +64,8 @@ class GridSweeper(Sweeper):
             return
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
+        for run, _ in open_runs:
+            require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
         codes = self._launch_and_record(todo, rows)
@@ -87,8 +91,8 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.record is None or row.record["status"] == "failed":
                 row.read_record()
-        for row, state in zip(rows, find_run_states(rows), strict=True):
-            row.state = state.name
+        rows = add_states(rows)
+        for row in rows:
             if row.record is not None:
                 row.folder.remove_old_checkpoints(row.record)
         print_table(self.base.experiment, rows)
@@ -139,7 +143,7 @@ class GridSweeper(Sweeper):
             with joblib_pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
                 codes = self._launch_with_retry(todo)
         finally:
-            if new and EXIT_USER_ERROR in codes and not list(Path(output_dir).glob("runs/*")):
+            if new and EXIT_USER_ERROR in codes and not list(runs_folder(output_dir).glob("*")):
                 saved_commands.remove_command(new)  # nothing was started: nothing stays
         return codes
 

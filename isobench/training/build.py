@@ -17,7 +17,7 @@ from isobench.config.schema import Config, format_method_name
 from isobench.data.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.pair_loaders import PairLoaders
 from isobench.metrics.generated_text import build_metric_signatures
-from isobench.models import encoder_decoders, encoders
+from isobench.models import encoder_decoders, encoders, tokenization
 from isobench.runs.identity import Identity
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training.classifier import Classifier
@@ -42,7 +42,7 @@ def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
 
 def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     """Build a sentence classifier or regressor, and show the methods that ask for them the pretrained embeddings."""
-    tokenizer = encoders.load_tokenizer(cfg.encoder, cfg.data.cache)
+    tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
     loaded = encoders.load_encoder(cfg.encoder, cfg.data.cache, seeds["init"])
     loaders = make_loaders(cfg, identity, tokenizer, loaded)
@@ -59,16 +59,16 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
 
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
     """Make the loaders of sentence batches for an encoder and its tokenizer."""
-    inputs = ModelInputs(tokenizer, encoders.fingerprint_tokenizer(tokenizer), loaded.positions, loaded.dim)
+    inputs = ModelInputs(tokenizer, tokenization.fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
     return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
 
 
 def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     """Build an encoder-decoder for translation or summarisation, and show the methods that ask the decoder states."""
-    tokenizer = encoder_decoders.load_seq2seq_tokenizer(cfg, identity)
+    tokenizer = tokenization.load_seq2seq_tokenizer(cfg, identity)
     loaded = encoder_decoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
-    fingerprint = encoder_decoders.fingerprint_seq2seq_tokenizer(tokenizer)
-    inputs = ModelInputs(tokenizer, fingerprint, loaded.positions, loaded.dim)
+    fingerprint = tokenization.fingerprint_seq2seq_tokenizer(tokenizer)
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
     order = resolve_seeds(cfg)["order"]
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress(cfg))
     chain = build_chain(cfg, loaded.dim)
@@ -94,7 +94,9 @@ class DecoderStates:
     @torch.no_grad()
     def __iter__(self) -> Iterator[Tensor]:
         device = self.module.device
-        batches = self.loaders.by_length(self.loaders.train_tokens, self.module.cfg.trainer.eval_batch_size)
+        batches = self.loaders.make_length_sorted_loader(
+            self.loaders.train_tokens, self.module.cfg.trainer.eval_batch_size
+        )
         console, hide_bar = Console(stderr=True), not self.loaders.progress_bar
         for batch in track(batches, "decoder states", console=console, transient=True, disable=hide_bar):
             chunks = [{name: tensor.to(device) for name, tensor in chunk.items()} for chunk in batch["chunks"]]

@@ -18,6 +18,7 @@ from isobench.common.interruption import SignalWatch
 from isobench.config import schema
 from isobench.data.tokens import EpochSampler
 from isobench.runs.heartbeat import Heartbeat
+from isobench.runs.layout import CHECKPOINTS_FOLDER
 
 CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is damaged
 
@@ -33,7 +34,7 @@ class CheckpointFiles(CheckpointIO):
     """
 
     def __init__(self, run_folder: Path, key: str) -> None:
-        self.folder, self.key = run_folder / "checkpoints", key
+        self.folder, self.key = run_folder / CHECKPOINTS_FOLDER, key
         self._loaded: dict[str, Any] | None = None
 
     def list_files(self) -> list[Path]:

@@ -10,7 +10,7 @@ from rich.progress import track
 from torch import Tensor
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, remove_temporaries, sha256_json, write_atomic
+from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
@@ -35,9 +35,10 @@ def load_pretrained_embeddings(
     e = cfg.encoder
     settings = [e.version, e.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
     key = sha256_json(
-        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.seed, where]
+        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed, where]
     )
-    file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
+    name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
+    file = cache_dir(cfg.data.cache) / "embeddings" / name
     shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
     vectors = _read_cached(file, shape)
     if vectors is not None:
@@ -77,7 +78,7 @@ def _write_embeddings(
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
     batches = track(
-        loaders.by_length(loaders.train.dataset, SENTENCES_PER_BATCH),  # type: ignore[arg-type]
+        loaders.make_length_sorted_loader(loaders.train.dataset, SENTENCES_PER_BATCH),  # type: ignore[arg-type]
         "pretrained embeddings, once",
         console=Console(stderr=True),
         transient=True,

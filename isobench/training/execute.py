@@ -7,6 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
+from isobench.common.packages import require_package
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, format_method_name
 from isobench.data import hub, sources, weights
@@ -56,11 +57,20 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     if row.record is not None:
         row.folder.remove_old_checkpoints(row.record)
         return row, True
+    require_metric_packages(cfg)
     probe_hub_if_needed([cfg])
     from isobench.training.train import train
 
     row.record = train(cfg, identity, row.folder, since)
     return row, False
+
+
+def require_metric_packages(cfg: Config) -> None:
+    """Raise UserError if a package that computes one of the task's metrics is not installed."""
+    if cfg.task.generation:
+        for name in cfg.task.metrics:
+            package = "rouge-score" if name.startswith("rouge") else "sacrebleu"
+            require_package(package, "generation", f"task={cfg.task.name}")
 
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:

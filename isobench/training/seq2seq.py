@@ -223,7 +223,7 @@ def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: 
         UserError: the shortest hypothesis allowed is longer than the model can write.
     """
     g, model = require_generation(cfg.task), loaded.model
-    longest = min(g.max_length, loaded.positions - 1)
+    longest = min(g.max_length, loaded.max_positions - 1)
     if g.min_length > longest:
         raise UserError(
             f"task.generation.min_length={g.min_length}: encoder={cfg.encoder.name} writes up to {longest} tokens"

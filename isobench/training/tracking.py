@@ -15,6 +15,7 @@ from urllib.parse import urlparse
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
+from isobench.runs.layout import run_folder_name
 
 STEP_METRIC = "trainer/global_step"  # Lightning's name for the optimiser step
 
@@ -57,7 +58,7 @@ def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pat
     extra = {"method": format_method_name(cfg.calibration), "key": key, "provenance": collect_provenance()}
     run = wandb.init(
         name=f"{cfg.task.name}-{cfg.encoder.name}-{format_method_name(cfg.calibration)}-{cfg.seed}",
-        id=key[:16],
+        id=run_folder_name(key),
         resume="allow",
         group=resolve_wandb_group(cfg),
         job_type=cfg.task.name,  # an attribute of the W&B run, so that reports can filter by task

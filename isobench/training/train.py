@@ -25,6 +25,7 @@ from isobench.papers.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import Heartbeat, describe_process
 from isobench.runs.identity import Identity
+from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
@@ -134,11 +135,11 @@ def build_and_fit(
         "config": asdict(cfg),
     }
     if built:
-        record["data"] |= built.loaders.record()
+        record["data"] |= built.loaders.describe_data()
         record |= built.notes
     if module and module.best:
         write = write_hypotheses if cfg.task.generation else write_predictions
-        record["predictions"] = write(folder.path / "predictions.parquet", module.best["outputs"])
+        record["predictions"] = write(folder.path / PREDICTIONS_FILE, module.best["outputs"])
     return record
 
 

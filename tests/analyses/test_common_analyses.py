@@ -210,7 +210,7 @@ def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
     if not list((Path(glue) / "cnn_dailymail").glob("*.parquet")):
         pytest.skip("ISOBENCH_DATA has no cnn_dailymail/*.parquet")
     corpus = open_corpus("cnn_dailymail", Data(root=glue), 300)
-    counts = frequency.count_words(corpus.batches())
+    counts = frequency.count_words(corpus.iter_batches())
     heads = [{"types": 13}, {"types": 85}]
     found = frequency.summarise_counts(counts, heads, {"share": 0.98}, [10, 1000])
     assert 0.27 < found["share_of_13"] < 0.34

@@ -132,7 +132,7 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     assert [part["target"] for part in split_chain(cfg.calibration)] == ["head", "head", "vocabulary"]
     chain = instantiate_chain(cfg.calibration, 8)
     assert [type(part) for part in chain] == [FixedNorm, IsoBN, CosineRegularization]
-    assert chain.before == 1
+    assert chain.pooler_position == 1
     cfg.calibration["then"]["placement"] = "nowhere"
     with pytest.raises(UserError, match=r"calibration\.then\.placement=nowhere"):
         validate_config(cfg)

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
+from isobench.config.schema_task import TEXT_METRICS
 from isobench.metrics.generated_text import build_metric_signatures, evaluate_texts
-from isobench.runs.validate import TEXT_METRICS
 
 # 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.
 REFERENCE, HYPOTHESIS = "the cat sat on the mat today", "the cat the cat on the mat"

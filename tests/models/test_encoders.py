@@ -11,8 +11,9 @@ from helpers import save_tiny
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data import convert, weights
-from isobench.models.encoders import load_encoder, load_tokenizer
+from isobench.models.encoders import load_encoder
 from isobench.models.last_layer import restrict_to_first_token
+from isobench.models.tokenization import load_tokenizer
 
 
 def batch(tokenizer, *texts):
@@ -207,7 +208,7 @@ def test_a_changed_package_is_refused(monkeypatch):
 
     package = dataclasses.replace(weights.ENCODER_PACKAGES["minilm"], sha256="0" * 64)
     monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
-    with pytest.raises(UserError, match="not the pinned weights"):
+    with pytest.raises(UserError, match="not the pinned file"):
         weights.fingerprint_encoder(Encoder(name="minilm", embedded="minilm"))
 
 

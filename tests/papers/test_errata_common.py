@@ -14,7 +14,7 @@ from isobench.calibration.centering import all_but_the_top
 from isobench.config.schema import Data
 from isobench.data import wordsim
 from isobench.metrics import cosine_regularization, partition_isotropy
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.papers import published
 
 HALF = 0.00501  # of the last printed digit of a number with two decimals
@@ -252,7 +252,7 @@ def test_sums_of_exponentials_in_float32_overflow():
 def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
     """994 unused tokens; the released code takes rows 0 to 999 less five, which is one more: "!"."""
     cfg = make_config("encoder=minilm", f"data.cache={cache}")
-    words = encoders.load_tokenizer(cfg.encoder, cache).get_vocab()  # BERT's uncased one
+    words = tokenization.load_tokenizer(cfg.encoder, cache).get_vocab()  # BERT's uncased one
     names = {index: word for word, index in words.items()}
     unused = {index for index, word in names.items() if re.fullmatch(r"\[unused\d+\]", word)}
     taken = set(range(1000)) - {0, 100, 101, 102, 103}
@@ -271,7 +271,7 @@ def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
     if not (Path(glue) / "wordsim" / "rw.parquet").is_file():
         pytest.skip("ISOBENCH_DATA has no wordsim/rw.parquet")
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
-    tokenizer = encoders.load_tokenizer(cfg.encoder, cache)
+    tokenizer = tokenization.load_tokenizer(cfg.encoder, cache)
     assert len(tokenizer) == 28996  # BERT-cased's own
     pairs = wordsim.load_word_pairs(Data(root=glue))["rw"]
     ids, scores = wordsim.select_single_token_pairs(pairs, tokenizer)

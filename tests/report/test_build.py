@@ -1,5 +1,6 @@
 """Reports from made-up records: tidy rows, selection, verdicts, Markdown and LaTeX, as a reader would check them."""
 
+import copy
 import math
 import re
 import statistics
@@ -16,6 +17,7 @@ from isobench.report.selection import select_runs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
+from isobench.runs.state import add_states
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 
@@ -54,7 +56,6 @@ def cells(report, column="RTE"):
 PLAIN, BETTER = [0.67, 0.68, 0.685, 0.69, 0.70], [0.75, 0.76, 0.765, 0.77, 0.78]
 
 
-@pytest.mark.slow
 def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
     found = cells(build_report(experiment(), rows))
@@ -70,7 +71,6 @@ def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     assert low.verdict == "below"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -85,7 +85,6 @@ def test_what_is_not_comparable_says_why(tmp_path, more, why):
     assert (cell.verdict, cell.why) == ("not comparable", why)
 
 
-@pytest.mark.slow
 def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     from scipy import stats
 
@@ -99,14 +98,13 @@ def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     assert comparison.difference == pytest.approx(8.0)
 
 
-@pytest.mark.slow
 def test_partial_failed_and_constant_runs_are_said(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.71]), *runs(tmp_path, "isobn_paper", [0.0], failed="crash"),
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=2", ended=False),
         *runs(tmp_path, "isobn_released", [0.527, 0.527], constant=True),
     ]  # fmt: skip
-    report = build_report(experiment(), rows)
+    report = build_report(experiment(), add_states(rows))
     assert report.state == {"done": 4, "failed": 1, "missing": 1}
     found = cells(report)
     assert found["isobn_paper"].troubles == {"crash": 1, "missing": 1}
@@ -118,6 +116,14 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_report_does_not_change_the_rows_it_is_given(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN), row(tmp_path, 0.0, *IN_PAPER, "seed=6", ended=False)]
+    before = copy.deepcopy([vars(row) | {"folder": row.folder.path} for row in rows])
+    build_report(experiment(), rows)
+    add_states(rows)
+    assert [vars(row) | {"folder": row.folder.path} for row in rows] == before
+
+
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.8]),
@@ -147,7 +153,6 @@ def configurations(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     rows = configurations(tmp_path)
     kept, words = select_runs(rows, Selection("dev"))
@@ -162,7 +167,6 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     assert mean == pytest.approx(50)
 
 
-@pytest.mark.slow
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
     kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
     assert "; 1 of them for every method" in words
@@ -179,7 +183,6 @@ def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
     assert {r.cfg.optimization.lr for r in kept} == {1e-5}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
@@ -194,7 +197,6 @@ def test_selections_that_cant_be_made(tmp_path, selection, said):
         select_runs(configurations(tmp_path), selection)
 
 
-@pytest.mark.slow
 def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
     report = build_report(experiment(), rows)
@@ -206,14 +208,12 @@ def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
 
 
-@pytest.mark.slow
 def test_threads_are_no_configuration(tmp_path):
     rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
     rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
     assert select_runs(rows, Selection("dev"))[1].startswith("nothing to select")
 
 
-@pytest.mark.slow
 def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
     report = build_report(experiment(), configurations(tmp_path))
     lines = {line.method: line.settings for line in report.tables[0].lines}
@@ -234,7 +234,6 @@ def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
     assert matches_printed(ours, target) == agrees
 
 
-@pytest.mark.slow
 def test_markdown_is_whole_and_escaped(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER[:4])]
     rows += [row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=9", failed="crash")]
@@ -248,7 +247,6 @@ def test_markdown_is_whole_and_escaped(tmp_path):
     assert "Not the paper's setting" not in text
 
 
-@pytest.mark.slow
 def test_latex_is_balanced_and_escaped(tmp_path):
     few = "task.train_samples=9"
     rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]

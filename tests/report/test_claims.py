@@ -74,7 +74,7 @@ def test_a_constant_predictor_is_in_no_mean():
     made.tables[0].lines[1].cells["MRPC"].troubles = {"constant_predictor": 5}
     numbers = claims.improves("isobn_paper")(made).numbers
     assert numbers.startswith("isobn_paper +5.00 points [")
-    assert numbers.endswith("(in no mean, constant predictors: MRPC)")
+    assert numbers.endswith("(left out, constant predictors: MRPC)")
 
 
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
@@ -243,7 +243,7 @@ def test_what_can_not_be_read_is_unknown_not_not_run(reporting, outputs):
     (damaged / "about.json").write_text("{")
     assert reporting(f"output_dir={outputs}")[0] == 0
     rows = list(csv.DictReader((outputs / "reports" / "claims.csv").open()))
-    of_runs = {claim.text for claim in CLAIMS if not claim.rows}
+    of_runs = {claim.text for claim in CLAIMS if not claim.rows_file}
     for row in rows:
         if row["claim"] in of_runs:
             assert row["outcome"] == UNKNOWN

@@ -69,7 +69,6 @@ def table_of(rows, name="table2") -> PaperTable:
 PLAIN, BETTER = [0.26, 0.261, 0.262], [0.28, 0.281, 0.282]
 
 
-@pytest.mark.slow
 def test_the_columns_of_a_task_are_its_score_isotropies_and_time():
     table = table_of(runs("none", PLAIN))
     assert [column.title for column in table.columns] == ["EN-RO BLEU", "EN-RO I1", "EN-RO I2", "EN-RO Time"]
@@ -89,7 +88,6 @@ def test_the_columns_of_a_task_are_its_score_isotropies_and_time():
     ]
 
 
-@pytest.mark.slow
 def test_the_small_data_sets_have_columns_of_their_own():
     rows = [*runs("flow", [0.09], "wmt16_de_en_50k"), *runs("none", [0.11], "wmt16_de_en_50k"), *runs("none", PLAIN)]
     table = table_of(rows)
@@ -112,7 +110,6 @@ def test_rouge_l_is_of_the_metric_of_that_name():
     assert (shown["R-1"], shown["R-2"], shown["R-L"]) == ("60.00", "30.00", "20.00")  # x 1, / 2, / 3
 
 
-@pytest.mark.slow
 def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
     rows = [*runs("none", PLAIN, minutes=[0.31, 0.32, 0.33]), *runs("cosine", BETTER, minutes=[17.1, 17.2, 17.3])]
     table = table_of(rows)
@@ -128,7 +125,6 @@ def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
     assert [time.text(x) for x in (246.4, 1234.0, 9.04, None, math.nan)] == ["246", "1234", "9.04", None, "NaN"]
 
 
-@pytest.mark.slow
 def test_a_failed_run_has_no_time_and_a_constant_one_has_one():
     rows = [*runs("none", [0.26], failed="crash"), *runs("flow", [0.0, 0.0], minutes=[9.0, 9.0], constant=True)]
     table = table_of(rows)
@@ -138,7 +134,6 @@ def test_a_failed_run_has_no_time_and_a_constant_one_has_one():
     assert table.format_cell("mbart-large-cc25", "flow", table.columns[0]) == "constant (0.00 ± 0.00)"
 
 
-@pytest.mark.slow
 def test_only_scores_are_compared_and_times_are_held_against_no_other_machine():
     report = build_report(MT, [*runs("none", PLAIN), *runs("cosine", BETTER, minutes=[500.0, 501.0, 502.0])])
     (table,) = report.tables
@@ -158,7 +153,6 @@ def test_only_scores_are_compared_and_times_are_held_against_no_other_machine():
         assert "[108 ± 0]".strip("[]").split()[0] in view
 
 
-@pytest.mark.slow
 def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
     rows = [
         run
@@ -170,7 +164,6 @@ def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
     assert {line.method: line.time for line in table.lines}["cosine"] == "2.00x (1.50-4.00)"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("experiment", "task", "primary"),
     [(MT, "captions", "bleu"), (MT, "multi30k", "bleu"), (SUMMARIES, "bulletins", "rouge1")],
@@ -204,7 +197,6 @@ def test_a_loss_is_no_percentage():
 CUT = {"validation": {"sources": 12, "targets": 0}, "train": {"sources": 1500, "targets": 3}}
 
 
-@pytest.mark.slow
 def test_search_metrics_and_truncation_are_said_once_in_every_view():
     rows = runs("none", PLAIN, "cnn_dailymail", "bart-base", truncated=CUT)
     search = (
@@ -224,7 +216,6 @@ def test_search_metrics_and_truncation_are_said_once_in_every_view():
     assert "12 of 500 sources of validation" in format_markdown(report)
 
 
-@pytest.mark.slow
 def test_notes_that_differ_between_tasks_say_whose_they_are():
     rows = [*runs("none", PLAIN, truncated={"validation": {"sources": 1, "targets": 0}}),
             *runs("none", PLAIN, "wmt16_de_en"), *runs("flow", PLAIN, "wmt16_de_en")]  # fmt: skip
@@ -235,7 +226,6 @@ def test_notes_that_differ_between_tasks_say_whose_they_are():
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damaged", [None, {}, [], "text", 7, {"search": 3, "signatures": []}, {"search": {}}])
 def test_records_without_these_parts_or_with_damaged_ones_say_nothing(damaged):
     rows = runs("none", PLAIN)
@@ -253,7 +243,6 @@ def test_records_without_these_parts_or_with_damaged_ones_say_nothing(damaged):
     assert describe_generation([row(0.9, "task=rte")]) == []  # no generation: nothing to say
 
 
-@pytest.mark.slow
 def test_a_search_setting_that_varies_has_a_column_of_its_own():
     rows = [row(0.3, "task=captions", "encoder=bart-scratch", f"task.generation.beams={beams}") for beams in (1, 4)]
     assert find_varying_settings(rows) == ["task.generation.beams"]
@@ -262,11 +251,10 @@ def test_a_search_setting_that_varies_has_a_column_of_its_own():
     assert find_varying_settings(sizes) == ["encoder.scratch.d_model"]
 
 
-@pytest.mark.slow
 def test_the_claims_on_translation_and_summarisation():
     found = {claim.experiment: claim for claim in CLAIMS if "calibration improves" in claim.text}
     assert set(found) == {"glue_calibration", "mt_calibration", "summarization_calibration"}
-    assert all(claim.check is nothing_improves and not claim.rows for claim in found.values())
+    assert all(claim.check is nothing_improves and not claim.rows_file for claim in found.values())
     same = [*runs("none", PLAIN), *runs("cosine", [0.2605, 0.2615, 0.261])]
     assert nothing_improves(build_report(MT, same)).word == HOLDS
     outcome = nothing_improves(build_report(MT, [*runs("none", PLAIN), *runs("cosine", BETTER)]))

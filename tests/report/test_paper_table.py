@@ -40,7 +40,6 @@ def table_of(rows, name="table1") -> PaperTable:
     return PaperTable(content, list(build_paper_columns(content, tasks)), rows)
 
 
-@pytest.mark.slow
 def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
     plain, better, worse = [0.90, 0.91, 0.92], [0.94, 0.95, 0.96], [0.80, 0.81, 0.80]
     rows = [*runs("none", plain), *runs("cosine", better), *runs("flow", worse)]
@@ -57,7 +56,6 @@ def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
     assert "of 2 comparisons 0.1 are expected by chance; 2 survive Holm" in table.notes(with_time=False)[0]
 
 
-@pytest.mark.slow
 def test_a_constant_predictor_is_named_not_scored_like_any_other():
     rows = [
         *runs("none", [0.88, 0.89], "task.primary=f1", task="mrpc", metric="f1"),
@@ -74,7 +72,6 @@ def test_a_constant_predictor_is_named_not_scored_like_any_other():
     assert table.format_cell("bert-base-cased", "none", table.columns[0]) == "constant (NaN)"
 
 
-@pytest.mark.slow
 def test_failed_and_missing_runs_are_counted():
     rows = [
         *runs("none", [0.9, 0.92]),
@@ -90,7 +87,6 @@ def test_failed_and_missing_runs_are_counted():
     assert table.format_cell("bert-base-cased", "cosine", column) == "missing"
 
 
-@pytest.mark.slow
 def test_a_run_that_failed_after_a_good_epoch_has_no_score():
     rows = runs("none", [0.9, 0.92, 0.5])
     rows[2].record["failure"] = {"name": "non_finite_loss"}  # its best epoch is there
@@ -98,7 +94,6 @@ def test_a_run_that_failed_after_a_good_epoch_has_no_score():
     assert table.format_cell("bert-base-cased", "none", table.columns[0]) == "91.00 ± 1.41, 1 non_finite_loss"
 
 
-@pytest.mark.slow
 def test_constant_models_are_compared_with_nothing():
     rows = [*runs("none", [0.90, 0.91, 0.92]), *runs("cosine", [0.5, 0.5, 0.5], constant=True)]
     table = table_of(rows)
@@ -129,7 +124,6 @@ def test_what_the_paper_lacks_says_so():
     assert table.format_cell("bert-base-cased", "batch_norm", columns[0]) == "90.00"  # one seed has no deviation
 
 
-@pytest.mark.slow
 def test_time_is_told_against_plain_fine_tuning():
     rows = [*runs("none", [0.9, 0.9], seconds=10.0), *runs("flow", [0.9, 0.9], seconds=42.0)]
     table = table_of(rows)
@@ -139,7 +133,6 @@ def test_time_is_told_against_plain_fine_tuning():
     assert table_of(runs("flow", [0.9])).time("bert-base-cased", "flow") == "-"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 100, 300])
 def test_wide_tables_are_broken_and_lose_nothing(width):
     rows = [run for task in ("sst2", "rte", "wnli", "qnli", "mnli") for run in runs("none", [0.9, 0.95], task=task)]
@@ -154,7 +147,6 @@ def test_wide_tables_are_broken_and_lose_nothing(width):
     assert text.count("none") == {60: 4, 100: 2, 300: 1}[width]
 
 
-@pytest.mark.slow
 def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in_the_paper():
     cfg = make_config("+experiment=glue_adaptation")
     rows = [run for method in ("none", "fixed_norm_l2") for run in runs(method, [0.7, 0.8], task="rotten_tomatoes")]

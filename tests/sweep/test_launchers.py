@@ -116,7 +116,7 @@ def test_ctrl_c_while_waiting_for_local_processes_saves_their_work(quick, output
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("hydra.launcher.processes=0", "hydra.launcher.processes=0 must be a whole number of at least 1"),
+        ("hydra.launcher.processes=0", "hydra.launcher.processes=0 must be at least 1"),
         ("hydra.launcher.proceses=2", "there is no setting hydra.launcher.proceses"),
     ],
 )
@@ -166,11 +166,15 @@ def test_ctrl_c_in_a_terminal_reaches_only_the_waiting_process(quick, outputs, m
 @pytest.mark.parametrize(
     ("launcher", "setting", "message"),
     [
-        ("slurm", "hydra.launcher.setup=module", "hydra.launcher.setup must be a list"),
-        ("slurm", "hydra.launcher.extra=[reservation]", "must be an sbatch option with its value"),
+        ("slurm", "hydra.launcher.setup=module", "hydra.launcher.setup=module must be a list"),
+        (
+            "slurm",
+            "hydra.launcher.extra=[reservation]",
+            "hydra.launcher.extra[0]=reservation must be an sbatch option with its value",
+        ),
         ("slurm", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
-        ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc must be a number above 0"),
-        ("slurm", "hydra.launcher.max_timeouts=-2", "hydra.launcher.max_timeouts=-2 must be a whole number"),
+        ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc must be a number, above 0"),
+        ("slurm", "hydra.launcher.max_timeouts=-2", "hydra.launcher.max_timeouts=-2 must be at least 1"),
         ("slurm", "hydra.launcher.time=4h", "hydra.launcher.time=4h must be a whole number"),
         ("local", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
     ],

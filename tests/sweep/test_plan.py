@@ -52,9 +52,9 @@ def test_the_fast_composition_is_hydras():
                 expected = asdict(to_config(loader.load_sweep_config(base, run)))
             except Exception as error:
                 with pytest.raises(type(error)):
-                    composer.config(run)
+                    composer.compose(run)
                 continue
-            assert asdict(composer.config(run)) == expected, run
+            assert asdict(composer.compose(run)) == expected, run
 
 
 @pytest.mark.parametrize("setting", ["calibration.beta=0.25", "calibration.eps=1", "calibration.gamma=mean"])
@@ -62,9 +62,9 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
     with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         run = ["calibration=isobn_paper", setting]
-        assert asdict(composer.config(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
+        assert asdict(composer.compose(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
         with pytest.raises(Exception, match="Could not override"):
-            composer.config(["calibration=none", setting])
+            composer.compose(["calibration=none", setting])
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
 def test_settings_of_a_part_that_may_be_absent(choice, other, setting):
     with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
-        found = composer.config([choice, setting, "seed=7"])
+        found = composer.compose([choice, setting, "seed=7"])
         assert asdict(found) == asdict(to_config(loader.load_sweep_config(base, [choice, setting, "seed=7"])))
         part = found.encoder.scratch["d_model"] if "scratch" in setting else found.task.generation.beams
         assert (part, found.seed) == (int(setting.partition("=")[2]), 7)
         with pytest.raises(AssertionError, match=ABSENT_PART_ERROR):
-            composer.config([other, setting])
+            composer.compose([other, setting])
 
 
 def test_interpolations_are_left_to_hydra(tmp_path):
@@ -91,7 +91,7 @@ def test_interpolations_are_left_to_hydra(tmp_path):
     with compose_sweep([f"--config-dir={tmp_path}", "optimization=linked", "-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         for seed in (3, 4):
-            cfg = composer.config(["optimization=linked", f"seed={seed}"])
+            cfg = composer.compose(["optimization=linked", f"seed={seed}"])
             assert cfg.optimization.batch_size == seed
 
 
@@ -128,11 +128,11 @@ def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path
     rows = rows_for(f"output_dir={tmp_path}", "seed=1,2,3,4", "optimization.epochs=4")
     for row, seconds in zip(rows, (10.0, 20.0, 90.0), strict=False):
         fake_record(row, seconds)
-    assert Forecast(rows).seconds(rows[3].cfg) == 20.0
+    assert Forecast(rows).estimate_seconds(rows[3].cfg) == 20.0
     longer = rows_for(f"output_dir={tmp_path}", "seed=9", "optimization.epochs=8")
-    assert Forecast(longer).seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
+    assert Forecast(longer).estimate_seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
     (other,) = rows_for(f"output_dir={tmp_path}", "encoder=distilbert-quire")
-    assert Forecast([other]).seconds(other.cfg) is None
+    assert Forecast([other]).estimate_seconds(other.cfg) is None
     assert [format_duration(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
 
 

@@ -24,7 +24,7 @@ def built(overrides, *more):
 
 def all_examples(loaders):
     """The training set as one batch of one chunk."""
-    collator = loaders.by_length(loaders.train_tokens, 8).collate_fn
+    collator = loaders.make_length_sorted_loader(loaders.train_tokens, 8).collate_fn
     return collator(list(range(len(loaders.train_tokens))))
 
 
@@ -125,7 +125,7 @@ def test_chunks_leave_the_states_as_they_are(tiny_translation):
     module, loaders, *_ = built(tiny_translation)
     module.eval()
     indices = list(range(24))
-    one = loaders.by_length(loaders.train_tokens, 8).collate_fn
+    one = loaders.make_length_sorted_loader(loaders.train_tokens, 8).collate_fn
     many = type(one)(loaders.train_tokens, one.pad_id, 0)
     with torch.no_grad():
         (first, its), (second, other) = (module.compute_decoder_states(collate(indices)) for collate in (one, many))

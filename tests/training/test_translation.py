@@ -74,7 +74,7 @@ MOMENTS = [
     ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
     ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
     ("isobench.data.pair_loaders.save_pair_tokens", 2, "before"),
-    ("isobench.models.encoder_decoders.train_tokenizer", 1, "after"),
+    ("isobench.models.tokenization.train_tokenizer", 1, "after"),
     ("isobench.training.train.write_hypotheses", 1, "after"),
 ]
 
@@ -189,7 +189,7 @@ def test_an_encoder_without_a_decoder_is_refused(cli, tiny_translation, outputs)
     code, _, err = cli(*arguments, "encoder=minilm")
     assert code == 2
     assert err.splitlines() == [
-        "isobench: encoder=minilm is a bert, no encoder-decoder, which task.generation needs: choose "
+        "isobench: encoder=minilm is a bert, and task.generation needs an encoder-decoder: choose "
         "encoder=bart-scratch, bart-base or another"
     ]
     assert not list(outputs.glob("runs/*"))
@@ -263,7 +263,7 @@ def test_mbart_marks_its_languages():
     from transformers import MBartTokenizer
 
     from isobench.common.errors import UserError
-    from isobench.models.encoder_decoders import find_language_code
+    from isobench.models.tokenization import find_language_code
 
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
