@@ -1,6 +1,7 @@
 """Whatever kills a run or its disk: every final result is the undisturbed one, and what was there stays."""
 
 import errno
+import gc
 import json
 import multiprocessing
 import os
@@ -57,6 +58,7 @@ def run_and_die(arguments: list[str], target: str | None, call: int, when: str) 
 
     from isobench import __main__ as entry
 
+    gc.freeze()  # or the collection that ends a run goes through everything imported, and copies its pages
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)
     sys.argv = ["isobench", *arguments]
