@@ -135,5 +135,5 @@ def prepare_chain(chain: Chain, vectors: Iterable[Tensor], pooler: nn.Module) ->
 
 
 def should_show_progress(cfg: Config) -> bool:
-    """Whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal."""
+    """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal."""
     return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
