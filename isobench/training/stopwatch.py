@@ -85,6 +85,6 @@ def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, chec
         evaluation_seconds=round(stopwatch.evaluation_seconds, 3),
         checkpoint_seconds=round(checkpoint_seconds, 3),
         examples=stopwatch.examples,
-        tokens_per_second=round(tokens / stopwatch.training_seconds, 1) if stopwatch.training else None,
+        tokens_per_second=round(tokens / stopwatch.training_seconds, 1) if stopwatch.training_seconds else None,
         peak_memory_mib=PeakMemory.model_validate(read_peak_memory_mib()),
     )
