@@ -1,4 +1,4 @@
-"""joblib's pool of processes, as Hydra's own launcher drives it: made to stop in order."""
+"""Stop Hydra's joblib launcher in order: a signal lets the runs in its pool of processes save before they end."""
 
 import os
 import signal
@@ -13,15 +13,23 @@ from isobench.common import environment
 from isobench.common.interruption import Interrupted, handle_signals
 from isobench.runs import heartbeat
 
-SAVE_TIMEOUT = 30.0  # seconds for the runs at work to save
+SAVE_TIMEOUT = 30.0  # seconds for the running runs to save
 _stop_code: int | None = None  # in a worker that a signal stopped: the exit code of every later run
 
 
 @contextmanager
 def handle_joblib_signals(launcher: Any, folders: Sequence[Path]) -> Iterator[None]:
-    """While joblib's launcher works: Ctrl-C and TERM let the runs save first; then its processes end.
+    """A context in which Ctrl-C and SIGTERM let joblib's runs save, and then end its processes.
 
-    joblib kills its processes at once, and on TERM forgets them. Other launchers see to it themselves.
+    By itself joblib kills its processes at once on Ctrl-C, and leaves them alone on SIGTERM. For other launchers,
+    which handle signals themselves, the context does nothing.
+
+    Args:
+        launcher: any Hydra launcher.
+        folders: the folders of the runs that it is to carry out.
+
+    Raises:
+        Interrupted: a signal came, and the processes have ended.
     """
     if type(launcher).__name__ != "JoblibLauncher":
         yield
@@ -41,17 +49,17 @@ def handle_joblib_signals(launcher: Any, folders: Sequence[Path]) -> Iterator[No
 
 
 def end_workers(folders: Sequence[Path]) -> None:
-    """Ask the runs at work to save and stop, wait for them, then end the pool."""
+    """Ask the running runs to save and stop, wait for them, then end the pool."""
     from joblib.externals.loky import get_reusable_executor
 
-    def at_work() -> set[int]:
+    def find_running() -> set[int]:
         return {beat.pid for folder in folders if (beat := heartbeat.read_live_heartbeat(folder))}
 
-    pids = at_work()
+    pids = find_running()
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + SAVE_TIMEOUT
-    while time.monotonic() < deadline and pids & at_work():
+    while time.monotonic() < deadline and pids & find_running():
         time.sleep(0.1)
     get_reusable_executor().shutdown(wait=False, kill_workers=True)
 
@@ -78,5 +86,5 @@ def run_unless_stopped(run: Callable[[], int]) -> int:
 
 
 def is_killed_worker_error(error: Exception) -> bool:
-    """True if joblib says that one of its processes was killed."""
+    """True if an error is joblib's for a process of its pool that was killed."""
     return type(error).__name__ == "TerminatedWorkerError"

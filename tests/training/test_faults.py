@@ -184,9 +184,9 @@ def test_a_full_disk_is_one_clear_line_and_earlier_results_are_intact(cli, small
     fill(small_disk)
     code, _, err = cli(*here, "seed=1,2,3,4")
     assert code == 2, err
-    said = [line for line in err.splitlines() if not line.startswith("4 runs:")]
-    assert len(said) == 1, err
-    assert "can't be written: no space left on device" in said[0]
+    error_lines = [line for line in err.splitlines() if not line.startswith("4 runs:")]
+    assert len(error_lines) == 1, err
+    assert "can't be written: no space left on device" in error_lines[0]
     assert results_in(small_disk / "outputs") == before
     (small_disk / "filler").unlink()
     assert cli(*here, "seed=1,2,3,4")[0] == 0
@@ -212,9 +212,9 @@ def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(
     assert (code, out) == (0, table), err
     code, _, err = cli(*here, "seed=1,2")
     assert code == 2
-    said = [line for line in err.splitlines() if not line.startswith("2 runs:")]
-    assert len(said) == 1, err
-    assert "read-only file system" in said[0]
+    error_lines = [line for line in err.splitlines() if not line.startswith("2 runs:")]
+    assert len(error_lines) == 1, err
+    assert "read-only file system" in error_lines[0]
     assert results_in(small_disk / "outputs") == before
 
 
