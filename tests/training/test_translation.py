@@ -2,7 +2,6 @@
 
 import json
 import math
-import multiprocessing
 import signal
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from helpers import SCRATCH, WORDS, make_config, translation_overrides, write_parquet
-from test_faults import outcome, start
+from killed_runs import outcome, start
 
 from isobench.metrics.generated_text import evaluate_texts
 
@@ -60,13 +59,6 @@ def test_it_learns(cli, translations, cache, outputs):
     history = record_of(outputs)["history"]
     losses = [epoch["validation"]["loss"] for epoch in history]
     assert losses[-1] < 0.6 * losses[0]
-
-
-@pytest.fixture(scope="module")
-def processes():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
-    return context
 
 
 MOMENTS = [
