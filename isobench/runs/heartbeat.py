@@ -56,7 +56,7 @@ class Heartbeat:
             self.beat = self.beat.model_copy(update={"state": "interrupted"})
             self.write()
 
-    def training(self, step: int, steps: int) -> None:
+    def report_training(self, step: int, steps: int) -> None:
         """Note that ``step`` of ``steps`` optimiser steps are done; the next beat writes it."""
         began = self.beat.state != "training"
         self.beat = self.beat.model_copy(update={"state": "training", "step": step, "steps": steps})

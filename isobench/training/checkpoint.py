@@ -137,11 +137,11 @@ class Checkpointer(Callback):
                 parameter.grad = gradient.to(parameter.device)
             self._restored, self._gradients = None, {}
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
-        self.heartbeat.training(trainer.global_step, module.total_steps)
+        self.heartbeat.report_training(trainer.global_step, module.total_steps)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
         """Save if a checkpoint is due or a signal arrived; in the second case stop the run by raising Interrupted."""
-        self.heartbeat.training(trainer.global_step, module.total_steps)
+        self.heartbeat.report_training(trainer.global_step, module.total_steps)
         if trainer.is_last_batch:
             return
         self._batches = index + 1
