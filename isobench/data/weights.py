@@ -112,9 +112,13 @@ def require_encoder_folder(encoder: Encoder) -> Path:
 
 
 def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
-    """Return what ``from_pretrained`` takes: a folder, or a name on the hub.
+    """Return what ``from_pretrained`` takes: a folder, or a name on the hub (pass ``encoder.revision`` with it).
 
-    The packaged DistilBERT is converted to a folder in the cache on the first call.
+    Convert the DistilBERT package to a folder in the cache, unless an intact one is there.
+
+    Args:
+        encoder: the encoder's settings; an encoder from scratch must have a ``path``.
+        cache: the folder ``data.cache``; None is the user's cache folder.
 
     Raises:
         UserError: files that are missing or not what they should be, or a cache that can't be written.
@@ -127,7 +131,7 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     file = find_packaged_weights(encoder)
     if encoder.embedded == "minilm":
         return str(file.parent)
-    from isobench.data.convert import convert_distilbert
+    from isobench.data.convert import convert_distilbert  # the only other package; it holds an ONNX graph
 
     try:
         return str(convert_distilbert(file, cache_dir(cache) / "encoders"))

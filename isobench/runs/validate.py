@@ -94,13 +94,18 @@ def _validate_no_generation(cfg: Config) -> None:
 
 
 def _validate_metrics(task: Task) -> None:
-    suitable: tuple[str, ...] = REGRESSION_METRICS if task.labels is None else CLASS_METRICS
-    if task.as_classes is not None:  # classes that are numbers, so that they correlate too
-        suitable = (*REGRESSION_METRICS, "accuracy", "matthews")
-    elif len(task.labels or []) != 2:
-        suitable = tuple(name for name in suitable if "f1" not in name)
+    """Raise UserError for a metric that this kind of task can't have, or a primary metric that isn't measured."""
+    suitable: tuple[str, ...]
     if task.generation:
         suitable = TEXT_METRICS
+    elif task.as_classes is not None:  # rounded scores, so correlations keep their meaning
+        suitable = (*REGRESSION_METRICS, "accuracy", "matthews")
+    elif task.labels is None:
+        suitable = REGRESSION_METRICS
+    elif len(task.labels) == 2:
+        suitable = CLASS_METRICS
+    else:  # F1 is computed for two classes only
+        suitable = tuple(name for name in CLASS_METRICS if "f1" not in name)
     for name in task.metrics:
         if name not in suitable:
             raise UserError(f"task.metrics: {name} doesn't suit this task; it takes {', '.join(suitable)}")
