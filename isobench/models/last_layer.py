@@ -2,7 +2,7 @@
 
 If the sentence vector is the first token's, the last layer's outputs for other tokens are never read. That layer
 needs the other tokens as keys and values only, not as queries or in its feed-forward part. Leaving those out changes
-results by rounding only. It saves queries, output and feed-forward part of all other tokens, about 10/12 of the layer:
+results by rounding only. It saves queries, output and feed-forward part of other tokens, about 10/12 of the layer:
 14% of a six-layer encoder, 7% of a twelve-layer one.
 """
 
