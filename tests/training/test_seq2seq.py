@@ -213,7 +213,8 @@ def test_a_method_that_wants_pretrained_embeddings_gets_the_decoders_states(tiny
 
 
 def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translation):
-    module, *_, generation = built(tiny_translation, "task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
+    settings = ("task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
+    module, *_, generation = built(tiny_translation, *settings)
     search = generation.search
     assert search["num_beams"] == 2
     assert search["max_new_tokens"] == 24
