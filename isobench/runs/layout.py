@@ -20,30 +20,30 @@ ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
 
 
 def runs_folder(output_dir: str | Path) -> Path:
-    """The folder with one folder a run."""
+    """Return the folder with one folder a run."""
     return Path(output_dir) / "runs"
 
 
 def run_folder_name(key: str) -> str:
-    """The name of a run's folder, from the run's key."""
+    """Return the name of a run's folder, from the run's key."""
     return shorten_digest(key)
 
 
 def reports_folder(output_dir: str | Path) -> Path:
-    """The folder with the reports and analyses, and with the papers' claims."""
+    """Return the folder with the reports and analyses, and with the papers' claims."""
     return Path(output_dir) / "reports"
 
 
 def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
-    """The folder with the report or the analysis of an experiment; ``runs`` for runs of none."""
+    """Return the folder with the report or the analysis of an experiment; ``runs`` for runs of none."""
     return reports_folder(output_dir) / (experiment or "runs")
 
 
 def jobs_folder(output_dir: str | Path) -> Path:
-    """The folder with the submissions, and with the logs of their jobs."""
+    """Return the folder with the submissions, and with the logs of their jobs."""
     return Path(output_dir) / "jobs"
 
 
 def commands_folder(output_dir: str | Path) -> Path:
-    """The folder with the sweeps that were started."""
+    """Return the folder with the sweeps that were started."""
     return Path(output_dir) / "commands"
