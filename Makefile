@@ -38,11 +38,10 @@ types: setup
 	$(BIN)/mypy
 
 check: lint types
-	$(PYTEST) -n 2 -m "not slow and not slurm and not browser"
+	$(PYTEST) -n 2 --dist worksteal -m "not slow and not slurm and not browser"
 
 test: lint types
-	$(PYTEST) -n 2 --dist loadfile -m "not slurm"
-	$(BIN)/python -m pytest -m slurm
+	$(PYTEST) -n 2 --dist loadgroup
 
 clean:
 	rm -rf $(VENV) build dist

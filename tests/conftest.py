@@ -7,6 +7,7 @@ os.environ["WANDB_MODE"] = "offline"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import gc
+import multiprocessing
 import shutil
 import signal
 import sys
@@ -55,6 +56,15 @@ def pytest_collection_modifyitems(items):
 def cache(tmp_path_factory):
     """One cache for the whole session: the packaged DistilBERT is converted once."""
     return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Processes that start with everything imported, so that many of them take little time."""
+    context = multiprocessing.get_context("forkserver")
+    imported = ["isobench.training.train", "isobench.__main__", "hydra_plugins.isobench"]
+    context.set_forkserver_preload([*imported, "transformers.models.bert.modeling_bert"])
+    return context
 
 
 @pytest.fixture(scope="session")

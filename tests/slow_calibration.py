@@ -26,6 +26,13 @@ class Killing(Calibration):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Either(Calibration):
+    """One of the three, by ``kind``: classes are not in the run's key, settings are."""
+
+    def __new__(cls, dim, kind):
+        return {"slow": Slow, "failing": Failing, "killing": Killing}[kind](dim)
+
+
 class Mended(Calibration):
     """Crashes at its sixth step as long as ISOBENCH_TEST_CRASH is 1; mended, it has a buffer more."""
 

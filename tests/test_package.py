@@ -50,6 +50,14 @@ def test_files_stay_readable():
         assert len(file.read_text().splitlines()) <= 250, file
 
 
+@pytest.mark.slow
+def test_every_benchmark_can_be_imported():
+    names = sorted(file.stem for file in ROOT.glob("benchmarks/*.py"))
+    code = "import sys; sys.path.insert(0, 'benchmarks')\n" + "\n".join(f"import {name}" for name in names)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_pin_meets_its_floor():
     """constraints.txt pins every direct dependency of pyproject.toml, within its range."""
     import tomllib

@@ -1,19 +1,16 @@
-"""What an analysis looks at: one encoder on one task under one calibration."""
+"""The subject of an analysis: one encoder on one task under one calibration, loaded when it is asked for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
-from isobench.common.errors import UserError
-from isobench.common.terminal import format_count
+from isobench.common.terminal import track_progress
 from isobench.data.loaders import Loaders
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
@@ -27,15 +24,15 @@ from isobench.training.train import configure_process
 
 
 class Subject:
-    """The pretrained encoder, its vectors of the training set and its vocabulary, each loaded when asked for.
+    """A pretrained encoder with its vectors of a training set and its vocabulary, each loaded when asked for.
 
-    ``encoder``, ``task`` and ``method`` are what tables and figures call it. ``warnings`` says what has to be known
-    of all vectors that were asked for so far, such as weights that the checkpoint lacks. It only grows, so that the
-    order in which they are asked for does not matter.
+    ``encoder``, ``task`` and ``method`` are its names in tables and figures. ``warnings`` are about all vectors that
+    it returned so far, such as weights that the checkpoint lacks. The list only grows, so that the order in which
+    vectors are asked for does not matter.
 
     Args:
         row: a run of the experiment's grid; its record is None unless it was trained.
-        names: what to call it, where its config's names do not tell it from others.
+        names: its names in tables and figures, if the config's own don't tell it from other subjects.
     """
 
     def __init__(self, row: Row, names: SubjectNames | None = None) -> None:
@@ -46,12 +43,12 @@ class Subject:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The encoder's."""
+        """The encoder's tokenizer."""
         return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
-        """Encoder and pooler, on the CPU, in evaluation mode."""
+        """The encoder with its pooler, on the CPU, the encoder in evaluation mode."""
         configure_process(self.cfg)
         loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
         loaded.encoder.eval()
@@ -59,11 +56,11 @@ class Subject:
 
     @cached_property
     def loaders(self) -> Loaders:
-        """The task's tokens."""
+        """The loaders of the task's tokens."""
         return make_loaders(self.cfg, identify(self.cfg), self.tokenizer, self.loaded)
 
     def release(self) -> None:
-        """Forget what is large; it is loaded again if it is asked for again."""
+        """Free encoder, tokenizer and data; they are loaded again when asked for."""
         for name in ("tokenizer", "loaded", "loaders"):
             self.__dict__.pop(name, None)
 
@@ -74,9 +71,9 @@ class Subject:
         ]
 
     def encoded(self) -> Tensor:
-        """The encoder's vectors of the training set before any pooler, [N, d] float32, memory-mapped, in its order.
+        """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
 
-        Of ``encoder.layer`` and ``encoder.pooling``; computed once and kept in the cache.
+        ``encoder.layer`` and ``encoder.pooling`` say which vectors; they are computed once and kept in the cache.
         """
         show = should_show_progress(self.cfg)
         self._add_warnings(with_pooler=False)
@@ -84,16 +81,17 @@ class Subject:
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:
-        """What a head would read without calibration, [N, d] float32: after the pooler if there is one."""
+        """Return the vectors that a head reads without calibration, [N, d] float32: after any pooler."""
         vectors = self.encoded()
         self._add_warnings(with_pooler=True)
         return torch.cat([self.loaded.pooler(h) for h in vectors.split(1024)])
 
     @torch.no_grad()
     def calibrated(self) -> Tensor:
-        """The same through the subject's calibrations, float64, the whole set as one batch of training.
+        """Return the vectors that a head reads after the subject's calibrations, [N, out_dim] float64.
 
-        A method with moving statistics is updated by that one batch (``calibration.momentum=1`` makes them its own).
+        The whole set goes through the calibrations as one training batch. It updates moving statistics once;
+        with ``calibration.momentum=1`` they are the statistics of the set.
         """
         vectors = self.encoded()
         self._add_warnings(with_pooler=True)
@@ -107,38 +105,27 @@ class Subject:
         return h
 
     def labels(self) -> np.ndarray:
-        """Of the training set, [N]: classes, or scores of a regression."""
+        """Return the training set's labels, [N]: classes, or scores of a regression."""
         return self.loaders.train.dataset.labels  # type: ignore[attr-defined]
 
     def vocabulary(self) -> Tensor:
-        """The input embedding matrix, all rows, [V, d]."""
+        """Return the input embedding matrix, [V, d]."""
         return self.loaded.encoder.vocabulary().detach()
 
 
 def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
-    """The subjects one after the other, with a bar on long work; each is released once its turn is over."""
-    shown = should_show_progress(subjects[0].cfg)
-    for subject in track(subjects, what, console=Console(stderr=True), transient=True, disable=not shown):
+    """Iterate over subjects with a progress bar labelled ``what``; release each before the next one."""
+    for subject in track_progress(subjects, what, should_show_progress(subjects[0].cfg)):
         yield subject
         subject.release()
 
 
 def collect_scale_notes(subjects: list[Subject], *kinds: str) -> list[str]:
-    """How the subjects differ from the paper's: of ``encoder``, ``task`` or both."""
-    found = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
-    return list(dict.fromkeys(found))
+    """List, each once, how the subjects' encoders, tasks or both differ from the paper's.
 
-
-def check_no_calibration(subjects: Sequence[Subject]) -> None:
-    """Raise UserError if a run has a calibration, for an analysis that would silently ignore it."""
-    if any(subject.method != "none" for subject in subjects):
-        name = subjects[0].cfg.experiment.name or "this analysis"
-        raise UserError(f"{name} looks at embeddings without calibration: leave calibration out")
-
-
-def no_variance_error(subject: Subject, examples: int) -> UserError:
-    """The error to raise where all embeddings are the same."""
-    what = f"the embeddings of {subject.encoder} on {subject.task} do not vary"
-    return UserError(
-        f"{what} over {format_count(examples, 'training example')}; take more of them (task.train_samples)"
-    )
+    Args:
+        subjects: what the analysis looked at.
+        kinds: ``encoder``, ``task`` or both.
+    """
+    notes = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
+    return list(dict.fromkeys(notes))

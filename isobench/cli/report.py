@@ -58,9 +58,14 @@ def report(arguments: Sequence[str]) -> None:
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
     folder = report_folder(cfg.output_dir, experiment.name)
     if cfg.analysis and not needs_training(cfg.analysis):
-        raise UserError(f"{cfg.experiment.name} trains nothing: python -m isobench +experiment={cfg.experiment.name}")
+        raise UserError(
+            f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
+            f"python -m isobench +experiment={cfg.experiment.name}"
+        )
     if not any(row.record for row in rows):
-        raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
+        raise UserError(
+            f"no run of {cfg.experiment.name or 'this sweep'} has ended yet in {cfg.output_dir}: run it first"
+        )
     with require_writable(folder):
         rows = add_states(rows)
         built = build_report(experiment, rows)

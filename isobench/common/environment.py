@@ -30,7 +30,7 @@ def is_debugging() -> bool:
 
 
 def read_command_start() -> float:
-    """Read when the user's command began, in seconds since the epoch; now, if no command was noted."""
+    """When the user's command began, in seconds since the epoch; now, if no command was noted."""
     return float(os.environ.get(COMMAND_START) or time.time())
 
 
@@ -40,7 +40,7 @@ def note_run_count(count: int) -> None:
 
 
 def read_run_count() -> int | None:
-    """Read how many runs the sweep starts; None outside a sweep."""
+    """Return how many runs the sweep starts; None outside a sweep."""
     count = os.environ.get(RUN_COUNT)
     return int(count) if count else None
 
@@ -51,12 +51,12 @@ def note_job(job: str, log: str) -> None:
 
 
 def read_job() -> str | None:
-    """Read the scheduler's id of this process's job; None outside a job."""
+    """Return the scheduler's id of this process's job; None outside a job."""
     return os.environ.get(JOB)
 
 
 def read_log() -> str | None:
-    """Read the name of the file that this process's output goes to; None outside a job."""
+    """Return the file that this process's output goes to; None outside a job."""
     return os.environ.get(LOG)
 
 
@@ -66,7 +66,7 @@ def note_device_share(runs: int) -> None:
 
 
 def read_device_share() -> int:
-    """Read how many runs share this process's device, itself included."""
+    """Return how many runs share this process's device, itself included."""
     return int(os.environ.get(DEVICE_SHARE, "1"))
 
 

@@ -40,7 +40,7 @@ def sha256_json(value: Any) -> str:
 
 
 def shorten_digest(digest: str) -> str:
-    """The first 16 hex digits of a digest: short enough for a name, long enough to tell two names apart."""
+    """Return the first 16 hex digits of a digest, which are enough to tell names apart."""
     return digest[:16]
 
 

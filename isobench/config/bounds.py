@@ -109,13 +109,13 @@ def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any
 
 
 def make_error(name: str, value: Any, message: str) -> UserError:
-    """The error for a setting's value; null is written as users write it."""
+    """Make the error for a setting's value; null is written as users write it."""
     return UserError(f"{name}={'null' if value is None else value} {message}")
 
 
 @functools.cache
 def read_hints(kind: Any) -> dict[str, Any]:
-    """The type hints of a dataclass's or TypedDict's fields or of a function's parameters, with their bounds."""
+    """Read the type hints of a dataclass's or TypedDict's fields or of a function's parameters, with their bounds."""
     return get_type_hints(kind, include_extras=True)
 
 
@@ -128,7 +128,7 @@ def split_hint(hint: Any) -> tuple[Any, list[Bound]]:
 
 
 def has_type(value: Any, kind: Any) -> bool:
-    """Whether a value is of a type; True for types that are not checked."""
+    """Return whether a value is of a type; True for types that are not checked."""
     if kind is int:
         return type(value) is int
     if kind is float:

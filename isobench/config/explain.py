@@ -92,7 +92,7 @@ def explain_unknown_key(key: str) -> str:
 
 
 def _list_options_by_key(group: str) -> dict[str, list[str]]:
-    """The settings in a group's YAML files, such as calibration's, each with the options that have it."""
+    """List the settings in a group's YAML files, such as calibration's, each with the options that have it."""
     options: dict[str, list[str]] = {}
     for file in sorted((Path(conf_dir()) / group).glob("*.yaml")):
         for key in yaml.safe_load(file.read_text()):
@@ -101,7 +101,7 @@ def _list_options_by_key(group: str) -> dict[str, list[str]]:
 
 
 def _list_experiment_settings(parents: list[str]) -> list[str]:
-    """The settings below a key in the YAML of the command line's experiment, if that is one of isobench's own."""
+    """List the settings below a key in the YAML of the command line's experiment, if isobench ships it."""
     names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
     file = Path(conf_dir()) / "experiment" / f"{names[-1] if names else None}.yaml"
     node: Any = yaml.safe_load(file.read_text()) if file.is_file() else {}

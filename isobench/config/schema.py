@@ -218,7 +218,7 @@ def register_schema() -> None:
 
 
 def to_config(cfg: DictConfig) -> Config:
-    """The typed config of a composed one, without Hydra's own node; interpolations are resolved.
+    """Return the typed config of a composed one, without Hydra's own node; interpolations are resolved.
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
@@ -229,12 +229,12 @@ def to_config(cfg: DictConfig) -> Config:
 
 
 def config_from_plain(resolved: dict[str, Any]) -> Config:
-    """The typed config from what ``dataclasses.asdict`` made of one, as records and submitted jobs keep it."""
+    """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it."""
     return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
-    """The methods of a ``calibration``, in order, each without its ``then``."""
+    """Return the methods of a ``calibration``, in order, each without its ``then``."""
     methods, rest = [], calibration
     while rest:
         methods.append({key: value for key, value in rest.items() if key != "then"})
@@ -243,5 +243,5 @@ def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def format_method_name(calibration: dict[str, Any]) -> str:
-    """The name of a ``calibration`` in tables: its methods' names, joined."""
+    """Return the name of a ``calibration`` in tables: its methods' names, joined."""
     return "+".join(str(method.get("name")) for method in split_chain(calibration))

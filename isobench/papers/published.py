@@ -49,7 +49,7 @@ PrintedNumberLoader.add_constructor("tag:yaml.org,2002:float", PrintedNumber.con
 def find_published_cell(
     paper: str | None, table: str | None, encoder: str, method: str, task: str, metric: str
 ) -> PrintedCell | None:
-    """The printed cell and the encoder it is for: this encoder's if there is one, else the table's first.
+    """Find the printed cell and the encoder it is for: this encoder's if there is one, else the table's first.
 
     ``method`` is a calibration's name; the paper's variants share the paper's cell (``methods`` in the file).
     None if the paper has no such cell, or its metric is another one.
@@ -62,7 +62,7 @@ def find_published_cell(
 
 
 def find_cell_in_column(table: dict[str, Any], encoder: str, method: str, name: str) -> PrintedCell | None:
-    """The same, in the column of this printed name."""
+    """Find the printed cell, and the encoder it is for, in the column with this printed name."""
     row = table["methods"].get(method)
     for where in [encoder, *table["cells"]]:
         found = table["cells"].get(where, {}).get(row, {}).get(name)
@@ -72,7 +72,7 @@ def find_cell_in_column(table: dict[str, Any], encoder: str, method: str, name: 
 
 
 def find_column(table: dict[str, Any], task: str, metric: str, split: str | None = None) -> str | None:
-    """The printed name of the column for a task, a metric (or isotropy figure, or ``minutes``) and a split.
+    """Find the printed name of the column for a task, a metric (or isotropy, or ``minutes``) and a split.
 
     ``split=None`` is the first one. None if there is no such column.
     """

@@ -67,7 +67,7 @@ class ReportLine:
         encoder: its name.
         method: its name.
         cells: column title -> cell.
-        time: training seconds an epoch, and their ratio to plain fine-tuning's, as printed.
+        time: training time per epoch over plain fine-tuning's, as printed.
         settings: the configuration that was selected, in words, by task if tasks differ; empty without a choice.
     """
 

@@ -120,7 +120,7 @@ class Overhead:
     """Time and memory of a method, and their ratios to plain fine-tuning's; None where nothing was measured.
 
     Attributes:
-        seconds: training seconds an epoch, of the fastest seed.
+        seconds: training seconds per epoch, of the fastest seed.
         memory: peak memory in MiB, of the seed that took most.
         seconds_ratio: seconds over plain fine-tuning's.
         memory_ratio: memory over plain fine-tuning's.

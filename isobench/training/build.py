@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor, nn
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
 from isobench.common.errors import UserError
+from isobench.common.terminal import track_progress
 from isobench.config.schema import Config, format_method_name
 from isobench.data.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.pair_loaders import PairLoaders
@@ -99,8 +98,7 @@ class DecoderStates:
         batches = self.loaders.make_length_sorted_loader(
             self.loaders.train_tokens, self.module.cfg.trainer.eval_batch_size
         )
-        console, hide_bar = Console(stderr=True), not self.loaders.progress_bar
-        for batch in track(batches, "decoder states", console=console, transient=True, disable=hide_bar):
+        for batch in track_progress(batches, "decoder states", self.loaders.progress_bar):
             chunks = [{name: tensor.to(device) for name, tensor in chunk.items()} for chunk in batch["chunks"]]
             yield self.module.compute_decoder_states({"chunks": chunks})[0]
 
@@ -137,5 +135,5 @@ def prepare_chain(chain: Chain, vectors: Iterable[Tensor], pooler: nn.Module) ->
 
 
 def should_show_progress(cfg: Config) -> bool:
-    """Whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal."""
+    """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal."""
     return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()

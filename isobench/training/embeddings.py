@@ -5,12 +5,11 @@ from pathlib import Path
 import filelock
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
+from isobench.common.terminal import track_progress
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
@@ -77,17 +76,11 @@ def _write_embeddings(
     """
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
-    batches = track(
-        loaders.make_length_sorted_loader(loaders.train.dataset, SENTENCES_PER_BATCH),  # type: ignore[arg-type]
-        "pretrained embeddings, once",
-        console=Console(stderr=True),
-        transient=True,
-        disable=not progress_bar,
-    )
+    batches = loaders.make_length_sorted_loader(loaders.train.dataset, SENTENCES_PER_BATCH)  # type: ignore[arg-type]
     with file.open("wb") as stream:
         np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
         start = stream.tell()
-        for batch in batches:
+        for batch in track_progress(batches, "pretrained embeddings, once", progress_bar):
             (chunk,) = batch["chunks"]
             vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
             rows = vectors[batch["restore"].to(device)].float().cpu().numpy()

@@ -21,14 +21,13 @@ def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Pr
     Returns:
         The file's name and sha256, for the record.
     """
-    columns: dict[str, list[Any]] = {"split": [], "index": [], "reference": [], "hypothesis": []}
-    for split, output in outputs.items():
-        n = len(output["references"])
-        columns["split"] += [split] * n
-        columns["index"] += list(range(n))
-        columns["reference"] += output["references"]
-        columns["hypothesis"] += output["hypotheses"]
-    return write_parquet(file, columns)
+    return write_examples(
+        file,
+        {
+            split: {"reference": output["references"], "hypothesis": output["hypotheses"]}
+            for split, output in outputs.items()
+        },
+    )
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
@@ -41,19 +40,36 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
     Returns:
         The file's name and sha256, for the record.
     """
-    columns: dict[str, list[Any]] = {"split": [], "index": [], "label": [], "prediction": [], "logits": []}
+    return write_examples(
+        file,
+        {
+            split: {
+                "label": output["labels"].astype(float).tolist(),
+                "prediction": output["predictions"].astype(float).tolist(),
+                "logits": output["logits"].tolist(),
+            }
+            for split, output in outputs.items()
+        },
+    )
+
+
+def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> Predictions:
+    """Write columns of examples as Parquet, whole or not at all, after the columns ``split`` and ``index``.
+
+    Args:
+        file: the file to write.
+        outputs: dev split -> column -> a value for each example.
+
+    Returns:
+        The file's name and sha256.
+    """
+    columns: dict[str, list[Any]] = {"split": [], "index": []}
     for split, output in outputs.items():
-        n = len(output["labels"])
-        columns["split"] += [split] * n
-        columns["index"] += list(range(n))
-        columns["label"] += output["labels"].astype(float).tolist()
-        columns["prediction"] += output["predictions"].astype(float).tolist()
-        columns["logits"] += output["logits"].tolist()
-    return write_parquet(file, columns)
-
-
-def write_parquet(file: Path, columns: dict[str, list[Any]]) -> Predictions:
-    """Write a Parquet file, whole or not at all; returns its name and sha256."""
+        count = len(next(iter(output.values())))
+        columns["split"] += [split] * count
+        columns["index"] += range(count)
+        for name, values in output.items():
+            columns.setdefault(name, []).extend(values)
     table = pyarrow.table(columns)
     write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
     return Predictions(file=file.name, sha256=sha256_file(file))

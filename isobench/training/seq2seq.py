@@ -208,7 +208,7 @@ class Seq2Seq(FineTuningModule):
 
 
 def should_search_in_bf16(cfg: Config) -> bool:
-    """Whether to generate in bf16, by ``task.generation.precision``; ``auto`` means on a GPU that supports it."""
+    """Return whether to generate in bf16, by ``task.generation.precision``; ``auto``: on a GPU that supports it."""
     precision = require_generation(cfg.task).precision
     return precision == "bf16" or (precision == "auto" and uses_gpu(cfg) and torch.cuda.is_bf16_supported())
 

@@ -105,7 +105,7 @@ def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("components=0", "components=0 must be a whole number"),
         ("components=ten", "components=ten must be a whole number"),
@@ -114,10 +114,10 @@ def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
         ("top=5", "top=5 must be a list of whole numbers"),
     ],
 )
-def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, said):
+def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, message):
     code, _, err = cli(*drifting, f"monitors.drift.{setting}")
     assert code == 2
-    assert f"isobench: monitors.drift: {said}" in err
+    assert f"isobench: monitors.drift: {message}" in err
     assert "Traceback" not in err
 
 

@@ -104,7 +104,7 @@ def test_layers_stand_beside_each_other(cli, ev, outputs):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["+analysis.kurve=3"], "analysis.kurve is no setting"),
         (["analysis._target_=isobench.nowhere.f"], "analysis._target_=isobench.nowhere.f can't be imported"),
@@ -114,10 +114,10 @@ def test_layers_stand_beside_each_other(cli, ev, outputs):
         (["encoder.path=/nowhere"], "the folder /nowhere does not exist"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(cli, ev, outputs, more, said):
+def test_mistakes_are_one_line_and_leave_nothing(cli, ev, outputs, more, message):
     code, out, err = cli(*ev, *more)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+    assert message in err
     assert not outputs.exists()
 
 
@@ -142,12 +142,12 @@ def save_without_pooler(tiny: str, folder: Path) -> None:
 def test_weights_that_the_checkpoint_lacks_are_said_where_they_were_read(cli, ev, tiny, tmp_path, outputs):
     save_without_pooler(tiny, tmp_path / "poor")
     poor = [x for x in ev if not x.startswith("encoder.p")] + [f"encoder.path={tmp_path}/poor", "calibration=none"]
-    said = "local: the checkpoint has no pooler: pooler.dense is randomly initialised"
+    message = "local: the checkpoint has no pooler: pooler.dense is randomly initialised"
     _, out, _ = cli(*poor, "encoder.pooling=pooler")
-    assert said in " ".join(out.split())
-    assert said in json.loads((outputs / "reports" / "isobn_ev" / "about.json").read_text())["scale"]["differs"]
+    assert message in " ".join(out.split())
+    assert message in json.loads((outputs / "reports" / "isobn_ev" / "about.json").read_text())["scale"]["differs"]
     _, out, _ = cli(*poor, "encoder.pooling=cls")  # reads no pooler
-    assert said not in " ".join(out.split())
+    assert message not in " ".join(out.split())
 
 
 def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(small, tiny, tmp_path):
@@ -227,9 +227,9 @@ def test_an_outcome_of_other_settings_is_not_taken_for_this_one(cli, ev):
     cli(*ev)
     for other in (["calibration=none"], ["encoder.layer=1"], ["analysis.curve=9"]):
         _, out, _ = cli(*ev, *other, "dry_run=true")
-        said = " ".join(out.split())
-        assert "not done yet (" in said, other
-        assert "with other settings" in said, other
+        message = " ".join(out.split())
+        assert "not done yet (" in message, other
+        assert "with other settings" in message, other
 
 
 def test_numbers_may_have_columns_of_their_own_and_nothing_in_them(tmp_path):

@@ -38,6 +38,24 @@ def test_what_does_not_is_not():
         assert key(*same.split()) == base, same
 
 
+CHAIN = ("+calibration@calibration.then=isobn_paper",)
+MONITOR = "+monitors.mine={_target_: %s, top: [%d]}"
+
+
+def test_the_class_of_a_method_or_a_monitor_is_not_in_the_key():
+    assert key("calibration._target_=mine.Method") == key()
+    assert key(*CHAIN, "calibration.then._target_=mine.Method") == key(*CHAIN) != key()
+    assert key(MONITOR % ("a.A", 1)) == key(MONITOR % ("b.B", 1)) != key()
+
+
+def test_name_version_and_settings_of_a_method_or_a_monitor_are_in_the_key():
+    base = key(*CHAIN)
+    changes = ["name=other", "version=2", "then.name=other", "then.version=2", "then.beta=0.7"]
+    assert len({base, *(key(*CHAIN, f"calibration.{change}") for change in changes)}) == 1 + len(changes)
+    monitors = [MONITOR % ("a.A", 1), MONITOR % ("a.A", 2), (MONITOR % ("a.A", 1)).replace("mine", "theirs")]
+    assert len({key(monitor) for monitor in monitors}) == 3
+
+
 def test_a_path_counts_by_its_content(tiny, tmp_path):
     import shutil
 

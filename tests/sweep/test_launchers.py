@@ -67,7 +67,7 @@ def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, output
     """Two of four runs take their process, and with it joblib's whole pool; the others still end."""
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.2")
-    grid = ["calibration._target_=slow_calibration.Killing,slow_calibration.Slow", "seed=1,2", "-m"]
+    grid = ["calibration._target_=slow_calibration.Either", "+calibration.kind=killing,slow", "seed=1,2", "-m"]
     code, out, err = cli(*quick, *grid, *launcher)
     if "joblib" in launcher[0]:
         assert "a process was killed (out of memory?)" in err

@@ -14,7 +14,7 @@ from slurm_cluster import squeue
 
 from isobench.runs.heartbeat import is_process_alive
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
 PATIENCE = 150  # seconds until a job must have got where it is going
@@ -132,7 +132,7 @@ def same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path):
 def test_a_grid_of_six_over_two_nodes_and_a_failing_run(cli, slurm, timing_out, outputs, monkeypatch):
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.05")
     slow = [a for a in slurm if "_target_" not in a]
-    grid = ["calibration._target_=slow_calibration.Slow,slow_calibration.Failing", "seed=1,2,3"]
+    grid = ["calibration._target_=slow_calibration.Either", "+calibration.kind=slow,failing", "seed=1,2,3"]
     code, out, err = cli(*slow, *grid, "hydra.launcher.wait=true", "-m")
     assert code == 1, err
     assert "6 runs: 0 finished, 6 to do" in err

@@ -112,7 +112,7 @@ def test_curves_survive_an_interruption():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("monitor", "said"),
+    ("monitor", "message"),
     [
         ("{components:3}", "_target_ must name a Lightning Callback"),
         ("{_target_:builtins.dict}", "_target_ must name a Lightning Callback"),
@@ -120,10 +120,10 @@ def test_curves_survive_an_interruption():
         ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "another callback has the same state_key"),
     ],
 )
-def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, said):
+def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, message):
     code, _, err = cli(*small, f"+monitors.x={monitor}")
     assert (code, err.strip().count("\n")) == (2, 0)
-    assert said in err
+    assert message in err
     assert not list(outputs.glob("runs/*/result.json"))
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import multiprocessing
 import signal
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from helpers import SCRATCH, WORDS, make_config, translation_overrides, write_parquet
-from test_faults import outcome, start
+from killed_runs import outcome, start
 
 from isobench.metrics.generated_text import evaluate_texts
 
@@ -60,13 +59,6 @@ def test_it_learns(cli, translations, cache, outputs):
     history = record_of(outputs)["history"]
     losses = [epoch["validation"]["loss"] for epoch in history]
     assert losses[-1] < 0.6 * losses[0]
-
-
-@pytest.fixture(scope="module")
-def processes():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
-    return context
 
 
 MOMENTS = [
@@ -127,7 +119,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["head.dropout=0.1"], "head is for sentence classification"),
         (["task.labels=[a,b]"], "task.labels none"),
         (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
-        (["task.generation.languages=[en]"], "task.generation.languages must be those of source and target"),
+        (["task.generation.languages=[en]"], "task.generation.languages=['en'] must be those of source and target"),
         (["task.generation.beams=0"], "task.generation.beams=0 must be at least 1"),
         (["task.generation.min_length=50"], "task.generation.min_length=50 must be at most 24"),
         (["task.generation.length_penalty=nan"], "task.generation.length_penalty=nan must be a number"),
@@ -212,9 +204,9 @@ def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_trans
         "train": {"sources": 4, "targets": 4},
         "validation": {"sources": 1, "targets": 0},
     }
-    said = " ".join(out.split())
-    assert "Cut: 4 of 12 sources of train are longer than 40 tokens" in said
-    assert said.count("are longer than") == 3
+    printed = " ".join(out.split())
+    assert "Truncated: 4 of 12 sources of train are longer than 40 tokens" in printed
+    assert printed.count("are longer than") == 3
     assert math.isfinite(record["best"]["validation"]["loss"])
     assert len(pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet")))) == 3
 
