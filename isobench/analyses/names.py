@@ -62,5 +62,5 @@ def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
             names[named] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting
         subject_names.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
     if len(set(subject_names)) < len(subject_names) and not needs_training(rows[0].cfg.analysis):
-        raise UserError("an analysis without training has one seed: leave out seed=..., or give one")
+        raise UserError("an analysis that trains nothing takes one seed only: leave out seed=..., or give one value")
     return subject_names

@@ -99,7 +99,10 @@ def require_encoder_folder(encoder: Encoder) -> Path:
         raise UserError(f"encoder.path: the folder {folder} does not exist")
     if encoder.scratch:
         if not list(folder.glob("tokenizer*")):
-            raise UserError(f"encoder.path: {folder} has no tokenizer for encoder={encoder.name}")
+            raise UserError(
+                f"encoder.path: {folder} has no tokenizer for encoder={encoder.name}; put its files there, or leave "
+                "encoder.path out"
+            )
         return folder
     if not (folder / "config.json").is_file():
         raise UserError(f"encoder.path: {folder} has no config.json; it must be a transformers model folder")

@@ -58,7 +58,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
             f"task={task.name} needs its files: data.root=FOLDER, with FOLDER/{task.folder} (see its YAML)"
         )
     if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
-        raise UserError("task.text must name one column, and task.labels none, where task.generation has the target")
+        raise UserError("task.text must name one column, and task.labels be unset: task.generation has the target")
     for setting, value in (
         ("task.held_out", task.held_out),
         ("encoder.layer", cfg.encoder.layer),
@@ -76,7 +76,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
     if cfg.analysis:
         raise UserError(
-            f"analyses are of sentences, and task={task.name} is translation or summarisation: choose another"
+            f"analyses read sentences, and task={task.name} is translation or summarisation: choose another task"
         )
 
 
@@ -90,7 +90,9 @@ def _validate_no_generation(cfg: Config) -> None:
     }
     for setting, value in settings.items():
         if value is not None:
-            raise UserError(f"{setting} is for translation and summarisation, and task={cfg.task.name} is neither")
+            raise UserError(
+                f"{setting} is for translation and summarisation, not for task={cfg.task.name}: leave it out"
+            )
 
 
 def _validate_metrics(task: Task) -> None:
@@ -108,7 +110,7 @@ def _validate_metrics(task: Task) -> None:
         suitable = tuple(name for name in CLASS_METRICS if "f1" not in name)
     for name in task.metrics:
         if name not in suitable:
-            raise UserError(f"task.metrics: {name} doesn't suit this task; it takes {', '.join(suitable)}")
+            raise UserError(f"task.metrics: {name} doesn't suit this task; choose from {', '.join(suitable)}")
     if task.primary not in task.metrics:
         raise UserError(
             f"task.primary={task.primary} must be one of task.metrics ({', '.join(task.metrics) or 'none'})"
@@ -140,9 +142,9 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
     for method in split_chain(calibration):
         for key in ("_target_", *hints):
             if key not in method:
-                raise UserError(f"{prefix}.{key} is missing; see conf/calibration/none.yaml")
+                raise UserError(f"{prefix}.{key} is missing: add it to the YAML, as in conf/calibration/none.yaml")
         if "dim" in method:
-            raise UserError(f"{prefix}.dim can't be set: it is the encoder's width")
+            raise UserError(f"{prefix}.dim can't be set, because it is the encoder's width: leave it out")
         check_values(prefix, method, hints)
         prefix += ".then"
 
