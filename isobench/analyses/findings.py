@@ -82,7 +82,7 @@ def build_comparison_table(
         table: which of its tables.
     """
     content = published.load_tables(paper)[table]
-    columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content["columns"]]))
+    columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content.columns]))
     shown = Table(title=title, title_justify="left", header_style="bold")
     for label in ("", *labels):
         shown.add_column(label, overflow="fold")
@@ -91,10 +91,10 @@ def build_comparison_table(
     for line, cells in ours.items():
         shown.add_row("ours", *line, *(cells.get(name, "-") for name in columns))
     shown.add_section()
-    for encoder, methods in content["cells"].items():
+    for encoder, methods in content.cells.items():
         for method, found in methods.items():
             texts = {
-                name: published.format_statistics(content["form"], found[name]).replace(" / ", "/") for name in found
+                name: published.format_statistics(content.form, found[name]).replace(" / ", "/") for name in found
             }
             line = (encoder, method)[: len(labels)]
             shown.add_row("paper", *line, *(texts.get(name, "-") for name in columns), style="dim")

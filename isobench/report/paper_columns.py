@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from isobench.config.schema import Task
+from isobench.papers.published import PublishedTable
 from isobench.runs.row import Row
 
 ColumnKind = tuple[str | None, str | None]  # of a column: its isotropy and its time
@@ -61,14 +61,14 @@ class Column:
         return f"{number:.3f}" if number == 0 or abs(number) >= 1e-3 else f"{number:.0e}"
 
 
-def build_paper_columns(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Column]:
+def build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
     """The paper's columns for the tasks that ran."""
-    for title, what in content["columns"].items():
-        metric = what.get("metric", [])
-        task = tasks.get(what["task"])
+    for title, what in content.columns.items():
+        metric = what.metric or []
+        task = tasks.get(what.task)
         has = [name for name in ([metric] if isinstance(metric, str) else metric) if task and name in task.metrics]
-        if task and (has or "metric" not in what):
-            yield Column(title, task.name, tuple(has), what.get("split"), what.get("isotropy"), what.get("time"))
+        if task and (has or what.metric is None):
+            yield Column(title, task.name, tuple(has), what.split, what.isotropy, what.time)
 
 
 def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Iterator[Column]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from isobench.config.schema import format_method_name
 from isobench.papers import published
+from isobench.papers.published import PublishedTable
 from isobench.report.paper_columns import (
     Column,
     ColumnKind,
@@ -35,7 +36,7 @@ class PaperTable:
         rows: the sweep's runs.
     """
 
-    def __init__(self, content: dict[str, Any], columns: list[Column], rows: list[Row]) -> None:
+    def __init__(self, content: PublishedTable, columns: list[Column], rows: list[Row]) -> None:
         self.content, self.columns = content, columns
         self.seeds: dict[tuple[str, str, str], list[Row]] = {}
         for row in rows:
@@ -78,7 +79,7 @@ class PaperTable:
 
     def summary(self, values: list[float]) -> list[float | None]:
         """The statistics of the paper's cells; None for a spread that one seed doesn't have."""
-        found = zip(self.content["form"], compute_cell_statistics(values, self.content["form"]), strict=True)
+        found = zip(self.content.form, compute_cell_statistics(values, self.content.form), strict=True)
         return [None if name.endswith("sd") and len(values) == 1 else number for name, number in found]
 
     def format_cell(self, encoder: str, method: str, column: Column, marked: bool = True) -> str:
@@ -90,7 +91,7 @@ class PaperTable:
             return ""
         if not values:
             return ", ".join(wrong)
-        numbers = published.format_statistics(self.content["form"], [column.text(x) for x in self.summary(values)])
+        numbers = published.format_statistics(self.content.form, [column.text(x) for x in self.summary(values)])
         if any(math.isnan(value) for value in values):
             numbers = "NaN"
         if column.is_score and self.is_constant(encoder, method, column):
@@ -145,25 +146,25 @@ def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
     for number, (name, content, columns) in enumerate(list_paper_tables(experiment, rows)):
         if columns:
             table = PaperTable(content, columns, rows)
-            title = f"{experiment.paper}, {name}: {published.format_statistics(content['form'], content['form'])}"
+            title = f"{experiment.paper}, {name}: {published.format_statistics(content.form, content.form)}"
             for drawn in build_terminal_tables(table, title, out.width, with_time=number == 0):
                 out.print(drawn)
             for note in table.notes(with_time=number == 0):
                 out.print(note, highlight=False, markup=False)
 
 
-def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, dict[str, Any], list[Column]]]:
+def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, PublishedTable, list[Column]]]:
     """Name, content and columns of every table of the experiment's paper; no columns where its runs have none.
 
     Tasks that are not the paper's stand in the first table with columns of a kind.
     """
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
     contents = {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
-    known = {what["task"] for content in contents.values() for what in content["columns"].values()}
+    known = {what.task for content in contents.values() for what in content.columns.values()}
     foreign = [task for name, task in tasks.items() if name not in known]
     shown: set[ColumnKind] = set()  # kinds of columns in which tasks that are not the paper's have been shown
     for name, content in contents.items():
-        kinds = dict.fromkeys((what.get("isotropy"), what.get("time")) for what in content["columns"].values())
+        kinds = dict.fromkeys((what.isotropy, what.time) for what in content.columns.values())
         yield (
             name,
             content,
