@@ -45,7 +45,8 @@ PrintedValue = InstanceOf[PrintedNumber] | Annotated[int, Strict()]
 class PublishedPart(BaseModel):
     """A part of published.yaml, checked strictly: an unknown entry is refused, as it may be a misspelt one."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    # defer_build: validators are built at first use, so that --help does not wait for them
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class PublishedColumn(PublishedPart):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
 from isobench.papers import published
 
@@ -96,6 +97,32 @@ def test_a_table_has_its_form(paper, name):
         assert all(isinstance(value, int | float) and value >= 0 for value in values[1:] if value is not None), where
         if None in values[1:]:
             assert str(values[0]) in ("0", "NaN"), where
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("colums: {}", "table1.colums: "),
+        ("form: mean", "table1.form: "),
+        ("what: 7", "table1.what: "),
+        ("cells: {e: {r: {c: [many]}}}", "table1.cells.e.r.c.0."),
+        ("columns: {c: {task: rte, time: hours}}", "table1.columns.c.time: "),
+        ("what: [", "is no YAML: "),
+    ],
+)
+def test_a_damaged_table_is_said_in_one_line_with_its_place(tmp_path, monkeypatch, line, message):
+    monkeypatch.setattr(published, "experiments_dir", lambda: str(tmp_path))
+    content = {"what": "x", "form": "[mean]", "columns": "{}", "methods": "{}", "cells": "{}"}
+    key, _, value = line.partition(": ")
+    text = "\n".join(f"  {name}: {part}" for name, part in (content | {key: value}).items())
+    paper = tmp_path / f"mine{abs(hash(line))}"
+    paper.mkdir()
+    (paper / "published.yaml").write_text(f"table1:\n{text}\n")
+    with pytest.raises(UserError) as error:
+        published.load_tables(paper.name)
+    assert f"{paper.name}/published.yaml" in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_cell_is_shown_as_printed():
