@@ -1,26 +1,47 @@
-# make demo   install, then compare plain fine-tuning with IsoBN over five seeds (about 6 minutes on 2 cores)
-# make test   install, then run the whole test suite: two files at a time, then those on a throw-away SLURM,
-#             whose timing wants the machine to itself (about 9 minutes on 2 cores)
+# make setup   install into .venv, with uv where it is installed, else with pip
+# make demo    install, then compare plain fine-tuning with IsoBN over five seeds (about 6 minutes on 2 cores)
+# make check   lint, types and the fast tests, before each commit (under 90 seconds on 2 cores)
+# make test    lint, types and every test, SLURM included (under 15 minutes on 2 cores); see docs/testing.md
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: setup demo test clean
+# uv reads no configuration of pip's: tell it where pip finds packages.
+pip_setting = $(shell $(PYTHON) -m pip config get $(1) 2>/dev/null)
+find_links = $(or $(PIP_FIND_LINKS),$(call pip_setting,global.find-links))
+
+.PHONY: setup demo lint types check test clean
 
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "isobench needs Python 3.11 to 3.13; name one: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	if command -v uv >/dev/null; then \
+	    uv venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV) && \
+	    uv pip install --quiet --python $(BIN)/python $(addprefix --find-links ,$(find_links)) -c constraints.txt -e '.[dev]'; \
+	else \
+	    $(PYTHON) -m venv $(VENV) && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	fi
 	touch $@
 
 demo: setup
 	$(BIN)/python -m isobench +experiment=glue_isobn -m seed=1,2,3,4,5
 
-test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/sweep/test_slurm.py
-	$(BIN)/python -m pytest tests/sweep/test_slurm.py
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/mypy
+
+check: lint types
+	$(PYTEST) -n 2 --dist worksteal -m "not slow and not slurm and not browser"
+
+test: lint types
+	$(PYTEST) -n 2 --dist loadgroup
 
 clean:
 	rm -rf $(VENV) build dist

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the run to measure, alternating rounds, the JSON record."""
+"""Functions that the benchmarks share: compose a run's config, time calls in turns, write the JSON result."""
 
 import json
 import os
@@ -18,27 +18,27 @@ RESULTS_DIR = Path(__file__).parent / "results"
 
 
 def compose_config(*overrides: str) -> Config:
-    """A run's config, as the command line would give it, without tracking."""
+    """Compose the config of a run from overrides, as the command line does, without tracking."""
     register_schema()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
         return to_config(compose("config", overrides=["tracking=none", *overrides]))
 
 
 def require_data() -> None:
-    """End with one line if the GLUE files are not there."""
+    """End with a one-line message if ISOBENCH_DATA does not name the folder of the GLUE files."""
     if not os.environ.get("ISOBENCH_DATA"):
-        raise SystemExit("set ISOBENCH_DATA to a folder with glue/<task>/<split>.parquet")
+        raise SystemExit("this benchmark needs GLUE: set ISOBENCH_DATA to a folder with glue/<task>/<split>.parquet")
 
 
 def time_call(call: Callable[[], object]) -> float:
-    """Seconds that one call takes."""
+    """Return the seconds that one call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def time_training_step(module: Any, batch: dict, *optimizers: Any) -> float:
-    """Seconds of a training step: forward, backward and the updates of those optimisers that there are."""
+    """Return the seconds of a training step: forward, backward, and the update of each optimiser that is not None."""
     start = time.perf_counter()
     module.training_step(batch, 0).backward()
     for optimizer in optimizers:
@@ -49,23 +49,31 @@ def time_training_step(module: Any, batch: dict, *optimizers: Any) -> float:
 
 
 def time_alternately(contestants: dict[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every contestant in every round, taking turns; round 0 warms up and is dropped."""
+    """Measure all contestants in each round, one after the other, so that a change of the machine's load hits all.
+
+    Args:
+        contestants: by name, a function that takes the round's number and returns seconds.
+        rounds: number of rounds that count; a round 0 before them warms up and is dropped.
+
+    Returns:
+        By name, the seconds of each round.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, measure in contestants.items():
-            taken = measure(number)
+            measured = measure(number)
             if number:
-                seconds[name].append(taken)
+                seconds[name].append(measured)
     return seconds
 
 
 def median_ratio(slow: list[float], fast: list[float]) -> float:
-    """Median over rounds of slow / fast."""
+    """Return the median over rounds of slow / fast."""
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
 def write_result(name: str, result: dict) -> None:
-    """Write the record and say where."""
+    """Write a result with its provenance to results/<name>.json, and print the file's path."""
     RESULTS_DIR.mkdir(exist_ok=True)
     file = RESULTS_DIR / f"{name}.json"
     file.write_text(json.dumps({**result, "provenance": collect_provenance()}, indent=1) + "\n")

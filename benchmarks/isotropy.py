@@ -1,10 +1,10 @@
-"""The isotropy measures against what others compute them with, on one thread.
+"""Compare the isotropy measures with other implementations of them, on one thread.
 
     python benchmarks/isotropy.py [--rounds 3] [--rows 1000000]
 
-V = 30,522 and d = 768, as BERT's vocabulary; the stream is of random rows made as it goes, a chunk at a time.
-The package IsoScore is measured if it is installed (pip install --no-deps IsoScore==1.0, or 2.0.1), in float64 like
-ours.
+The matrix has the shape of BERT's vocabulary, V = 30,522 and d = 768. The stream, for the accumulator, consists of
+random rows in chunks. The package IsoScore takes part if it is installed (pip install --no-deps IsoScore==1.0, or
+2.0.1); it gets float64 too.
 """
 
 import argparse
@@ -17,7 +17,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 
 import numpy as np
 import torch
-from common import alternate, ratio, save, seconds_of
+from common import median_ratio, time_alternately, time_call, write_result
 
 from isobench.common.provenance import read_peak_memory_mib, reset_peak_memory
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy
@@ -26,22 +26,22 @@ V, D = 30522, 768
 
 
 def partition_isotropy_by_loop(w: np.ndarray) -> float:
-    """I(W) as usually published: numpy's eig of W^T W, then exp(W v) one direction at a time."""
+    """Compute I(W) as published code does: numpy's eig of W^T W, then exp(W v) for one direction at a time."""
     _, vectors = np.linalg.eig(w.T @ w)
     z = [np.exp(w @ vectors[:, i].real).sum() for i in range(vectors.shape[1])]
     return min(z) / max(z)
 
 
 def explained_variance_by_svd(w: np.ndarray, vectors: bool) -> float:
-    """EV_1..3 by numpy's SVD of the centred matrix, with its vectors, as it comes, or without."""
-    found = np.linalg.svd(w - w.mean(0), full_matrices=False, compute_uv=vectors)
-    variances = (found[1] if vectors else found) ** 2
+    """Compute EV_3 by numpy's SVD of the centred matrix, with the singular vectors (its default) or without."""
+    result = np.linalg.svd(w - w.mean(0), full_matrices=False, compute_uv=vectors)
+    variances = (result[1] if vectors else result) ** 2
     return variances[:3].sum() / variances.sum()
 
 
 def measure_extra_memory(call) -> float:
-    """MiB at the highest beyond what was there before."""
-    call()  # what stays: buffers of the libraries
+    """Return the MiB by which a call raises the peak memory above what was in use before it."""
+    call()  # the first call allocates what the libraries keep
     reset_peak_memory()
     before = read_peak_memory_mib()["resident"]
     call()
@@ -49,31 +49,31 @@ def measure_extra_memory(call) -> float:
 
 
 def load_isoscore_package(w: np.ndarray):
-    """PyPI's IsoScore and its version, or None; 1.0 wants the vectors as columns."""
+    """Return the version of the package IsoScore and a call of it on ``w``, or None if it is not installed."""
     try:
         from IsoScore import IsoScore
     except ImportError:
         return None
     version = metadata.version("IsoScore")
-    points = w.T if version.startswith("1") else w
+    points = w.T if version.startswith("1") else w  # version 1 takes vectors as columns
     return version, lambda: IsoScore.IsoScore(points)
 
 
 def measure_stream(rows: int) -> dict[str, float]:
-    """The accumulator over so many rows against the bare Gram product of the same chunks; memory beyond a chunk."""
+    """Compare the accumulator with a bare Gram product of the same chunks, and measure its memory beyond a chunk."""
     chunk = torch.randn(1 << 15, D)
     rounds = -(-rows // len(chunk))
     ours, bare = [], []
     accumulator = IsotropyAccumulator(D)
     accumulator.update(chunk[:1])
-    second = torch.zeros(D, D, dtype=torch.float64)
+    product = torch.zeros(D, D, dtype=torch.float64)
     for number in range(rounds):
-        chunk[number % len(chunk)].normal_()  # never quite the same
+        chunk[number % len(chunk)].normal_()  # so that no chunk is equal to the one before
         start = time.perf_counter()
         accumulator.update(chunk)
         middle = time.perf_counter()
         precise = chunk.double()
-        second += precise.T @ precise
+        product += precise.T @ precise
         ours.append(middle - start)
         bare.append(time.perf_counter() - middle)
     return {
@@ -109,17 +109,24 @@ def main() -> None:
         comparisons["IsoScore"] = (lambda: isoscore(w), f"the package, {package[0]}", package[1])
     result: dict = {}
     for name, (ours, other, theirs) in comparisons.items():
-        seconds = alternate(
-            {"ours": lambda _, call=ours: seconds_of(call), "theirs": lambda _, call=theirs: seconds_of(call)},
+        seconds = time_alternately(
+            {"ours": lambda _, call=ours: time_call(call), "theirs": lambda _, call=theirs: time_call(call)},
             arguments.rounds,
         )
-        times = ratio(seconds["theirs"], seconds["ours"])
-        taken = statistics.median(seconds["ours"])
-        result[name] = {"seconds": taken, f"times as fast as {other}": times, "MiB": measure_extra_memory(ours)}
-        print(f"{name}: {taken:.2f} s, {times:.1f}x as fast as {other}, {result[name]['MiB']:.0f} MiB", flush=True)
+        times = median_ratio(seconds["theirs"], seconds["ours"])
+        ours_seconds = statistics.median(seconds["ours"])
+        result[name] = {
+            "seconds": ours_seconds,
+            f"times as fast as {other}": times,
+            "MiB": measure_extra_memory(ours),
+        }
+        print(
+            f"{name}: {ours_seconds:.2f} s, {times:.1f}x as fast as {other}, {result[name]['MiB']:.0f} MiB",
+            flush=True,
+        )
     result["stream"] = measure_stream(arguments.rows)
     print("stream:", {name: round(value, 3) for name, value in result["stream"].items()})
-    save("isotropy", result)
+    write_result("isotropy", result)
 
 
 if __name__ == "__main__":

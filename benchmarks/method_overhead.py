@@ -1,10 +1,11 @@
-"""What every calibration method adds to a training step.
+"""Measure what each calibration method adds to a training step.
 
     python benchmarks/method_overhead.py [--encoder distilbert-quire] [--task rotten_tomatoes] [--pairs 7] [names ...]
 
-Two figures a method: the median over pairs of (step with it) / (step without), same weights and batch, taken in
-turns; and, less noisy, the time of its own forward, backward and update over that of a step without it. For
-penalties on the vocabulary also the floor: the same sums and products by bare torch calls.
+Two figures for each method: the step ratio, which is the median over pairs of (step with the method) / (step
+without), with the same weights and batch, measured in turns; and, less noisy, its own share, which is the time of its
+own forward, backward and update divided by that of a step without it. For penalties on the vocabulary also the floor:
+the share of the sums and products that they can't do without, as bare torch calls.
 """
 
 import argparse
@@ -16,14 +17,14 @@ from collections.abc import Callable
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import config, save, seconds_of, seconds_of_a_step
+from common import compose_config, time_call, time_training_step, write_result
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
 from isobench.training.instantiate import instantiate_chain
 from isobench.training.train import configure_process
 
-# name: (overrides, target for the ratio of steps; None where none was set)
+# name: (overrides; none for calibration=name, target for the step ratio or None)
 METHODS: dict[str, tuple[list[str], float | None]] = {
     "isobn_paper": ([], 1.02),
     "isobn_released": ([], 1.02),
@@ -44,40 +45,42 @@ METHODS: dict[str, tuple[list[str], float | None]] = {
 
 
 class ClassifierStepper:
-    """One model whose chain is exchanged: every method steps the same weights."""
+    """One classifier whose calibration chain is exchanged, so that all methods train the same weights."""
 
     def __init__(self, encoder: str, task: str) -> None:
-        self.base = [f"encoder={encoder}", f"task={task}", "task.train_samples=512"]
-        cfg = config(*self.base)
+        self.base_overrides = [f"encoder={encoder}", f"task={task}", "task.train_samples=512"]
+        cfg = compose_config(*self.base_overrides)
         configure_process(cfg)
         self.module, loaders, *_ = build_run_parts(cfg, identify(cfg))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
         self.batches = list(loaders.train)
         self.optimizer = self.module.configure_optimizers()["optimizer"]
-        self.plain = self.module.chain
-        self.dim = self.plain.out_dim
+        self.plain_chain = self.module.chain
+        self.dim = self.plain_chain.out_dim
 
-    def chain(self, overrides: list[str]):
-        """A method's chain with its optimiser, if it has parameters."""
-        chain = instantiate_chain(config(*self.base, *overrides).calibration, self.dim).train()
+    def build_chain(self, overrides: list[str]):
+        """Build a method's chain, and its optimiser if it has parameters of its own, else None."""
+        chain = instantiate_chain(compose_config(*self.base_overrides, *overrides).calibration, self.dim).train()
         groups = chain.parameter_groups()
         return chain, torch.optim.AdamW(groups, fused=True) if groups else None
 
-    def step(self, chain, own, number: int) -> float:
-        """Seconds of a training step."""
+    def measure_step(self, chain, own, number: int) -> float:
+        """Return the seconds of a training step with a chain and its own optimiser, on the batch of this number."""
         self.module.chain = chain
-        return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
+        return time_training_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
 
     def measure_method_alone(self, chain, own) -> float:
-        """Seconds of the method's own work, in the same surroundings."""
+        """Return the seconds of the method's own forward, backward and update, without the encoder."""
         vocabulary = self.module.encoder.vocabulary()
         for weight in (vocabulary, self.module.head.weight):
-            weight.grad = torch.zeros_like(weight)  # a penalty's gradient is added to the task's
+            weight.grad = torch.zeros_like(
+                weight
+            )  # as in training, where a penalty's gradient is added to the task's
         h = torch.randn(32, self.dim, requires_grad=True)
         start = time.perf_counter()
-        out, given = chain(h, torch.nn.Identity())
+        out, inputs = chain(h, torch.nn.Identity())
         matrices = {"head": lambda: self.module.head.weight, "vocabulary": lambda: vocabulary}
-        sum(chain.losses(given, matrices), out.sum()).backward()
+        sum(chain.losses(inputs, matrices), out.sum()).backward()
         if own is not None:
             own.step()
             own.zero_grad()
@@ -87,13 +90,13 @@ class ClassifierStepper:
 
 
 def median_time(function: Callable[[], object], repeats: int = 5) -> float:
-    """Median seconds of a call, after one to warm up."""
-    return statistics.median([seconds_of(function) for _ in range(repeats + 1)][1:])
+    """Return the median seconds of a call, after one call to warm up."""
+    return statistics.median([time_call(function) for _ in range(repeats + 1)][1:])
 
 
 @torch.no_grad()
 def measure_lower_bounds(weight: torch.Tensor) -> dict[str, float]:
-    """Seconds of what can't be left out on a [V, d] vocabulary."""
+    """Return, by method, the seconds of the products and sums that a penalty on a vocabulary [V, d] needs."""
     precise, mix = weight.double(), torch.randn(weight.shape[1], weight.shape[1])
     gram = precise.T @ precise
     vector, gradient = torch.randn(weight.shape[1]), torch.zeros_like(weight)
@@ -115,25 +118,27 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     arguments = parser.parse_args()
     stepper = ClassifierStepper(arguments.encoder, arguments.task)
-    floor = measure_lower_bounds(stepper.module.encoder.vocabulary().detach())
+    lower_bounds = measure_lower_bounds(stepper.module.encoder.vocabulary().detach())
     results = {}
     print(f"{'method':28} {'step ratio':>10} {'own share':>10} {'floor':>8} {'target':>7}")
     for name in arguments.names or METHODS:
         overrides, target = METHODS[name]
-        chain, own = stepper.chain(overrides or [f"calibration={name}"])
+        chain, own = stepper.build_chain(overrides or [f"calibration={name}"])
         pairs = []
         for number in range(arguments.pairs + 1):
-            contestants = [(stepper.plain, None), (chain, own)]
-            taken = [stepper.step(*c, number) for c in (contestants if number % 2 else contestants[::-1])]
-            pairs.append(taken if number % 2 else taken[::-1])
+            contestants = [(stepper.plain_chain, None), (chain, own)]
+            seconds = [stepper.measure_step(*c, number) for c in (contestants if number % 2 else contestants[::-1])]
+            pairs.append(seconds if number % 2 else seconds[::-1])
         plain = statistics.median(a for a, _ in pairs[1:])
         ratio = statistics.median(b / a for a, b in pairs[1:])
         share = statistics.median(stepper.measure_method_alone(chain, own) for _ in range(6)) / plain
-        least = floor[name] / plain if name in floor else None
-        shown = f"{ratio:10.3f} {share:10.4f} {'' if least is None else f'{least:.3f}':>8} {target or '':>7}"
-        print(f"{name:28} {shown}", flush=True)
-        results[name] = {"step ratio": ratio, "own share": share, "floor": least, "target": target, "step s": plain}
-    save(f"method_overhead_{arguments.encoder}_{arguments.task}", {"pairs": arguments.pairs, "methods": results})
+        floor = lower_bounds[name] / plain if name in lower_bounds else None
+        columns = f"{ratio:10.3f} {share:10.4f} {'' if floor is None else f'{floor:.3f}':>8} {target or '':>7}"
+        print(f"{name:28} {columns}", flush=True)
+        results[name] = {"step ratio": ratio, "own share": share, "floor": floor, "target": target, "step s": plain}
+    write_result(
+        f"method_overhead_{arguments.encoder}_{arguments.task}", {"pairs": arguments.pairs, "methods": results}
+    )
 
 
 if __name__ == "__main__":

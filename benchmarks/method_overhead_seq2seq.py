@@ -1,10 +1,11 @@
-"""What every calibration adds to a training step of translation.
+"""Measure what each calibration method adds to a training step of translation.
 
     python benchmarks/method_overhead_seq2seq.py [--size small|base] [--rounds 5] [--batch 48]
 
-Ratios are medians over rounds of (step with the method) / (step without), same weights and batches, taken in turns;
-``base`` has the shape of BART-base with a vocabulary of 32,000, ``small`` is encoder=bart-scratch. The paper's own
-ratios stand beside them (isotropy-calibration paper, Tables 2, 3 and 5).
+The step ratio is the median over rounds of (step with the method) / (step without), with the same weights and
+batches, measured in turns. The size ``base`` has the shape of BART-base with a vocabulary of 32,000; ``small`` is
+encoder=bart-scratch. The paper's ratios are printed beside ours (On Isotropy Calibration of Transformers, Tables 2, 3
+and 5).
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import alternate, config, ratio, save, seconds_of_a_step
+from common import compose_config, median_ratio, time_alternately, time_training_step, write_result
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
@@ -29,11 +30,11 @@ METHODS = {  # name: (overrides, the paper's overhead)
     "all_but_the_top": (["calibration=all_but_the_top"], ""),
 }
 SIZES = {"small": (256, 1, 512, 4), "base": (768, 6, 3072, 12)}  # width, layers, feed-forward, heads
-VOCABULARY = 32_000  # of the base model: the captions' own tokenizer is far smaller
+VOCABULARY = 32_000  # of the size base; the tokenizer of the captions has far fewer words
 
 
 def build_scratch_overrides(size: str) -> list[str]:
-    """The overrides of a model of this size."""
+    """Build the overrides of a model of this size that starts from random weights."""
     width, layers, inner, heads = SIZES[size]
     settings = {"d_model": width}
     for side in ("encoder", "decoder"):
@@ -42,43 +43,42 @@ def build_scratch_overrides(size: str) -> list[str]:
 
 
 class Seq2SeqStepper:
-    """One model whose chain is exchanged: every method steps the same weights."""
+    """One translation model whose calibration chain is exchanged, so that all methods train the same weights."""
 
     def __init__(self, size: str, batch: int) -> None:
-        self.base = [
-            "task=captions",
-            "encoder=bart-scratch",
-            *build_scratch_overrides(size),
-            "task.train_samples=512",
-        ]
-        self.base += ["task.dev_samples=8", "optimization=isotropy_calibration_seq2seq"]
-        self.base += [f"optimization.batch_size={batch}"]
+        self.base_overrides = [
+            "task=captions", "task.train_samples=512", "task.dev_samples=8",
+            "encoder=bart-scratch", *build_scratch_overrides(size),
+            "optimization=isotropy_calibration_seq2seq", f"optimization.batch_size={batch}",
+        ]  # fmt: skip
         if size == "base":
-            self.base.append(f"+encoder.scratch.vocab_size={VOCABULARY}")
-        cfg = config(*self.base)
+            self.base_overrides.append(f"+encoder.scratch.vocab_size={VOCABULARY}")
+        cfg = compose_config(*self.base_overrides)
         configure_process(cfg)
         self.module, self.loaders, *_ = build_run_parts(cfg, identify(cfg))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
         self.batches = list(self.loaders.train)
         self.optimizer = self.module.configure_optimizers()["optimizer"]
-        self.plain = self.module.chain
+        self.plain_chain = self.module.chain
 
     def make_contestant(self, overrides: list[str]):
-        """A function of the round: seconds of a step under this method, with its own optimiser if it has one."""
-        chain = instantiate_chain(config(*self.base, *overrides).calibration, self.plain.out_dim).train()
+        """Make a function that takes a round's number and returns the seconds of a step with this method."""
+        chain = instantiate_chain(
+            compose_config(*self.base_overrides, *overrides).calibration, self.plain_chain.out_dim
+        ).train()
         groups = chain.parameter_groups()
         own = torch.optim.AdamW(groups, fused=True) if groups else None
 
         def step(number: int) -> float:
             self.module.chain = self.module.projection.chain = chain
-            return seconds_of_a_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
+            return time_training_step(self.module, self.batches[number % len(self.batches)], self.optimizer, own)
 
         return step
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(METHODS)}; all by default")
+    parser.add_argument("names", nargs="*", help=f"which of {', '.join(METHODS)}; all by default")
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--batch", type=int, default=48, help="sentence pairs; the paper's is 48")
     parser.add_argument("--rounds", type=int, default=5)
@@ -87,14 +87,14 @@ def main() -> None:
     names = arguments.names or list(METHODS)
     contestants = {"none": stepper.make_contestant(["calibration=none"])}
     contestants |= {name: stepper.make_contestant(METHODS[name][0]) for name in names}
-    seconds = alternate(contestants, arguments.rounds)
-    found = {name: ratio(seconds[name], seconds["none"]) for name in names}
+    seconds = time_alternately(contestants, arguments.rounds)
+    ratios = {name: median_ratio(seconds[name], seconds["none"]) for name in names}
     print(f"{arguments.size}: {sum(p.numel() for p in stepper.module.model.parameters()):,} parameters")
     print(f"{'method':22} {'step ratio':>10}   the paper's")
-    for name, value in found.items():
+    for name, value in ratios.items():
         print(f"{name:22} {value:10.2f}   {METHODS[name][1]}")
-    record = {"rounds": arguments.rounds, "batch": arguments.batch, "ratios": found, "seconds": seconds}
-    save(f"seq2seq_{arguments.size}", record)
+    record = {"rounds": arguments.rounds, "batch": arguments.batch, "ratios": ratios, "seconds": seconds}
+    write_result(f"seq2seq_{arguments.size}", record)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What a sweep costs beside its runs: seeing that 1,000 are finished, the status of 2,000, launching one.
+"""Measure what a sweep costs beside its runs.
 
     python benchmarks/sweep.py
 
-The runs are pretended: records of a real shape under the keys that the sweep will ask for. Prints seconds
-beyond start-up (the same command with one run), targets 3 s and 2 s; and what launching adds a run, with the
-run itself replaced by nothing (target 50 ms).
+Prints the seconds that a sweep takes to see that its 1,000 runs are finished (target: 3 s) and that the status of
+2,000 runs takes (target: 2 s), both less the start-up, which is the same command with one run. The finished runs are
+fake records of a real record's shape, under the keys that the sweep looks for. Also prints what launching adds to
+each run, with the run itself replaced by nothing (target: 50 ms).
 """
 
 import json
@@ -21,7 +22,7 @@ from unittest.mock import patch
 os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from common import save
+from common import write_result
 from helpers import record_content
 
 from isobench import __main__ as entry
@@ -41,7 +42,7 @@ GRID = ["calibration=none,isobn_paper", "optimization.lr=1e-5,2e-5,5e-5,1e-4,2e-
 
 
 def write_fake_runs(folder: str, seeds: int) -> list[str]:
-    """Records for a grid of 10 x seeds; returns its arguments."""
+    """Write records of finished runs for a grid of 10 x seeds, and return the grid's command-line arguments."""
     arguments = [*GRID, f"seed=range(1,{seeds + 1})", f"output_dir={folder}"]
     with compose_sweep(arguments) as parts:
         for key, run in plan_runs(*parts).items():
@@ -54,13 +55,13 @@ def write_fake_runs(folder: str, seeds: int) -> list[str]:
 def time_command(*command: str) -> float:
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
-    taken = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     assert done.returncode == 0, done.stderr
-    return taken
+    return seconds
 
 
 def time_beyond_startup(module: str, arguments: list[str], *flags: str) -> float:
-    """Median over five rounds of the whole command's seconds less the same command's with one run of its grid."""
+    """Return the median over five rounds of a command's seconds less those of the same command with one run."""
     one = ["calibration=none", "optimization.lr=1e-5", "tracking=none", "seed=1", arguments[-1]]
     return statistics.median(
         time_command(module, *arguments, *flags) - time_command(module, *one, *flags) for _ in range(5)
@@ -68,7 +69,7 @@ def time_beyond_startup(module: str, arguments: list[str], *flags: str) -> float
 
 
 def time_launching(folder: str, runs: int = 100) -> float:
-    """Seconds that Hydra's basic launcher adds a run: 100 runs that do nothing, less the planning of them."""
+    """Return the seconds that the sequential launcher adds to a run: runs that do nothing, less their planning."""
     arguments = ["-m", f"seed=range(1,{runs + 1})", "tracking=none", f"output_dir={folder}/launch"]
 
     def sweep(*more: str) -> float:
@@ -92,7 +93,7 @@ def main() -> None:
         result["launching, a run"] = time_launching(folder)
     for name, value in result.items():
         print(f"{name}: {value:.3f} s")
-    save("sweep", result)
+    write_result("sweep", result)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Training steps against transformers.Trainer: same encoder, data, batches, precision and optimiser.
+"""Compare training steps with transformers.Trainer: same encoder, data, batches, precision and optimiser.
 
     ISOBENCH_DATA=FOLDER python benchmarks/training_step.py [--tasks mrpc rte cola] [--rounds 5] [--steps 6]
 
-Prints, for every task, the throughput against Trainer with run_glue's default (padding to 128) and with
-dynamic padding: the median over rounds of the ratio of seconds for the same batches, taken in turns in one
-process. First it checks that both give the same float32 evaluation loss, dropout off, to 1e-5.
+First checks that both give the same evaluation loss to 1e-5, in float32 without dropout. Then prints, for each task,
+the throughput relative to Trainer with run_glue's default (padding to 128) and with dynamic padding: the median over
+rounds of the ratio of seconds for the same batches, measured in turns in one process.
 """
 
 import argparse
@@ -18,13 +18,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytorch_lightning as pl
 import torch
-from common import alternate, config, need_data, ratio, save
+from common import compose_config, median_ratio, require_data, time_alternately, write_result
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from isobench.data import weights
 from isobench.data.tokens import EpochSampler
-from isobench.models import encoders
+from isobench.models import tokenization
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 from isobench.training.build import build_run_parts
@@ -34,7 +34,7 @@ MAX_LENGTH = 128  # run_glue's default
 
 
 class Clock:
-    """Marks the end of every training step."""
+    """A callback that notes the time at the end of each training step."""
 
     def __init__(self):
         self.marks = []
@@ -42,7 +42,8 @@ class Clock:
     def mark(self, *_, **__):
         self.marks.append(time.perf_counter())
 
-    def seconds(self):
+    def elapsed_seconds(self):
+        """Return the seconds from the end of the first step to the end of the last."""
         return self.marks[-1] - self.marks[0]
 
 
@@ -55,7 +56,7 @@ class LightningClock(Clock, pl.Callback):
 
 
 class FixedOrderTrainer(Trainer):
-    """Trainer that visits the examples in isobench's order."""
+    """A Trainer that visits the examples in isobench's order."""
 
     order: list[int]
 
@@ -64,14 +65,14 @@ class FixedOrderTrainer(Trainer):
 
 
 def list_round_examples(n: int, number: int, size: int, steps: int) -> list[int]:
-    """The examples of one round."""
+    """Return the indices of the examples that one round trains on, in order."""
     sampler = EpochSampler(n, seed=1)
     sampler.set_epoch(number)
     return list(sampler)[: size * steps]
 
 
 def make_padding_collator(tokens, pad_id: int, length: int | None):
-    """A collator for Trainer: padded to ``length``, or to the batch's longest."""
+    """Make a collator for Trainer that pads to ``length`` tokens, or to the longest row of the batch."""
 
     def collate(rows):
         width = length or max(len(row[0]) for row in rows)
@@ -87,11 +88,13 @@ def make_padding_collator(tokens, pad_id: int, length: int | None):
 
 
 def benchmark_task(task: str, rounds: int, steps: int) -> dict:
-    cfg = config(f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal")
+    cfg = compose_config(
+        f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal"
+    )
     validate_config(cfg)
     configure_process(cfg)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
-    tokenizer = encoders.load_tokenizer(cfg.encoder, None)
+    tokenizer = tokenization.load_tokenizer(cfg.encoder, None)
     tokens = loaders.train.dataset
     size = cfg.optimization.batch_size
     theirs = AutoModelForSequenceClassification.from_pretrained(
@@ -104,7 +107,7 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
         (tokens.ids[span].tolist(), tokens.types[span].tolist(), int(label))
         for span, label in zip(spans, tokens.labels, strict=True)
     ]
-    difference = loss_difference(
+    difference = measure_loss_difference(
         module, theirs, loaders, rows, make_padding_collator(tokens, tokenizer.pad_token_id, MAX_LENGTH)
     )
     assert difference < 1e-5, f"{task}: losses differ by {difference}"
@@ -123,7 +126,7 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
             )  # fmt: skip
             trainer.order = list_round_examples(len(rows), number, size, steps)
             trainer.train()
-            return clock.seconds()
+            return clock.elapsed_seconds()
 
         return run
 
@@ -136,15 +139,15 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
             enable_checkpointing=False, enable_model_summary=False, enable_progress_bar=False, limit_val_batches=0,
         )  # fmt: skip
         trainer.fit(module, loader)
-        return clock.seconds()
+        return clock.elapsed_seconds()
 
     contestants = {"pad to 128": hugging_face(MAX_LENGTH), "dynamic padding": hugging_face(None), "isobench": ours}
-    seconds = alternate(contestants, rounds)
+    seconds = time_alternately(contestants, rounds)
     result = {
         "loss difference": difference,
         "seconds": {name: statistics.median(values) / (steps - 1) for name, values in seconds.items()},
-        "against padding to 128": ratio(seconds["pad to 128"], seconds["isobench"]),
-        "against dynamic padding": ratio(seconds["dynamic padding"], seconds["isobench"]),
+        "against padding to 128": median_ratio(seconds["pad to 128"], seconds["isobench"]),
+        "against dynamic padding": median_ratio(seconds["dynamic padding"], seconds["isobench"]),
     }
     print(
         f"{task:5} {result['against padding to 128']:.2f}x padding to 128 (target 2.0), "
@@ -156,8 +159,8 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
 
 
 @torch.no_grad()
-def loss_difference(module, theirs, loaders, rows, collate, count: int = 4) -> float:
-    """Largest difference of the two models' mean losses over a few batches in float32, dropout off."""
+def measure_loss_difference(module, theirs, loaders, rows, collate, count: int = 4) -> float:
+    """Return the largest difference between the two models' mean losses over a few batches, without dropout."""
     module.eval()
     theirs.eval()
     worst = 0.0
@@ -178,10 +181,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6)
     arguments = parser.parse_args()
-    need_data()
+    require_data()
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     tasks = {task: benchmark_task(task, arguments.rounds, arguments.steps) for task in arguments.tasks}
-    save("training_step", {"batch size": 32, "rounds": arguments.rounds, "steps": arguments.steps, "tasks": tasks})
+    write_result(
+        "training_step", {"batch size": 32, "rounds": arguments.rounds, "steps": arguments.steps, "tasks": tasks}
+    )
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""Hydra looks for plugins in this namespace package; ours live in isobench.sweep."""
+"""Show isobench's sweeper and launchers to Hydra, which looks for plugins in this namespace package."""
 
 from isobench.sweep.launchers import InProcessLauncher, LocalProcessesLauncher, SlurmArrayLauncher
 from isobench.sweep.sweeper import GridSweeper
 
 
 class IsobenchSweeper(GridSweeper):
-    """The sweeper that conf/config.yaml names."""
+    """The sweeper that conf/config.yaml chooses (``hydra/sweeper=isobench``)."""
 
 
 class SequentialLauncher(InProcessLauncher):
-    """hydra/launcher=sequential, the default."""
+    """The default launcher, ``hydra/launcher=sequential``."""
 
 
 class SlurmLauncher(SlurmArrayLauncher):
-    """hydra/launcher=slurm."""
+    """The launcher ``hydra/launcher=slurm``."""
 
 
 class LocalLauncher(LocalProcessesLauncher):
-    """hydra/launcher=local."""
+    """The launcher ``hydra/launcher=local``."""

@@ -1,9 +1,12 @@
-"""python -m isobench: Hydra's entry. Light: torch and friends are imported once a config is valid."""
+"""Run ``isobench`` (``python -m isobench``): one run, a sweep, an analysis, or a command such as ``isobench status``.
+
+Hydra composes the config. Importing this file is quick: torch and its like are imported once a config is valid.
+"""
 
 import importlib
 import itertools
-import os
 import sys
+from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -11,78 +14,77 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isobench.cli.guard import run_guarded
+from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.interruption import Interrupted
 from isobench.common.resources import conf_dir
-from isobench.config.explain import is_debugging, print_error
+from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.report.sweep_table import print_table
 from isobench.sweep import joblib_pool
 from isobench.sweep.grid import expand_chains
-from isobench.sweep.sweeper import RUN_COUNT_VARIABLE, print_run_plan
+from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
-COMMANDS = ("status", "report", "dashboard", "prune")  # modules of isobench/cli, which the command takes as words
+COMMANDS = ("status", "report", "dashboard", "prune")  # modules of isobench/cli, and words of the command line
+FLAGS_WITH_VALUE = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p")
+FLAGS_BEFORE_SETTINGS = ("--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 
 
 def main() -> None:
     """Run isobench, or the command that the first word names (``isobench status +experiment=NAME``).
 
-    Exit codes: 0 done, 1 a run failed, 2 something for the user to mend, 3 run elsewhere.
+    Exit codes: 0 done, 1 a run failed, 2 the user has to change something, 3 a run is at work or queued elsewhere.
     """
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
-        command = importlib.import_module(f"isobench.cli.{sys.argv.pop(1)}")
-        command.main()
+        program = "python -m isobench" if Path(sys.argv[0]).name == "__main__.py" else "isobench"
+        word = sys.argv.pop(1)
+        importlib.import_module(f"isobench.cli.{word}").main(f"{program} {word}")
         return
     register_schema()
-    run_guarded(run_command_line)
+    run_guarded(run_hydra)
 
 
-def run_command_line() -> None:
-    """Hand the arguments to Hydra, in an order and a form that it takes."""
+def run_hydra() -> None:
+    """Hand the command line to Hydra, in an order and a form that Hydra accepts."""
     sys.argv[1:] = move_flags_first(expand_chains(sys.argv[1:]))
     hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)()
 
 
 def move_flags_first(arguments: list[str]) -> list[str]:
-    """Hydra's flags, and their values, before the settings: argparse refuses settings on both sides of a flag."""
-    with_value = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p")
+    """Put Hydra's flags, with their values, before the settings: argparse refuses settings on both sides of a flag.
+
+    A command line with ``--cfg``, ``--info`` or ``--shell-completion`` stays as it is: the word after these flags may
+    be their value or a setting.
+    """
     flags: list[str] = []
     settings: list[str] = []
     rest = iter(arguments)
     for argument in rest:
         (flags if argument.startswith("-") else settings).append(argument)
-        if argument in with_value:
+        if argument in FLAGS_WITH_VALUE:
             flags.extend(itertools.islice(rest, 1))
-        if argument in ("--cfg", "-c", "--info", "-i", "--shell-completion", "-sc"):
-            return arguments  # their values are optional, or are settings to them
+        if argument in FLAGS_BEFORE_SETTINGS:
+            return arguments
     return flags + settings
 
 
 def run_job(config: DictConfig) -> int:
-    """One run, alone or in a sweep; returns its exit code, and in a run alone exits with it."""
+    """Carry out one run, as Hydra asks for it, and return its exit code; a single run ends the process with it."""
     hydra_config = HydraConfig.get()
-    if joblib_pool.stop_signal:
-        return 128 + joblib_pool.stop_signal
     try:
         if hydra_config.mode == RunMode.RUN:
             return run_alone(to_config(config))
-        position = f"[{hydra_config.job.num + 1}/{os.environ.get(RUN_COUNT_VARIABLE, '?')}] "
-        return execute_run(to_config(config), position)[0]
-    except Interrupted as stop:
-        if not joblib_pool.is_pool_worker():
-            raise
-        joblib_pool.stop_signal = stop.signum  # this process's turn is over; joblib may still have runs for it
-        return 128 + stop.signum
-    except Exception as error:  # said here: Hydra would print more than the one line
-        if is_debugging():
+        position = f"[{hydra_config.job.num + 1}/{environment.read_run_count() or '?'}] "
+        return joblib_pool.run_unless_stopped(lambda: execute_run(to_config(config), position)[0])
+    except Exception as error:  # printed here, since Hydra would print more than one line
+        if environment.is_debugging():
             raise
         print_error(error)
         raise SystemExit(2) from None
 
 
 def run_alone(cfg: Config) -> int:
-    """A run that is no sweep: its line, its table, its folder."""
+    """Carry out a run that belongs to no sweep; print its progress line, its table and its folder."""
     if cfg.analysis:
         raise UserError("an analysis is of an experiment's grid: add hydra.mode=MULTIRUN to its YAML")
     if cfg.dry_run:

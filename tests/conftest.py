@@ -6,7 +6,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
+import gc
+import multiprocessing
 import shutil
+import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,11 +28,43 @@ from hydra.core.global_hydra import GlobalHydra
 
 from isobench import __main__ as entry
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so `nohup make test &` starts us; tests of Ctrl-C need it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+frozen_modules = 0
+
+
+def pytest_runtest_setup():
+    """Keep imported modules out of garbage collections: each run ends with a full one, which took half its time."""
+    global frozen_modules
+    if len(sys.modules) > frozen_modules + 100:
+        gc.collect()
+        gc.freeze()
+        frozen_modules = len(sys.modules)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark as ``data`` whatever reads real data or papers."""
+    for item in items:
+        if {"glue", "papers"} & set(item.fixturenames):
+            item.add_marker("data")
+
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """One cache for the whole session: the packaged DistilBERT is converted once."""
     return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Processes that start with everything imported, so that many of them take little time."""
+    context = multiprocessing.get_context("forkserver")
+    imported = ["isobench.training.train", "isobench.__main__", "hydra_plugins.isobench"]
+    context.set_forkserver_preload([*imported, "transformers.models.bert.modeling_bert"])
+    return context
 
 
 @pytest.fixture(scope="session")

@@ -1,24 +1,35 @@
 """Functions that tests share: configs, a tiny model and tiny data made on the spot, overrides of quick runs."""
 
+from copy import deepcopy
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
+from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 
 from isobench.common.resources import conf_dir
-from isobench.config.schema import Config, register_schema, to_config
+from isobench.config.schema import Config, register_schema
 from isobench.runs.record import RECORD_FORMAT, RunRecord
+from isobench.sweep.compose import Composer
 
 ROOT = Path(__file__).resolve().parents[1]  # of the checkout
 WORDS = "the a film plot cast was is and of it very quite so good great bad awful fine dull sharp".split()
 
 
-def make_config(*overrides: str) -> Config:
+@cache
+def make_composer() -> Composer:
     register_schema()
     GlobalHydra.instance().clear()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
-        return to_config(compose("config", overrides=["tracking=none", *overrides]))
+        loader = GlobalHydra.instance().config_loader()
+        return Composer(loader, loader.load_configuration("config", ["tracking=none"], RunMode.MULTIRUN))
+
+
+def make_config(*overrides: str) -> Config:
+    """A run's config, composed as a sweep does: choices of groups once, values set on a copy of the result."""
+    return deepcopy(make_composer().compose(overrides))
 
 
 def record_content(cfg: Config, **parts) -> dict:

@@ -229,7 +229,7 @@ def flow(steps, p, levels, repeats, affine, learned, lr):
         gradient = complex_step(lambda h, p=p, g=g: (glow(h, p, affine, learned, levels, repeats)[0] * g).sum(), x)
         loss = bits(x, p)
         if training:
-            learning = {key: value for key, value in p.items() if not key.endswith("started")}
+            learning = {key: value for key, value in p.items() if not key.endswith("initialized")}
             p = p | {
                 key: value - lr * complex_step(lambda moved, p=p, key=key, x=x: bits(x, p | {key: moved}), value)
                 for key, value in learning.items()
@@ -248,7 +248,7 @@ def glow(h, p, affine, learned, levels, repeats, start=False):
         if start:
             deviations = np.sqrt(np.diag(covariance(h)))
             scale = np.array([-math.log(s) if s > 1e-6 else 0.0 for s in deviations])
-            p |= {f"{at}norm.bias": -average(h), f"{at}norm.log_scale": scale, f"{at}norm.started": 1.0}
+            p |= {f"{at}norm.bias": -average(h), f"{at}norm.log_scale": scale, f"{at}norm.initialized": 1.0}
         h = (h + p[f"{at}norm.bias"]) * np.exp(p[f"{at}norm.log_scale"])
         log_determinant = log_determinant + p[f"{at}norm.log_scale"].sum()
         if learned:

@@ -1,1 +1,1 @@
-"""Tables and figures that need no training, or only runs that are there: one file an analysis."""
+"""Tables and figures of pretrained embeddings or of finished runs: one file an analysis."""

@@ -1,7 +1,7 @@
-"""Efficient Task Adaptation, Figures 1 to 3: the pretrained [CLS] vector before the pooler (h^l) and after it (h)."""
+"""Efficient Task Adaptation, Figures 1 to 3: pretrained [CLS] vectors before the pooler (h^l) and after it (h)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -10,15 +10,18 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from isobench.analyses.findings import Findings
-from isobench.analyses.setting_checks import check_integer, check_no_calibration, check_number, no_variance_error
+from isobench.analyses.findings import Findings, make_table
+from isobench.analyses.names import EncoderOnTask
+from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
 from isobench.common.plots import PALETTE, make_panel_grid
+from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_least
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.task import METRIC_FUNCTIONS
 
+PointCount = Annotated[int, at_least(2)]
 TYPES_NOTE = (
     "The paper sees three types: MRPC, few dimensions that vary much; CoLA and SST-2, std unrelated to importance; "
     "RTE, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, where std is not 0."
@@ -26,99 +29,94 @@ TYPES_NOTE = (
 
 
 @dataclass
-class EmbeddingDistribution:
-    """How one subject's training set lies in its embedding space."""
+class EmbeddingDistribution(EncoderOnTask):
+    """Measures of one subject's training set in its embedding space, as the figures show them."""
 
-    encoder: str
-    task: str
     classes: list[str]
     examples: int
-    plotted: np.ndarray  # (P,): which examples Figure 1 shows
+    plotted: np.ndarray  # (P,): numbers of the examples that Figure 1 shows
     labels: np.ndarray  # (P,): their classes
-    tsne_points: np.ndarray  # (P, 2): where t-SNE puts them
+    tsne_points: np.ndarray  # (P, 2): their places by t-SNE
     mean: np.ndarray  # (d,), of h^l
-    deviation: np.ndarray  # (d,), of h, divided by N
-    fisher: np.ndarray  # (d,), of h
+    deviation: np.ndarray  # (d,), standard deviation of h, divided by N
+    fisher: np.ndarray  # (d,), Fisher scores of h
 
     @property
-    def title(self) -> str:
-        """What a panel is of."""
-        return f"{self.encoder}, {self.task}"
-
-    @property
-    def order(self) -> np.ndarray:
-        """The dimensions of h, the most important first, [d]."""
+    def importance_order(self) -> np.ndarray:
+        """The dimensions of h by falling Fisher score, [d]."""
         return np.argsort(-self.fisher, kind="stable")
 
 
-def analyse(subjects: list[Subject], points: int, perplexity: float, seed: int, within: float) -> Findings:
-    """Place of the examples, mean of every dimension of h^l, deviation and importance of every dimension of h.
+def analyse(
+    subjects: list[Subject], points: PointCount, perplexity: PositiveFloat, seed: Seed, within: NonNegativeFloat
+) -> Findings:
+    """Measure t-SNE places, the means of the dimensions of h^l, and the deviations and Fisher scores of those of h.
 
     Args:
         subjects: encoders x tasks, without calibration.
-        points: how many examples t-SNE shows at most.
-        perplexity: of t-SNE.
-        seed: of t-SNE.
-        within: means up to this, positive or negative, are counted as ordinary.
+        points: at most so many examples are shown by t-SNE.
+        perplexity: t-SNE's perplexity.
+        seed: t-SNE's seed.
+        within: means of at most this absolute value are counted.
 
     Raises:
-        UserError: a task without classes, a setting that can't be, a calibration, embeddings that do not vary.
+        UserError: a task without classes, a calibration, or embeddings that do not vary.
     """
-    check_integer("points", points, 2)
-    check_number("perplexity", perplexity, 0, ends=False)
-    check_integer("seed", seed, 0, 2**32 - 1)
-    check_number("within", within, 0)
     check_no_calibration(subjects)
     for subject in subjects:
         if not list_class_names(subject):
             advice = "leave it out, or set task.as_classes"
             raise UserError(f"task {subject.task} is a regression: no classes to colour and to score by; {advice}")
-    found = [
+    distributions = [
         measure_distribution(subject, points, perplexity, seed)
         for subject in iterate_subjects(subjects, "distribution of embeddings")
     ]
-    summaries = [summarise_distribution(part, within) for part in found]
-    same = [f"{s.encoder} is read without a pooler: h is h^l." for s in subjects if s.cfg.encoder.pooling != "pooler"]
+    summaries = [summarise_distribution(part, within) for part in distributions]
+    unpooled = dict.fromkeys(subject.encoder for subject in subjects if subject.cfg.encoder.pooling != "pooler")
     return Findings(
         numbers={
             "summary": summaries,
-            "dimensions": [row for part in found for row in build_fisher_rows(part)],
-            "tsne": [row for part in found for row in build_point_rows(part)],
+            "dimensions": [row for part in distributions for row in build_fisher_rows(part)],
+            "tsne": [row for part in distributions for row in build_point_rows(part)],
         },
         figures={
-            "figure1": draw_figure1(found),
-            "figure2": draw_figure2(found, summaries, within),
-            "figure3": draw_figure3(found, summaries),
+            "figure1": draw_figure1(distributions),
+            "figure2": draw_figure2(distributions, summaries, within),
+            "figure3": draw_figure3(distributions, summaries),
         },
         tables=[build_distribution_table(summaries, within)],
-        notes=[*dict.fromkeys(same), TYPES_NOTE],
+        notes=[*(f"{encoder} is read without a pooler: h is h^l." for encoder in unpooled), TYPES_NOTE],
         differs=collect_scale_notes(subjects, "encoder", "task"),
     )
 
 
 def list_class_names(subject: Subject) -> list[str]:
-    """What the classes are called; none for a regression."""
+    """List the names of a task's classes; an empty list for a regression."""
     task = subject.cfg.task
     return list(task.labels or map(str, range(task.as_classes or 0)))
 
 
 def measure_distribution(subject: Subject, points: int, perplexity: float, seed: int) -> EmbeddingDistribution:
-    """What the figures show of one subject."""
+    """Measure one subject's training set for the figures.
+
+    Raises:
+        UserError: no dimension of the embeddings varies, or t-SNE's perplexity does not fit.
+    """
     before, after = subject.encoded(), subject.embeddings()
     labels = subject.labels()
     count = len(labels)
     deviation = (gram_diagonal(after, row_mean(after)) / count).sqrt()
     if not deviation.any():
         raise no_variance_error(subject, count)
-    shown = np.arange(min(points, count)) * count // max(1, min(points, count))
+    plotted = np.arange(min(points, count)) * count // max(1, min(points, count))
     return EmbeddingDistribution(
         subject.encoder,
         subject.task,
         list_class_names(subject),
         count,
-        shown,
-        labels[shown],
-        tsne(before[shown], perplexity, seed),
+        plotted,
+        labels[plotted],
+        tsne(before[plotted], perplexity, seed),
         row_mean(before).numpy(),
         deviation.numpy(),
         fisher_score(after, torch.from_numpy(labels)).numpy(),
@@ -126,12 +124,12 @@ def measure_distribution(subject: Subject, points: int, perplexity: float, seed:
 
 
 def tsne(vectors: Tensor, perplexity: float, seed: int) -> np.ndarray:
-    """t-SNE of [P, d] in the plane, [P, 2], from their principal components.
+    """Place vectors [P, d] in the plane by t-SNE, [P, 2], starting from their principal components.
 
-    On one thread: the order of its sums, and so the picture, would depend on how many there are.
+    It runs on one thread, because the order of its sums, and so the picture, depends on the number of threads.
 
     Raises:
-        UserError: a perplexity that is not between 0 and the number of vectors.
+        UserError: the perplexity is not between 0 and the number of vectors.
     """
     from sklearn.manifold import TSNE  # slow to import
 
@@ -144,13 +142,12 @@ def tsne(vectors: Tensor, perplexity: float, seed: int) -> np.ndarray:
 
 
 def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[str, Any]:
-    """One subject in a line."""
+    """Summarise one subject in a tidy row; means of at most ``within`` in absolute value are counted."""
     varying = part.deviation > 0
     largest = int(np.abs(part.mean).argmax())
     loudest = int(part.deviation.argmax())
     return {
-        "encoder": part.encoder,
-        "task": part.task,
+        **part.columns,
         "examples": part.examples,
         "classes": len(part.classes),
         "dimensions": len(part.mean),
@@ -162,7 +159,7 @@ def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[s
         "std_median": float(np.median(part.deviation)),
         "std_max": float(part.deviation.max()),
         "std_max_dimension": loudest,
-        "std_max_fisher_rank": int(np.flatnonzero(part.order == loudest)[0]) + 1,
+        "std_max_fisher_rank": int(np.flatnonzero(part.importance_order == loudest)[0]) + 1,
         "fisher_median": float(np.median(part.fisher)),
         "fisher_max": float(part.fisher.max()),
         "spearman": METRIC_FUNCTIONS["spearman"](part.deviation[varying], part.fisher[varying]),
@@ -170,67 +167,67 @@ def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[s
 
 
 def build_fisher_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
-    """A row a dimension; those of h^l and of h have nothing in common but their number, unless there is no pooler."""
-    rank = np.argsort(part.order) + 1
+    """Build a tidy row for each dimension: its mean in h^l, its deviation and Fisher score in h.
+
+    Dimension j of h^l and dimension j of h are related only where there is no pooler between them.
+    """
+    rank = np.argsort(part.importance_order) + 1
     columns = {"mean": part.mean, "std": part.deviation, "fisher": part.fisher, "fisher_rank": rank}
-    name = {"encoder": part.encoder, "task": part.task}
     return [
-        {**name, "dimension": j, **{column: values[j].item() for column, values in columns.items()}}
+        {**part.columns, "dimension": j, **{column: values[j].item() for column, values in columns.items()}}
         for j in range(len(part.mean))
     ]
 
 
 def build_point_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
-    """A row an example that Figure 1 shows: which one of the training set, its class, its place."""
-    name = {"encoder": part.encoder, "task": part.task}
+    """Build a tidy row for each example in Figure 1: its number in the training set, its class, its place."""
     return [
-        {**name, "example": int(index), "class": part.classes[label], "x": float(x), "y": float(y)}
+        {**part.columns, "example": int(index), "class": part.classes[label], "x": float(x), "y": float(y)}
         for index, label, (x, y) in zip(part.plotted, part.labels, part.tsne_points, strict=True)
     ]
 
 
 def build_distribution_table(summaries: list[dict[str, Any]], within: float) -> Table:
-    """The summaries, a line each."""
+    """Build the terminal's table of the summaries, a row a subject."""
     title = "Efficient Task Adaptation, Figures 1 to 3: dimensions of [CLS]"
-    shown = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("encoder", "task"):
-        shown.add_column(name, overflow="fold")
-    for name in (
+    headings = (
         "N", "d\n(const.)", f"h^l: means\nwithin {within:g}", "h^l:\nlargest", "h: std min/\nmedian/max",
         "rank of\nmax std", "Fisher score\nmedian/max", "Spear-\nman",
-    ):  # fmt: skip
-        shown.add_column(name, justify="right", no_wrap=True)
+    )  # fmt: skip
+    table = make_table(title, ("encoder", "task"), headings)
     for row in summaries:
-        shown.add_row(
+        table.add_row(
             row["encoder"], row["task"], f"{row['examples']:,}", f"{row['dimensions']} ({row['constant']})",
             f"{row['means_within'] / row['dimensions']:.1%}",
             f"{row['largest_mean']:.2f}", "/".join(f"{row[f'std_{name}']:.2g}" for name in ("min", "median", "max")),
             str(row["std_max_fisher_rank"]), f"{row['fisher_median']:.2g}/{row['fisher_max']:.2g}",
             f"{row['spearman']:.2f}",
         )  # fmt: skip
-    return shown
+    return table
 
 
-def draw_figure1(found: list[EmbeddingDistribution]) -> Figure:
-    """t-SNE of h^l, coloured by class."""
-    figure, axes = make_panel_grid([part.title for part in found], 2.6 if len(found) > 2 else 3.2)
-    for part, axis in zip(found, axes, strict=True):
+def draw_figure1(distributions: list[EmbeddingDistribution]) -> Figure:
+    """Draw t-SNE of h^l, coloured by class, a panel a subject."""
+    figure, axes = make_panel_grid([part.title for part in distributions], 2.6 if len(distributions) > 2 else 3.2)
+    for part, axis in zip(distributions, axes, strict=True):
         for place, name in enumerate(part.classes):
             x, y = part.tsne_points[part.labels == place].T
             axis.scatter(x, y, 3, PALETTE[place % len(PALETTE)], linewidths=0, alpha=0.6, label=name)
         axis.set_aspect("equal", adjustable="datalim")
-        every = len(part.plotted) == part.examples
-        which = f"all {part.examples:,}" if every else f"{len(part.plotted):,} of {part.examples:,}, evenly spaced"
+        plotted, examples = len(part.plotted), part.examples
+        which = f"all {examples:,}" if plotted == examples else f"{plotted:,} of {examples:,}, evenly spaced"
         axis.set(xticks=[], yticks=[], ylabel="t-SNE 2", xlabel=f"t-SNE 1\n{which}")
-        below = (0.5, -0.2)  # the panel, where it hides no point
+        below = (0.5, -0.2)  # below the panel, where the legend hides no point
         axis.legend(loc="upper center", bbox_to_anchor=below, ncols=1 if len(part.classes) < 4 else 3, markerscale=3)
     return figure
 
 
-def draw_figure2(found: list[EmbeddingDistribution], summaries: list[dict[str, Any]], within: float) -> Figure:
-    """Mean of each dimension of h^l."""
-    figure, axes = make_panel_grid([part.title for part in found], 2.2)
-    for part, row, axis in zip(found, summaries, axes, strict=True):
+def draw_figure2(
+    distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]], within: float
+) -> Figure:
+    """Draw the mean of each dimension of h^l, a panel a subject."""
+    figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
+    for part, row, axis in zip(distributions, summaries, axes, strict=True):
         axis.vlines(np.arange(len(part.mean)), 0, part.mean, PALETTE[0], linewidth=0.7)
         for bound in (-within, within):
             axis.axhline(bound, color=PALETTE[5], linewidth=0.7, linestyle="--")
@@ -240,12 +237,12 @@ def draw_figure2(found: list[EmbeddingDistribution], summaries: list[dict[str, A
     return figure
 
 
-def draw_figure3(found: list[EmbeddingDistribution], summaries: list[dict[str, Any]]) -> Figure:
-    """Standard deviation of each dimension of h, the most important one first."""
-    figure, axes = make_panel_grid([part.title for part in found], 2.2)
-    for part, row, axis in zip(found, summaries, axes, strict=True):
-        ranks = np.arange(1, len(part.order) + 1)
-        axis.vlines(ranks, 0, part.deviation[part.order], PALETTE[0], linewidth=0.7)
+def draw_figure3(distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]]) -> Figure:
+    """Draw the standard deviation of each dimension of h, by falling Fisher score, a panel a subject."""
+    figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
+    for part, row, axis in zip(distributions, summaries, axes, strict=True):
+        ranks = np.arange(1, len(part.importance_order) + 1)
+        axis.vlines(ranks, 0, part.deviation[part.importance_order], PALETTE[0], linewidth=0.7)
         xlabel = f"rank by Fisher score\nSpearman {row['spearman']:.2f}"
         axis.set(xlabel=xlabel, ylabel="standard deviation", ylim=(0, None))
         axis.margins(x=0.01)

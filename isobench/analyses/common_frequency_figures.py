@@ -6,41 +6,50 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from isobench.analyses.rows import list_distinct, select_rows
 from isobench.common.plots import PALETTE, make_panel_grid
 
 
 def draw_figure3(rows: list[dict[str, Any]], printed: Sequence[Mapping[str, Any]]) -> Figure:
-    """Mean cosine against the place in the vocabulary, a panel an encoder; crosses are printed values."""
-    encoders = list(dict.fromkeys(row["encoder"] for row in rows))
+    """Draw the mean cosine against the token id, a panel an encoder; crosses are the paper's printed values."""
+    encoders = list_distinct(rows, "encoder")
     figure, axes = make_panel_grid(encoders, 2.2, across=3, sharey=True)
     for encoder, axis in zip(encoders, axes, strict=True):
         for vectors, line in (("raw", "-"), ("centred", "--")):
-            found = [row for row in rows if (row["encoder"], row["vectors"]) == (encoder, vectors)]
-            heights = [np.nan if row["cosine"] is None else row["cosine"] for row in found]
-            axis.plot([_range_midpoint(row) for row in found], heights, line, label=vectors)
-        published = [one["published"] for one in printed]
-        axis.plot([_range_midpoint(one) for one in printed], published, "x", color="black", label="paper's BERT, raw")
+            bins = select_rows(rows, {"encoder": encoder, "vectors": vectors})
+            cosines = [np.nan if row["cosine"] is None else row["cosine"] for row in bins]
+            axis.plot([_range_midpoint(row) for row in bins], cosines, line, label=vectors)
+        published = [bounds["published"] for bounds in printed]
+        axis.plot(
+            [_range_midpoint(bounds) for bounds in printed], published, "x", color="black", label="paper's BERT, raw"
+        )
         axis.set(xlabel="token id (thousands)", ylabel="mean cosine")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
 def _range_midpoint(bounds: Mapping[str, Any]) -> float:
-    """Of a range of token ids, in thousands."""
+    """Return the middle of a range of token ids, in thousands."""
     return (bounds["first"] + bounds["end"]) / 2000
 
 
 def draw_figure4(curves: list[dict[str, Any]], summary: list[dict[str, Any]], ranks: Sequence[int]) -> Figure:
-    """Counts against ranks, both logarithmic: words and tokens, a panel an encoder; thin lines are Zipf's law.
+    """Draw the counts of words and tokens against their ranks, both logarithmic, a panel an encoder.
 
-    The line has the exponent fitted by least squares and goes through the middle of the ranks that it is fitted to.
+    Thin lines are Zipf's law: with the exponent fitted by least squares, through the mean of the points fitted to.
+
+    Args:
+        curves: tidy rows with ``unit``, ``rank`` and ``count``.
+        summary: a tidy row for words, then one for each encoder's tokens, with ``unit`` and the exponent.
+        ranks: first and last rank that the exponent is fitted to.
     """
     words, *tokens = summary
-    figure, axes = make_panel_grid([about["unit"] for about in tokens], 2.4, across=3, sharey=True)
-    for about, axis in zip(tokens, axes, strict=True):
-        for unit, label, line, colour in ((words, "words", "-", PALETTE[0]), (about, "tokens", "--", PALETTE[1])):
-            found = [row for row in curves if row["unit"] == unit["unit"]]
-            rank, count = (np.array([row[name] for row in found], float) for name in ("rank", "count"))
+    figure, axes = make_panel_grid([encoder_tokens["unit"] for encoder_tokens in tokens], 2.4, across=3, sharey=True)
+    for encoder_tokens, axis in zip(tokens, axes, strict=True):
+        lines = ((words, "words", "-", PALETTE[0]), (encoder_tokens, "tokens", "--", PALETTE[1]))
+        for unit, label, line, colour in lines:
+            points = select_rows(curves, {"unit": unit["unit"]})
+            rank, count = (np.array([row[name] for row in points], float) for name in ("rank", "count"))
             exponent = unit["zipf_least_squares"]
             axis.loglog(rank, count, line, color=colour, label=f"{label}, s = {exponent:.2f}")
             inside = (rank >= ranks[0]) & (rank <= ranks[1])

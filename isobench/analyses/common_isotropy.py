@@ -1,8 +1,8 @@
-"""Too Much in Common (Bis et al. 2021), Table 1 and Figures 1, 2, 5, 6: a vocabulary before and after centring."""
+"""Too Much in Common (Bis et al. 2021), Table 1 and Figures 1, 2, 5, 6: vocabularies before and after centring."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import torch
@@ -11,86 +11,88 @@ from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
-from isobench.analyses.setting_checks import ROUNDINGS, check_integer, check_keys, check_no_calibration, check_numbers
+from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.analyses.vocabulary import VocabularyMeasures
 from isobench.calibration import all_but_the_top, center
-from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.linalg import PIECE_ROWS, gram, row_mean, row_norms, to_float64
+from isobench.config.bounds import NOT_EMPTY, PositiveInt, one_of
 from isobench.metrics import IsotropyAccumulator, partition_isotropy
 from isobench.metrics.partition import orient_eigenvectors
 from isobench.papers import published
 
 PAPER, TABLE = "too_much_in_common", "table1"
-# Of Table 1: printed name -> measure and its decimals; then what the paper does not print.
+# Column -> measure and decimals: the columns that Table 1 prints, then more of our own.
 TABLE1_COLUMNS = {"I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_removed", 3)}
 TABLE1_COLUMNS |= {"avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2)}
 TABLE1_COLUMNS |= {"EV1": ("ev1", 3), "avg cos": ("average_cosine", 2), "IsoScore": ("isoscore", 3)}
 DENSITY_POINTS = 300
 
 
-def analyse(subjects: list[Subject], removed: str, toy: Mapping[str, Any]) -> Findings:
-    """Isotropy of the input embeddings: raw, centred, and without their top principal components.
+class Toy(TypedDict):
+    """Unit spheres in three dimensions, for Figure 2."""
+
+    points: PositiveInt  # on each sphere
+    shifts: Annotated[list[float], NOT_EMPTY]  # of the spheres' centres from the origin
+
+
+def analyse(subjects: list[Subject], removed: Annotated[str, one_of(*ROUNDINGS)], toy: Toy) -> Findings:
+    """Measure the isotropy of input embeddings: raw, centred, and without their top principal components.
 
     Args:
         subjects: encoders.
-        removed: ``ceil`` or ``floor`` of d / 100 principal components are taken away for I(Wr).
-        toy: Figure 2's ``points`` a sphere, and the spheres' ``shifts`` from the origin.
+        removed: ``ceil`` or ``floor``: how d / 100, the number of components removed for I(Wr), is rounded.
+        toy: the spheres of Figure 2.
 
     Raises:
-        UserError: a setting that can't be, a calibration.
+        UserError: a calibration is set.
     """
-    if removed not in ROUNDINGS:
-        raise UserError(f"analysis.removed={removed} is not known: {suggest_nearest(str(removed), ROUNDINGS)}")
-    check_keys("toy", toy, ("points", "shifts"))
-    check_integer("toy.points", toy["points"], 1)
-    check_numbers("toy.shifts", toy["shifts"])
     check_no_calibration(subjects)
-    found = []
+    vocabularies = []
     for subject in iterate_subjects(subjects, "vocabularies"):
         matrix = to_float64(subject.vocabulary())
         subject.release()  # the rest of the encoder is not needed, and large
-        found.append(measure_vocabulary(subject.encoder, matrix, removed))
+        vocabularies.append(measure_vocabulary(subject.encoder, matrix, removed))
     spheres = sample_toy_spheres(toy["points"], toy["shifts"], subjects[0].cfg.seed)
-    densities = estimate_norm_densities(found)
+    densities = estimate_norm_densities(vocabularies)
     return Findings(
         numbers={
-            "isotropy": [{"encoder": one.encoder, **one.measures} for one in found],
-            "singular_values": build_singular_value_rows(found),
+            "isotropy": [{"encoder": vocabulary.encoder, **vocabulary.measures} for vocabulary in vocabularies],
+            "singular_values": build_singular_value_rows(vocabularies),
             "norm_density": densities,
             "toy_singular_values": build_toy_rows(spheres),
         },
         figures={
-            "figure1": common_isotropy_figures.draw_figure1(found),
+            "figure1": common_isotropy_figures.draw_figure1(vocabularies),
             "figure2": common_isotropy_figures.draw_figure2(spheres, build_toy_rows(spheres)),
             "figure5": common_isotropy_figures.draw_figure5(densities),
             "figure6": common_isotropy_figures.draw_figure6(densities),
         },
         tables=[
             build_comparison_table(
-                "Too Much in Common, Table 1", ("encoder",), format_table1_cells(found), PAPER, TABLE
+                "Too Much in Common, Table 1", ("encoder",), format_table1_cells(vocabularies), PAPER, TABLE
             )
         ],
         notes=[
             f"Wr: centred, less the top {removed}(d / 100) principal components (analysis.removed).",
             "Eigenvectors are turned towards the sum of the rows; of centred rows, towards their largest entry.",
-            *describe_norm_correlation(found),
+            *describe_norm_correlation(vocabularies),
         ],
         differs=collect_scale_notes(subjects, "encoder"),
     )
 
 
 def measure_vocabulary(encoder: str, matrix: Tensor, removed: str) -> VocabularyMeasures:
-    """Measure an embedding matrix, [V, d] float64; Eqs. 7 to 11."""
+    """Measure an embedding matrix, [V, d] float64, raw, centred and without top components (Eqs. 7 to 11)."""
     dim = matrix.shape[1]
     centred, count = center(matrix), ROUNDINGS[removed](dim / 100)
     norms = row_norms(matrix)
-    seen = IsotropyAccumulator(dim)
+    accumulator = IsotropyAccumulator(dim)
     for rows in matrix.split(PIECE_ROWS):
-        seen.update(rows)
+        accumulator.update(rows)
     top, singular, projected = project_on_top_two(matrix)
     _, centred_singular, centred_projected = project_on_top_two(centred)
-    mean_norm = torch.linalg.vector_norm(seen.mean).item()
+    mean_norm = torch.linalg.vector_norm(accumulator.mean).item()
     measures = {
         "rows": len(matrix),
         "dim": dim,
@@ -100,8 +102,8 @@ def measure_vocabulary(encoder: str, matrix: Tensor, removed: str) -> Vocabulary
         "i1_removed": partition_isotropy(all_but_the_top(matrix, count))[0],
         "average_norm": norms.mean().item(),
         "mean_norm": mean_norm,
-        **seen.compute(),
-        "cosine_of_mean_and_top": (top @ seen.mean).abs().item() / mean_norm if mean_norm else math.nan,
+        **accumulator.compute(),
+        "cosine_of_mean_and_top": (top @ accumulator.mean).abs().item() / mean_norm if mean_norm else math.nan,
     }
     return VocabularyMeasures(
         encoder,
@@ -113,9 +115,12 @@ def measure_vocabulary(encoder: str, matrix: Tensor, removed: str) -> Vocabulary
 
 
 def project_on_top_two(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The first right singular vector [d], the singular values [min(V, d)], the rows on the first two vectors [V, 2].
+    """Decompose a matrix [V, d] into singular values and project its rows on the first two right singular vectors.
 
-    Vectors are turned towards the sum of the rows, as in I(W).
+    The signs of the vectors are chosen so that they point towards the sum of the rows, as for I(W).
+
+    Returns:
+        The first vector [d], the singular values, descending, [min(V, d)], and the projected rows [V, 2].
     """
     second = gram(matrix)
     values, vectors = torch.linalg.eigh(second)  # ascending
@@ -124,54 +129,61 @@ def project_on_top_two(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return two[:, 0], singular, matrix @ two
 
 
-def format_table1_cells(found: list[VocabularyMeasures]) -> dict[RowLabel, dict[str, str]]:
-    """Encoder -> printed column -> our number, with as many decimals as the paper's."""
+def format_table1_cells(vocabularies: list[VocabularyMeasures]) -> dict[RowLabel, dict[str, str]]:
+    """Format our cells of Table 1 with the paper's decimals: encoder -> column -> text."""
     return {
-        (one.encoder,): {
-            name: f"{one.measures[key]:.{decimals}f}" for name, (key, decimals) in TABLE1_COLUMNS.items()
+        (vocabulary.encoder,): {
+            name: f"{vocabulary.measures[key]:.{decimals}f}" for name, (key, decimals) in TABLE1_COLUMNS.items()
         }
-        for one in found
+        for vocabulary in vocabularies
     }
 
 
-def describe_norm_correlation(found: list[VocabularyMeasures]) -> list[str]:
-    """The correlation of norm and isotropy (Appendix C), where there are encoders enough, beside Table 1's own."""
-    if len(found) < 3:
+def describe_norm_correlation(vocabularies: list[VocabularyMeasures]) -> list[str]:
+    """Say how average norm and isotropy correlate over the encoders (Appendix C), here and in the paper's Table 1.
+
+    Returns one note; none for fewer than three encoders.
+    """
+    if len(vocabularies) < 3:
         return []
-    ours = stats.pearsonr(*([one.measures[key] for one in found] for key in ("average_norm", "i1_raw")))
+    ours = stats.pearsonr(*([one.measures[key] for one in vocabularies] for key in ("average_norm", "i1_raw")))
     rows = [cells for methods in published.load_tables(PAPER)[TABLE].cells.values() for cells in methods.values()]
     theirs = stats.pearsonr(*([row[name][0] for row in rows] for name in ("avg norm", "I(W)")))
     return [
-        f"Correlation of average norm and I(W): {ours.statistic:.2f} over these {len(found)} encoders, "
+        f"Correlation of average norm and I(W): {ours.statistic:.2f} over these {len(vocabularies)} encoders, "
         f"{theirs.statistic:.2f} over the paper's {len(rows)} printed ones."
     ]
 
 
-def build_singular_value_rows(found: list[VocabularyMeasures]) -> list[dict[str, Any]]:
-    """Tidy rows of Figure 1's right-hand side."""
+def build_singular_value_rows(vocabularies: list[VocabularyMeasures]) -> list[dict[str, Any]]:
+    """Build a tidy row for each singular value, raw and centred: the right-hand panels of Figure 1."""
     return [
-        {"encoder": one.encoder, "vectors": vectors, "index": index, "singular_value": value}
-        for one in found
-        for vectors, values in one.singular_values.items()
+        {"encoder": vocabulary.encoder, "vectors": vectors, "index": index, "singular_value": value}
+        for vocabulary in vocabularies
+        for vectors, values in vocabulary.singular_values.items()
         for index, value in enumerate(values.tolist(), 1)
     ]
 
 
-def estimate_norm_densities(found: list[VocabularyMeasures]) -> list[dict[str, Any]]:
-    """Tidy rows of Figures 5 and 6: Gaussian kernels of the width of Scott's rule."""
+def estimate_norm_densities(vocabularies: list[VocabularyMeasures]) -> list[dict[str, Any]]:
+    """Estimate the densities of the norms with Gaussian kernels (Scott's rule), as tidy rows for Figures 5 and 6."""
     rows: list[dict[str, Any]] = []
-    for one in found:
-        for vectors, norms in one.norms.items():
+    for vocabulary in vocabularies:
+        for vectors, norms in vocabulary.norms.items():
             places = np.linspace(norms.min(), norms.max(), DENSITY_POINTS)
             heights = stats.gaussian_kde(norms)(places)
-            name = {"encoder": one.encoder, "vectors": vectors}
+            name = {"encoder": vocabulary.encoder, "vectors": vectors}
             pairs = zip(places.tolist(), heights.tolist(), strict=True)
             rows += [{**name, "norm": norm, "density": density} for norm, density in pairs]
     return rows
 
 
 def sample_toy_spheres(points: int, shifts: list[float], seed: int) -> dict[float, np.ndarray]:
-    """Shift -> points [n, 3] drawn evenly from the unit sphere, moved that far from the origin along (1, 1, 1)."""
+    """Draw points evenly from unit spheres whose centres are shifted from the origin along (1, 1, 1).
+
+    Returns:
+        Shift -> points, [n, 3].
+    """
     generator = np.random.default_rng(seed)
     spheres = {}
     for shift in shifts:
@@ -182,7 +194,7 @@ def sample_toy_spheres(points: int, shifts: list[float], seed: int) -> dict[floa
 
 
 def build_toy_rows(spheres: Mapping[float, np.ndarray]) -> list[dict[str, Any]]:
-    """Tidy rows: the spheres' singular values, without centring."""
+    """Build a tidy row for each singular value of each sphere's points, which are not centred."""
     return [
         {"shift": shift, "index": index, "singular_value": value}
         for shift, sphere in spheres.items()

@@ -9,6 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from isobench.analyses.rows import list_distinct, select_rows
 from isobench.common.plots import LINE_STYLES, PAGE_WIDTH, PALETTE, make_panel_grid, make_panels
 
 if TYPE_CHECKING:
@@ -17,38 +18,44 @@ if TYPE_CHECKING:
 SPHERE_MARKERS = "osD^vP*X"
 
 
-def draw_figure1(found: "list[VocabularyMeasures]") -> Figure:
-    """A row an encoder: its embeddings on their first two singular vectors, raw and centred; singular values."""
-    figure, axes = make_panels(len(found), 3, 1.9)
-    for one, (raw, centred, spectrum) in zip(found, axes, strict=True):
+def draw_figure1(vocabularies: "list[VocabularyMeasures]") -> Figure:
+    """Draw embeddings on their first two singular vectors, raw and centred, and singular values, a row an encoder."""
+    figure, axes = make_panels(len(vocabularies), 3, 1.9)
+    for vocabulary, (raw, centred, spectrum) in zip(vocabularies, axes, strict=True):
         for axis, vectors in ((raw, "raw"), (centred, "centred")):
-            points = one.projected[vectors]
+            points = vocabulary.projected[vectors]
             axis.scatter(*points.T, s=0.7, c=np.arange(len(points)), linewidths=0, alpha=0.5, rasterized=True)
             axis.plot(0, 0, "+", color="black", markersize=9)
-            axis.set(title=f"{one.encoder}, {vectors}", xlabel="on singular vector 1", ylabel="on singular vector 2")
+            title = f"{vocabulary.encoder}, {vectors}"
+            axis.set(title=title, xlabel="on singular vector 1", ylabel="on singular vector 2")
         scale = ScalarMappable(Normalize(0, len(points) / 1000))
         figure.colorbar(scale, ax=centred, label="token id (thousands)")
-        for (vectors, values), line in zip(one.singular_values.items(), ("--", "-"), strict=True):
+        for (vectors, values), line in zip(vocabulary.singular_values.items(), ("--", "-"), strict=True):
             spectrum.plot(np.arange(1, len(values) + 1), values / values[0], line, label=vectors)
-        spectrum.set(title=one.encoder, xlabel="index", ylabel="singular value\n(largest = 1)", ylim=(0, 1.02))
+        spectrum.set(title=vocabulary.encoder, xlabel="index", ylabel="singular value\n(largest = 1)", ylim=(0, 1.02))
         spectrum.legend()
     return figure
 
 
 def draw_figure2(spheres: Mapping[float, np.ndarray], rows: list[dict[str, Any]]) -> Figure:
-    """Points of shifted spheres, and beside them their singular values in the same colours."""
+    """Draw the points of shifted spheres, and beside them their singular values in the same colours.
+
+    Args:
+        spheres: shift -> points, [n, 3].
+        rows: tidy rows of the singular values, with ``shift``, ``index`` and ``singular_value``.
+    """
     figure = Figure(figsize=(PAGE_WIDTH, 2.6), layout="constrained")
     space: Any = figure.add_subplot(1, 2, 1, projection="3d")
     values = figure.add_subplot(1, 2, 2)
     for number, (shift, points) in enumerate(spheres.items()):
-        look: dict[str, Any] = {
+        style: dict[str, Any] = {
             "color": PALETTE[number % len(PALETTE)],
             "marker": SPHERE_MARKERS[number % len(SPHERE_MARKERS)],
         }
-        space.scatter(*points.T, s=1.5, linewidths=0, rasterized=True, **look)
-        line = [row for row in rows if row["shift"] == shift]
-        places, heights = [row["index"] for row in line], [row["singular_value"] for row in line]
-        values.plot(places, heights, LINE_STYLES[number % 4], label=f"shifted by {shift:g}", **look)
+        space.scatter(*points.T, s=1.5, linewidths=0, rasterized=True, **style)
+        own_rows = select_rows(rows, {"shift": shift})
+        indices, heights = [row["index"] for row in own_rows], [row["singular_value"] for row in own_rows]
+        values.plot(indices, heights, LINE_STYLES[number % 4], label=f"shifted by {shift:g}", **style)
     space.set(xlabel="x", ylabel="y", zlabel="z")
     space.set_aspect("equal")
     for side in (space.xaxis, space.yaxis, space.zaxis):
@@ -60,24 +67,23 @@ def draw_figure2(spheres: Mapping[float, np.ndarray], rows: list[dict[str, Any]]
 
 
 def draw_figure5(rows: list[dict[str, Any]]) -> Figure:
-    """Densities of the embeddings' lengths, a line an encoder."""
+    """Draw the densities of the raw embeddings' norms, a line an encoder."""
     figure, axes = make_panels(1, 1, 2.3)
-    raw = [row for row in rows if row["vectors"] == "raw"]
-    for number, encoder in enumerate(dict.fromkeys(row["encoder"] for row in raw)):
-        _plot_density(axes[0, 0], [row for row in raw if row["encoder"] == encoder], LINE_STYLES[number % 4], encoder)
+    for number, encoder in enumerate(list_distinct(rows, "encoder")):
+        raw = select_rows(rows, {"encoder": encoder, "vectors": "raw"})
+        _plot_density(axes[0, 0], raw, LINE_STYLES[number % 4], encoder)
     axes[0, 0].set_ylim(bottom=0)
     axes[0, 0].legend()
     return figure
 
 
 def draw_figure6(rows: list[dict[str, Any]]) -> Figure:
-    """The same before and after centring, a panel an encoder."""
-    encoders = list(dict.fromkeys(row["encoder"] for row in rows))
+    """Draw the densities of the embeddings' norms before and after centring, a panel an encoder."""
+    encoders = list_distinct(rows, "encoder")
     figure, axes = make_panel_grid(encoders, 2.0)
     for encoder, axis in zip(encoders, axes, strict=True):
         for vectors, line in (("raw", "--"), ("centred", "-")):
-            chosen = [row for row in rows if (row["encoder"], row["vectors"]) == (encoder, vectors)]
-            _plot_density(axis, chosen, line, vectors)
+            _plot_density(axis, select_rows(rows, {"encoder": encoder, "vectors": vectors}), line, vectors)
         axis.set_ylim(bottom=0)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure

@@ -1,43 +1,48 @@
-"""Too Much in Common (Bis et al. 2021), Tables 2 and 3: word similarity, raw and without what is common."""
+"""Too Much in Common (Bis et al. 2021), Tables 2 and 3: word similarity by raw and by centred embeddings."""
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from rich.table import Table
 from torch import Tensor
 
-from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column, make_table
 from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.calibration import all_but_the_top, center, center_scaled
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
+from isobench.config.bounds import Bound
 from isobench.data import wordsim
 from isobench.metrics.task import METRIC_FUNCTIONS
 
 PAPER = "too_much_in_common"
-METHODS = ("raw", "centered", "centered_scaled", "post_process")  # the paper's rows
-RELEASED_CODE_D = 2  # the released code's D
-MIN_PAIRS = 3  # pairs for a correlation: two always lie on a line
+METHODS = ("raw", "centered", "centered_scaled", "post_process")  # rows of the paper's tables
+RELEASED_CODE_D = 2  # number of components that the released code removes
+MIN_PAIRS = 3  # fewer give no correlation: two points always lie on a line
 Rows = list[dict[str, Any]]
 
 
-def analyse(subjects: list[Subject], removed: int | str) -> Findings:
-    """How human scores of word pairs correlate with cosine and inner product, by encoder, method and set.
+REMOVED = Bound(
+    lambda count: count in ROUNDINGS or (type(count) is int and count >= 0),
+    "must be ceil, floor or a whole number, at least 0",
+)
+
+
+def analyse(subjects: list[Subject], removed: Annotated[int | str, REMOVED]) -> Findings:
+    """Correlate human scores of word pairs with cosine and inner product, by encoder, method and set.
 
     Args:
         subjects: encoders.
-        removed: D, the principal components that post-processing removes: a number, or ``ceil`` or ``floor`` of
-            d / 100.
+        removed: D, the number of principal components that post-processing removes, or ``ceil`` or ``floor`` for
+            d / 100 rounded so.
 
     Raises:
-        UserError: word pairs that are not there, a D that can't be, a calibration.
+        UserError: word pairs are missing, D is above the encoder's width, or a calibration is set.
     """
-    if removed not in ROUNDINGS and (type(removed) is not int or removed < 0):
-        raise UserError(f"analysis.removed={removed} must be ceil, floor or a whole number, at least 0")
     check_no_calibration(subjects)
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:
@@ -54,8 +59,8 @@ def analyse(subjects: list[Subject], removed: int | str) -> Findings:
         for method in METHODS:
             vectors = transform_embeddings(matrix, method, count)
             for name, (ids, scores) in tokens.items():
-                about = {"encoder": subject.encoder, "method": method, "set": name, "pairs_in_set": len(sets[name])}
-                rows += [{**about, **found} for found in correlate_with_scores(vectors, ids, scores)]
+                names = {"encoder": subject.encoder, "method": method, "set": name, "pairs_in_set": len(sets[name])}
+                rows += [{**names, **correlations} for correlations in correlate_with_scores(vectors, ids, scores)]
     means = average_over_sets(rows)
     labels = ("encoder", "method")
     return Findings(
@@ -75,7 +80,11 @@ def analyse(subjects: list[Subject], removed: int | str) -> Findings:
 
 
 def resolve_direction_count(removed: int | str, dim: int) -> int:
-    """D for embeddings of width ``dim``."""
+    """Return D, the number of components to remove, for embeddings of width ``dim``.
+
+    Raises:
+        UserError: D would be above ``dim``.
+    """
     count = ROUNDINGS[removed](dim / 100) if isinstance(removed, str) and removed in ROUNDINGS else removed
     if type(count) is not int or not 0 <= count <= dim:
         raise UserError(f"analysis.removed={removed} must be ceil, floor or a number from 0 to {dim}")
@@ -83,7 +92,7 @@ def resolve_direction_count(removed: int | str, dim: int) -> int:
 
 
 def transform_embeddings(matrix: Tensor, method: str, count: int) -> Tensor:
-    """The embedding matrix, [V, d], under one of ``METHODS``; ``count`` is D (Sections 5.1 and 5.2)."""
+    """Apply one of ``METHODS`` to an embedding matrix, [V, d]; ``count`` is D (Sections 5.1 and 5.2)."""
     if method == "raw":
         return matrix
     if method == "centered":
@@ -92,24 +101,28 @@ def transform_embeddings(matrix: Tensor, method: str, count: int) -> Tensor:
 
 
 def correlate_with_scores(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Pearson's and Spearman's correlation x 100 with inner product and cosine; NaN for fewer than three pairs.
+    """Correlate human scores with the words' inner product, then with their cosine.
 
     Args:
-        vectors: [V, d], float64.
-        ids: the rows of each pair's words, [n, 2].
-        scores: [n].
+        vectors: word embeddings, [V, d], float64.
+        ids: the rows of ``vectors`` for each pair's words, [n, 2].
+        scores: the human scores, [n].
+
+    Yields:
+        For each similarity its name, the number of pairs, and Pearson's and Spearman's correlation x 100; NaN for
+        fewer than three pairs.
     """
     left, right = (vectors[torch.from_numpy(ids[:, side])] for side in (0, 1))  # (n, d)
     similarities = {"inner": (left * right).sum(1), "cosine": torch.cosine_similarity(left, right)}
     for name, values in similarities.items():
-        found = dict.fromkeys(("pearson", "spearman"), math.nan)
+        correlations = dict.fromkeys(("pearson", "spearman"), math.nan)
         if len(scores) >= MIN_PAIRS:
-            found = {kind: 100 * METRIC_FUNCTIONS[kind](scores, values.numpy()) for kind in found}
-        yield {"similarity": name, "pairs": len(scores), **found}
+            correlations = {kind: 100 * METRIC_FUNCTIONS[kind](scores, values.numpy()) for kind in correlations}
+        yield {"similarity": name, "pairs": len(scores), **correlations}
 
 
 def average_over_sets(rows: Rows) -> Rows:
-    """Means over the sets that have a number, by encoder, method and similarity."""
+    """Average the correlations over sets, by encoder, method and similarity; sets without a number are left out."""
     groups: dict[tuple[str, ...], Rows] = {}
     for row in rows:
         if not math.isnan(row["pearson"]):
@@ -117,15 +130,15 @@ def average_over_sets(rows: Rows) -> Rows:
     return [
         {
             **dict(zip(("encoder", "method", "similarity"), key, strict=True)),
-            "sets": ", ".join(row["set"] for row in found),
-            **{kind: float(np.mean([row[kind] for row in found])) for kind in ("pearson", "spearman")},
+            "sets": ", ".join(row["set"] for row in group),
+            **{kind: float(np.mean([row[kind] for row in group])) for kind in ("pearson", "spearman")},
         }
-        for key, found in groups.items()
+        for key, group in groups.items()
     ]
 
 
 def format_table3_cells(rows: Rows) -> dict[RowLabel, dict[str, str]]:
-    """Table 3's cells, inner/cosine."""
+    """Format our cells of Table 3, inner product/cosine: encoder and method -> column -> text."""
     cells: dict[RowLabel, dict[str, str]] = {}
     for row in rows:
         line, name = cells.setdefault((row["encoder"], row["method"]), {}), find_printed_set_name(row["set"])
@@ -134,7 +147,7 @@ def format_table3_cells(rows: Rows) -> dict[RowLabel, dict[str, str]]:
 
 
 def format_table2_cells(means: Rows) -> dict[RowLabel, dict[str, str]]:
-    """Table 2's cells, the cosine first as there."""
+    """Format our cells of Table 2, the cosine first as in the paper: encoder and method -> column -> text."""
     cells: dict[RowLabel, dict[str, str]] = {}
     for row in reversed(means):
         name = find_paper_column(PAPER, "table2", "word_similarity", row["similarity"])
@@ -143,46 +156,43 @@ def format_table2_cells(means: Rows) -> dict[RowLabel, dict[str, str]]:
 
 
 def build_pair_count_table(rows: Rows) -> Table:
-    """How many pairs count: a line an encoder, a column a set."""
-    shown = Table(title="Pairs that count: both words one known token", title_justify="left", header_style="bold")
+    """Build the table of how many pairs have two words of one token each: a row an encoder, a column a set."""
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
         cells.setdefault(row["encoder"], {})[find_printed_set_name(row["set"])] = (
             f"{row['pairs']} of {row['pairs_in_set']}"
         )
-    shown.add_column("encoder", overflow="fold")
-    for name in next(iter(cells.values())):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for encoder, found in cells.items():
-        shown.add_row(encoder, *found.values())
-    return shown
+    table = make_table("Pairs that count: both words one known token", ("encoder",), next(iter(cells.values())))
+    for encoder, counts in cells.items():
+        table.add_row(encoder, *counts.values())
+    return table
 
 
 def find_printed_set_name(name: str) -> str:
-    """The paper's name of a set."""
+    """Return the paper's printed name of a set of word pairs."""
     return find_paper_column(PAPER, "table3", name, "pearson")
 
 
 def explain_tables(rows: Rows, means: Rows, removed: int | str) -> list[str]:
-    """What has to be known to read the tables."""
-    found = [
+    """Write the notes below the tables: what D is, which sets are averaged, and which have too few pairs."""
+    notes = [
         f"analysis.removed={removed} is how many principal components post_process takes away: 2 in the released "
         "code; the text has floor(d / 100), Table 1's caption ceil."
     ]
     averaged = {row["encoder"]: row["sets"] for row in means}
-    found += [f"Table 2, {encoder}: the average of {names}." for encoder, names in averaged.items()]
+    notes += [f"Table 2, {encoder}: the average of {names}." for encoder, names in averaged.items()]
     few = {(row["encoder"], row["set"]): row["pairs"] for row in rows if row["pairs"] < MIN_PAIRS}
-    found += [
+    notes += [
         f"{encoder}: only {number} pairs of {name} count: no number." for (encoder, name), number in few.items()
     ]
     if any(row["set"] == "men" for row in rows):
-        found.append("MEN is taken in its lemma form.")
-    return found
+        notes.append("MEN is taken in its lemma form.")
+    return notes
 
 
 def find_setting_differences(sets: Iterable[str], removed: int | str) -> list[str]:
-    """How data and D are not the paper's."""
-    found = []
+    """List how the sets of word pairs and D differ from the paper's."""
+    differences = []
     if tuple(sets) != wordsim.PAPER_SETS:
-        found.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
-    return found if removed == RELEASED_CODE_D else [*found, f"D = {removed}, not {RELEASED_CODE_D}"]
+        differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
+    return differences if removed == RELEASED_CODE_D else [*differences, f"D = {removed}, not {RELEASED_CODE_D}"]

@@ -1,4 +1,4 @@
-"""How far a classifier moves in fine-tuning, and which components its logits come from (IsoBN, Figures 2 and 3)."""
+"""Measure how far a classifier moves in fine-tuning, and which components its logits come from (IsoBN, Fig. 2, 3)."""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -16,19 +16,21 @@ from isobench.common.linalg import eigh, gram, row_mean, to_float64
 
 
 class ClassifierDrift(Callback):
-    """Notes, before training and at every validation, the classifier's drift and its logits' variance.
+    """Measure the classifier's drift and its logits' variance before training and at every validation.
 
-    In the module's ``observed["drift"]``: ``start`` and ``now``, each with ``cosine`` and ``l2`` to the
-    initialisation in the top components' subspace, ``fine_tuned`` and ``optimal``: share of the logits' variance by
-    the top k. All by the training set's embeddings under the encoder of that moment, in evaluation mode; nothing is
-    drawn at random.
+    The module's ``observed["drift"]`` gets ``start`` and ``now``. Each has ``cosine`` and ``l2``, the classifier's
+    cosine and distance to its initialisation within the subspace of the top components, and ``fine_tuned`` and
+    ``optimal``, the top k components' share of the variance of its logits and of an optimal classifier's.
+
+    Components are those of the training set's embeddings by the encoder of that moment, in evaluation mode. Nothing
+    is random, so that the run's random streams stay the same.
 
     Args:
-        components: of the subspace (the paper's 10).
-        top: the numbers of components whose share is noted (the paper's 1, 5, 30).
+        components: dimensions of the subspace (10 in the paper).
+        top: for each of these k, the share of the top k components is measured (1, 5, 30 in the paper).
 
     Raises:
-        ValueError: numbers that can't be.
+        ValueError: a number is not a whole number above 0.
     """
 
     def __init__(self, components: int, top: list[int]) -> None:
@@ -41,15 +43,19 @@ class ClassifierDrift(Callback):
         self.start: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Called by Lightning as it saves a checkpoint."""
+        """Return the initial classifier and the measures before training, for a checkpoint."""
         return {"initial": self.initial, "start": self.start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Called by Lightning as it resumes."""
+        """Restore what ``state_dict`` returned."""
         self.initial, self.start = state["initial"], state["start"]
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Note the initialisation, unless the run was resumed."""
+        """Keep the initial classifier and measure it, unless the run was resumed.
+
+        Raises:
+            UserError: the task has no classes, or the training set only one of them.
+        """
         if module.regression:
             raise UserError("monitors.drift compares with a logistic regression: choose a task with classes")
         loader: Any = trainer.train_dataloader
@@ -64,43 +70,52 @@ class ClassifierDrift(Callback):
                 part.training = training
 
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Measure."""
+        """Measure and store the drift in the module."""
         if self.initial is not None:
             module.observed["drift"] = {"start": self.start, "now": self.measure(trainer, module)}
 
     @torch.no_grad()
     def measure(self, trainer: Trainer, module: LightningModule) -> dict[str, Any]:
-        """The figures of this moment."""
+        """Measure drift and shares of the logits' variance with the present encoder and classifier."""
         h, labels = embed_training_set(trainer, module)
         weight = to_float64(module.head.weight).cpu()
         values, vectors = eigh(gram(h, row_mean(h)) / len(h))
         values, vectors = values.flip(0), vectors.flip(1)  # descending
         assert self.initial is not None
         cosine, l2 = measure_drift(weight, self.initial, vectors[:, : self.components])
-        best = torch.from_numpy(fit_optimal_classifier(h.numpy(), labels))
+        optimal = torch.from_numpy(fit_optimal_classifier(h.numpy(), labels))
         names = [str(k) for k in self.top]
         return {
             "cosine": cosine,
             "l2": l2,
             "fine_tuned": dict(zip(names, logit_variance_shares(weight, values, vectors, self.top), strict=True)),
-            "optimal": dict(zip(names, logit_variance_shares(best, values, vectors, self.top), strict=True)),
+            "optimal": dict(zip(names, logit_variance_shares(optimal, values, vectors, self.top), strict=True)),
         }
 
 
 def is_positive_int(value: Any) -> bool:
-    """Whether it is a whole number above 0."""
+    """True if a value is a whole number above 0."""
     return type(value) is int and value >= 1
 
 
 def measure_drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> tuple[float, float]:
-    """Mean over classes of the cosine and the L2 distance between two classifiers [c, d] within a subspace [d, k]."""
+    """Compare two classifiers within a subspace.
+
+    Args:
+        weight: the classifier, [c, d].
+        initial: the other one, [c, d].
+        subspace: orthonormal columns that span it, [d, k].
+
+    Returns:
+        Cosine and L2 distance of the projected rows, each the mean over classes.
+    """
     now, then = weight @ subspace, initial @ subspace  # (c, k)
     cosine = torch.nn.functional.cosine_similarity(now, then, dim=1, eps=1e-300)
     return cosine.mean().item(), torch.linalg.vector_norm(now - then, dim=1).mean().item()
 
 
 def logit_variance_shares(weight: Tensor, values: Tensor, vectors: Tensor, top: Iterable[int]) -> list[float]:
-    """Share of the logits' variance that comes from the top k components, mean over classes.
+    """Compute the share of the logits' variance that comes from the top k components, mean over classes.
 
     Var_i = w_i (W^T v_i)^2 with w_i, v_i the i-th eigenvalue and eigenvector of Cov(h) (IsoBN, "Dominating Principle
     Components").
@@ -110,6 +125,9 @@ def logit_variance_shares(weight: Tensor, values: Tensor, vectors: Tensor, top: 
         values: eigenvalues, descending, [d].
         vectors: eigenvectors in columns, [d, d].
         top: the numbers k.
+
+    Returns:
+        A share for each k.
     """
     variance = values.clamp(min=0) * (weight @ vectors) ** 2  # (c, d)
     portions = variance / variance.sum(1, keepdim=True)
@@ -117,24 +135,28 @@ def logit_variance_shares(weight: Tensor, values: Tensor, vectors: Tensor, top: 
 
 
 def fit_optimal_classifier(h: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Coefficients of scikit-learn's logistic regression, its defaults, on embeddings [N, d]: [1 or c, d]."""
+    """Fit scikit-learn's logistic regression, with its default penalty, to embeddings [N, d].
+
+    Returns:
+        Its coefficients, [c, d]; [1, d] for two classes.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 1,000 steps are ten times its default
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 1,000 steps are ten times the default
         return LogisticRegression(max_iter=1000).fit(h, labels).coef_
 
 
 def embed_training_set(trainer: Trainer, module: LightningModule) -> tuple[Tensor, np.ndarray]:
-    """The calibrated embeddings of the training set, [N, d] float64 on the CPU, in its order, and labels [N]."""
+    """Compute the training set's calibrated embeddings, [N, d] float64 on the CPU; returns labels, [N], too."""
     loader: Any = trainer.train_dataloader
     tokens = loader.dataset
     order = np.argsort(tokens.lengths, kind="stable").tolist()
     batches = DataLoader(tokens, 64, sampler=order, collate_fn=loader.collate_fn, generator=torch.Generator())
-    found = [
+    embeddings = [
         to_float64(module.embed(module.transfer_batch_to_device(batch, module.device, 0))).cpu() for batch in batches
     ]
-    h = torch.empty(len(tokens), found[0].shape[1], dtype=torch.float64)
-    h[order] = torch.cat(found)
+    h = torch.empty(len(tokens), embeddings[0].shape[1], dtype=torch.float64)
+    h[order] = torch.cat(embeddings)
     return h, tokens.labels

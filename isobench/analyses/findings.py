@@ -1,7 +1,7 @@
-"""What an analysis hands back, and writing it: numbers, figures, tables beside the published ones."""
+"""What an analysis returns and how it is written: numbers, figures, and tables beside the published ones."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,9 +24,12 @@ RowLabel = tuple[str, ...]
 class Findings:
     """The outcome of an analysis.
 
-    ``numbers``: file name -> tidy rows. ``figures``: file name -> figure. ``tables``: what the terminal shows.
-    ``notes``: what has to be known to read them. ``differs``: how all of it is not the paper's setting;
-    None: as encoders and data are not.
+    Attributes:
+        numbers: file name -> tidy rows, written as Parquet and CSV.
+        figures: file name -> figure, written as PNG and SVG.
+        tables: shown on the terminal.
+        notes: shown below the tables; what a reader must know.
+        differs: how the setting differs from the paper's; None stands for how encoders and data differ.
     """
 
     numbers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -36,7 +39,7 @@ class Findings:
     differs: list[str] | None = None
 
     def write(self, folder: Path) -> list[Path]:
-        """Write every file, whole or not at all; returns them."""
+        """Write every file into a folder, each whole or not at all; returns the files."""
         from isobench.common.plots import use_figure_style
 
         files: list[Path] = []
@@ -48,15 +51,15 @@ class Findings:
         for name, rows in self.numbers.items():
             files += write_rows(folder, name, rows)
         for name, figure in self.figures.items():
-            with use_figure_style():  # also how a figure is saved; without a date the same numbers are the same bytes
+            with use_figure_style():  # for saving too; without a date, equal figures are equal files
                 put(f"{name}.png", partial(figure.savefig, format="png"))
                 put(f"{name}.svg", partial(figure.savefig, format="svg", metadata={"Date": None}))
         if self.tables:
-            put("tables.txt", lambda file: file.write_text(self.text(), encoding="utf-8"))
+            put("tables.txt", lambda file: file.write_text(self.render_text(), encoding="utf-8"))
         return files
 
-    def text(self) -> str:
-        """Tables and notes as a terminal of 140 columns shows them."""
+    def render_text(self) -> str:
+        """Return tables and notes as text, 140 columns wide."""
         out = Console(width=140, file=io.StringIO(), color_system=None)
         self.print_to(out)
         return out.file.getvalue()  # type: ignore[attr-defined]
@@ -72,35 +75,49 @@ class Findings:
 def build_comparison_table(
     title: str, labels: Sequence[str], ours: Mapping[RowLabel, Mapping[str, str]], paper: str, table: str
 ) -> Table:
-    """Our lines, and below them the paper's own.
+    """Build a table of our rows with the published rows below them.
 
     Args:
-        title: of the table.
-        labels: headings of the parts that a line's name has: encoder and method, or encoder alone.
-        ours: a line's name -> column -> what stands there; columns that the paper has go by its printed name.
-        paper: folder of ``experiments``.
-        table: which of its tables.
+        title: the table's title.
+        labels: headings of the columns that name a row: encoder and method, or encoder alone.
+        ours: row's names -> column -> cell; a column of the paper's table has the paper's name.
+        paper: the paper's folder in ``experiments``.
+        table: name of the paper's table.
     """
     content = published.load_tables(paper)[table]
     columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content.columns]))
-    shown = Table(title=title, title_justify="left", header_style="bold")
-    for label in ("", *labels):
-        shown.add_column(label, overflow="fold")
-    for name in columns:
-        shown.add_column(name, justify="right", no_wrap=True)
-    for line, cells in ours.items():
-        shown.add_row("ours", *line, *(cells.get(name, "-") for name in columns))
-    shown.add_section()
+    comparison = make_table(title, ("", *labels), columns)
+    for row_label, cells in ours.items():
+        comparison.add_row("ours", *row_label, *(cells.get(name, "-") for name in columns))
+    comparison.add_section()
     for encoder, methods in content.cells.items():
-        for method, found in methods.items():
-            texts = {
-                name: published.format_statistics(content.form, found[name]).replace(" / ", "/") for name in found
+        for method, statistics in methods.items():
+            cells = {
+                name: published.format_statistics(content.form, values).replace(" / ", "/")
+                for name, values in statistics.items()
             }
-            line = (encoder, method)[: len(labels)]
-            shown.add_row("paper", *line, *(texts.get(name, "-") for name in columns), style="dim")
-    return shown
+            row_label = (encoder, method)[: len(labels)]
+            comparison.add_row("paper", *row_label, *(cells.get(name, "-") for name in columns), style="dim")
+    return comparison
+
+
+def make_table(title: str, labels: Iterable[str], numbers: Iterable[str], wrap_numbers: bool = False) -> Table:
+    """Make an empty table for the terminal.
+
+    Args:
+        title: the table's title.
+        labels: headings of the left-aligned columns, which fold onto more lines where they are too wide.
+        numbers: headings of the right-aligned columns after them.
+        wrap_numbers: let right-aligned columns wrap too.
+    """
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for heading in labels:
+        table.add_column(heading, overflow="fold")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=not wrap_numbers)
+    return table
 
 
 def find_paper_column(paper: str, table: str, task: str, metric: str) -> str:
-    """The column of a task: the paper's printed name if it has one, else the task's own."""
+    """Return the paper's name for the column of a task and metric; the task's own name if the table has none."""
     return published.find_column(published.load_tables(paper)[table], task, metric) or task

@@ -6,7 +6,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.findings import Findings
+from isobench.analyses.findings import Findings, make_table
+from isobench.analyses.rows import list_distinct, select_rows
 from isobench.analyses.subject import Subject, collect_scale_notes
 from isobench.common.plots import PALETTE, make_panels
 
@@ -14,7 +15,7 @@ CLASSIFIER_LABELS = {"fine_tuned": "fine-tuned", "optimal": "logistic regression
 
 
 def analyse(subjects: list[Subject]) -> Findings:
-    """Drift and logit variance by epoch, from the records of runs with ``monitors.drift`` (``ClassifierDrift``)."""
+    """Show drift and logit variance by epoch from records of runs with ``monitors.drift`` (``ClassifierDrift``)."""
     rows = [row for subject in subjects for row in build_drift_rows(subject)]
     top = [key.removeprefix("fine_tuned_top") for key in rows[0] if key.startswith("fine_tuned_top")]
     return Findings(
@@ -31,42 +32,46 @@ def analyse(subjects: list[Subject]) -> Findings:
 
 
 def build_drift_rows(subject: Subject) -> list[dict[str, Any]]:
-    """A run's figures, one row an epoch, 0 being before training."""
+    """Build a tidy row for each epoch of a run; epoch 0 is before training."""
     assert subject.record is not None
     history = [(epoch.epoch, epoch.noted("drift")) for epoch in subject.record.history]
     moments = [(0, history[0][1]["start"]), *((epoch, drift["now"]) for epoch, drift in history)]
     name = {"encoder": subject.encoder, "task": subject.task, "method": subject.method, "seed": subject.cfg.seed}
     return [
-        {**name, "epoch": epoch, "cosine": found["cosine"], "l2": found["l2"]}
-        | {f"{kind}_top{k}": share for kind in CLASSIFIER_LABELS for k, share in found[kind].items()}
-        for epoch, found in moments
+        {**name, "epoch": epoch, "cosine": drift["cosine"], "l2": drift["l2"]}
+        | {f"{kind}_top{k}": share for kind in CLASSIFIER_LABELS for k, share in drift[kind].items()}
+        for epoch, drift in moments
     ]
 
 
 def average_curves(rows: list[dict[str, Any]], key: str) -> dict[str, list[tuple[int, float]]]:
-    """Encoder and method -> mean over tasks and seeds of ``key`` at each epoch that all of its runs reached."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for name in dict.fromkeys((row["encoder"], row["method"]) for row in rows):
-        own = [row for row in rows if (row["encoder"], row["method"]) == name]
-        runs = len({(row["task"], row["seed"]) for row in own})
-        for epoch in sorted({row["epoch"] for row in own}):
-            values = [row[key] for row in own if row["epoch"] == epoch]
+    """Average a column over tasks and seeds, for each encoder and method.
+
+    Returns:
+        "encoder, method" -> epoch and mean, for every epoch that all of its runs reached.
+    """
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for encoder, method in dict.fromkeys((row["encoder"], row["method"]) for row in rows):
+        own_rows = select_rows(rows, {"encoder": encoder, "method": method})
+        runs = len({(row["task"], row["seed"]) for row in own_rows})
+        for epoch in sorted(list_distinct(own_rows, "epoch")):
+            values = [row[key] for row in select_rows(own_rows, {"epoch": epoch})]
             if len(values) == runs:
-                found.setdefault(", ".join(name), []).append((epoch, statistics.fmean(values)))
-    return found
+                curves.setdefault(f"{encoder}, {method}", []).append((epoch, statistics.fmean(values)))
+    return curves
 
 
 def draw_figure2(rows: list[dict[str, Any]]) -> Figure:
-    """Cosine and L2 distance to the initialisation against the epoch."""
+    """Draw the classifier's cosine and L2 distance to its initialisation against the epoch."""
     figure, axes = make_panels(1, 2, 2.2)
     for axis, key, label in zip(
         axes[0], ("cosine", "l2"), ("cosine to the initialisation", "L2 distance to it"), strict=True
     ):
         for name, points in average_curves(rows, key).items():
             axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
-        axis.set(xlabel="epoch of fine-tuning", ylabel=label)
+        axis.set_ylabel(label)
         axis.ticklabel_format(useOffset=False)
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        _label_epochs(axis)
     low = min(row["cosine"] for row in rows)
     axes[0][0].set_ylim(min(low - 0.1 * (1 - low), 0.999), 1 + 0.1 * max(1 - low, 0.001))
     axes[0][1].set_ylim(bottom=0)
@@ -75,7 +80,7 @@ def draw_figure2(rows: list[dict[str, Any]]) -> Figure:
 
 
 def draw_figure3(rows: list[dict[str, Any]], top: list[str]) -> Figure:
-    """Share of the logits' variance by the top components, fine-tuned against optimal, against the epoch."""
+    """Draw the top components' share of the logits' variance against the epoch, fine-tuned and optimal classifier."""
     figure, axes = make_panels(1, len(top), 2.2, sharey=True)
     for axis, k in zip(axes[0], top, strict=True):
         for kind, (line, label) in zip(CLASSIFIER_LABELS, (("-", "fine-tuned"), ("--", "optimal")), strict=True):
@@ -84,25 +89,27 @@ def draw_figure3(rows: list[dict[str, Any]], top: list[str]) -> Figure:
                 percent = [100 * value for value in values]
                 colour = PALETTE[number % len(PALETTE)]
                 axis.plot(epochs, percent, line, color=colour, marker="o", markersize=3, label=f"{name}: {label}")
-        axis.set(xlabel="epoch of fine-tuning", title=f"top {k} component{'s' if k != '1' else ''}", ylim=(0, 102))
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.set(title=f"top {k} component{'s' if k != '1' else ''}", ylim=(0, 102))
+        _label_epochs(axis)
     axes[0][0].set_ylabel("share of logit variance (%)")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
+def _label_epochs(axis: Any) -> None:
+    axis.set_xlabel("epoch of fine-tuning")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+
+
 def build_drift_table(rows: list[dict[str, Any]], top: list[str]) -> Table:
-    """Before and after fine-tuning: of each run the classifier itself, and the optimal one."""
-    shown = Table(title="IsoBN, Figures 2 and 3: before -> after fine-tuning", title_justify="left")
+    """Build the table of values before and after fine-tuning, two rows a run: its classifier and the optimal one."""
     keys = ("encoder", "task", "method", "seed")
-    for title in (*keys, "classifier"):
-        shown.add_column(title, overflow="fold")
-    for title in ("cosine", "L2", *(f"top {k} (%)" for k in top)):
-        shown.add_column(title, justify="right", no_wrap=True)
+    headings = ("cosine", "L2", *(f"top {k} (%)" for k in top))
+    table = make_table("IsoBN, Figures 2 and 3: before -> after fine-tuning", (*keys, "classifier"), headings)
     for name in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
-        first, *_, last = [row for row in rows if tuple(row[key] for key in keys) == name]
+        first, *_, last = select_rows(rows, dict(zip(keys, name, strict=True)))
         for kind, label in CLASSIFIER_LABELS.items():
             moved = [f"{last['cosine']:.4f}", f"{last['l2']:.4f}"] if kind == "fine_tuned" else ["", ""]
             ends = ((100 * first[f"{kind}_top{k}"], 100 * last[f"{kind}_top{k}"]) for k in top)
-            shown.add_row(*map(str, name), label, *moved, *(f"{before:.1f} -> {after:.1f}" for before, after in ends))
-    return shown
+            table.add_row(*map(str, name), label, *moved, *(f"{before:.1f} -> {after:.1f}" for before, after in ends))
+    return table

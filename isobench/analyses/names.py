@@ -1,6 +1,7 @@
-"""Name the parts of an analysis's runs so that tables and figures can tell them apart."""
+"""Name an analysis's encoders, tasks and methods so that tables and figures tell them apart."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from isobench.common.errors import UserError
@@ -9,33 +10,51 @@ from isobench.runs.row import Row
 
 
 class SubjectNames(NamedTuple):
-    """What tables and figures call a subject's parts."""
+    """The names of a subject's encoder, task and method in tables and figures."""
 
     encoder: str
     task: str
     method: str
 
 
+@dataclass
+class EncoderOnTask:
+    """Base of what an analysis measures of one encoder on one task's training set; it holds their names."""
+
+    encoder: str
+    task: str
+
+    @property
+    def title(self) -> str:
+        """Title of a figure's panel."""
+        return f"{self.encoder}, {self.task}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The names as columns of a tidy row."""
+        return {"encoder": self.encoder, "task": self.task}
+
+
 def needs_training(analysis: dict[str, Any]) -> bool:
-    """Whether an analysis is of trained runs."""
+    """True if an analysis reads trained runs."""
     return bool(analysis.get("trains", False))
 
 
 def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
-    """What tables and figures call each run's encoder, task and method: with the settings that tell them apart.
+    """Name each run's encoder, task and method, with those settings appended that differ between the runs.
 
     Raises:
-        UserError: two that nothing but a seed, or nothing that an analysis reads, tells apart.
+        UserError: two runs of an analysis without training get the same names, because only their seeds differ.
     """
     varying = find_varying_settings(list(rows))
-    found = []
+    subject_names = []
     for row in rows:
         names = dict(zip(("task", "encoder", "calibration"), read_run_names(row.cfg), strict=True))
         for setting, value in zip(varying, list_setting_values(row.cfg, varying), strict=True):
             section, _, key = setting.partition(".")
             part = section if section in names else "task"
             names[part] += f" {key}={value}" if value != "-" else ""
-        found.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
-    if len(set(found)) < len(found) and not needs_training(rows[0].cfg.analysis):
+        subject_names.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
+    if len(set(subject_names)) < len(subject_names) and not needs_training(rows[0].cfg.analysis):
         raise UserError("an analysis without training has one seed: leave out seed=..., or give one")
-    return found
+    return subject_names

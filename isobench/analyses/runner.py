@@ -1,6 +1,5 @@
-"""Carry out an experiment's analysis and keep what it finds."""
+"""Carry out an experiment's analysis and write its outcome."""
 
-import inspect
 import json
 import logging
 import time
@@ -13,38 +12,37 @@ import hydra.utils
 from rich.table import Table
 
 from isobench.analyses.names import SubjectNames, name_subjects
+from isobench.analyses.setting_checks import check_settings
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_json
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
+from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.record import replace_non_finite
 from isobench.runs.row import Row
 from isobench.training.execute import probe_hub_if_needed
 
-ABOUT_FILE = "about.json"
-
-
-def find_analysis_folder(output_dir: str, experiment: Experiment) -> Path:
-    """Where an analysis's outcome lies."""
-    return Path(output_dir) / "reports" / (experiment.name or "runs")
-
 
 def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
-    """Carry out the analysis of these runs' config, show its tables, write its files, say where they are.
+    """Carry out the analysis in these runs' config, write its files and print its tables.
+
+    Args:
+        experiment: the experiment; it names the folder.
+        rows: the runs of its grid; all have the same ``analysis`` settings.
 
     Raises:
-        UserError: a setting that it doesn't have, data or weights that are not there, a folder that can't be written.
+        UserError: the analysis has no such setting, data or weights are missing, or the folder can't be written.
     """
     first = rows[0].cfg
     probe_hub_if_needed(row.cfg for row in rows)
     function, settings = load_analysis_function(first.analysis)
-    called = name_subjects(rows)
-    folder = find_analysis_folder(first.output_dir, experiment)
+    names = name_subjects(rows)
+    folder = report_folder(first.output_dir, experiment.name)
     with require_writable(folder):
-        findings, seconds = compute_findings(experiment, function, settings, rows, called)
+        findings, seconds = compute_findings(experiment, function, settings, rows, names)
         try:
             stale = list_earlier_files(folder)
-            (folder / ABOUT_FILE).unlink(missing_ok=True)  # from here on the folder is of no one analysis
+            (folder / ABOUT_FILE).unlink(missing_ok=True)  # while files change, no about.json vouches for them
             files = findings.write(folder)
             for name in stale - {file.name for file in files}:
                 (folder / name).unlink(missing_ok=True)
@@ -55,19 +53,30 @@ def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
             raise make_storage_error(error, folder) from error
     out = make_console()
     findings.print_to(out)
-    names = ", ".join(sorted({file.stem for file in files}))
-    out.print(f"Written to {folder}/: {names}", highlight=False, markup=False)
+    stems = ", ".join(sorted({file.stem for file in files}))
+    out.print(f"Written to {folder}/: {stems}", highlight=False, markup=False)
 
 
 def compute_findings(
-    experiment: Experiment, function: Any, settings: dict[str, Any], rows: Sequence[Row], called: list[SubjectNames]
+    experiment: Experiment, function: Any, settings: dict[str, Any], rows: Sequence[Row], names: list[SubjectNames]
 ) -> tuple[Any, float]:
-    """The findings, with how they are not the paper's setting said in tables and figures; and the seconds it took."""
+    """Call the analysis and add to its notes and figures how the setting differs from the paper's.
+
+    Args:
+        experiment: the experiment.
+        function: the analysis; takes subjects and settings, returns Findings.
+        settings: its settings.
+        rows: the runs of the experiment's grid.
+        names: each run's names in tables and figures.
+
+    Returns:
+        The findings, and the seconds that they took.
+    """
     from isobench.analyses.subject import Subject, collect_scale_notes
     from isobench.common.plots import add_scale_note, use_figure_style
 
     start = time.time()
-    subjects = [Subject(row, names) for row, names in zip(rows, called, strict=True)]
+    subjects = [Subject(row, row_names) for row, row_names in zip(rows, names, strict=True)]
     with use_figure_style():
         findings = function(subjects, **settings)
         if findings.differs is None:
@@ -86,7 +95,7 @@ def compute_findings(
 def describe_analysis(
     experiment: Experiment, rows: Sequence[Row], findings: Any, files: list[Path], seconds: float
 ) -> dict[str, Any]:
-    """What an outcome is of: settings, the grid's keys and configs, provenance."""
+    """Build the content of about.json: the analysis with its settings, the grid's keys and configs, provenance."""
     from isobench.common.provenance import collect_provenance
 
     return {
@@ -101,62 +110,56 @@ def describe_analysis(
 
 
 def list_analysis_inputs(rows: Sequence[Row]) -> dict[str, Any]:
-    """What decides an outcome: the analysis with its settings, and what it is of."""
+    """List what decides an outcome: the analysis with its settings, and the keys of the runs."""
     return {"analysis": rows[0].cfg.analysis, "keys": [row.folder.key for row in rows]}
 
 
 def list_earlier_files(folder: Path) -> set[str]:
-    """What an earlier outcome in a folder consists of."""
+    """List the files that an earlier analysis wrote into a folder; empty without one."""
     return set((read_about(folder) or {}).get("files", []))
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """What is noted of the outcome in a folder; None without one."""
+    """Read a folder's about.json; None if it is absent or damaged."""
     try:
-        found = json.loads((folder / ABOUT_FILE).read_text())
+        about = json.loads((folder / ABOUT_FILE).read_text())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return about if isinstance(about, dict) else None
 
 
 def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The function that ``analysis._target_`` names, and its settings.
+    """Import the function that ``analysis._target_`` names; returns it and its settings.
 
     Raises:
-        UserError: no such function, or it takes no such setting.
+        UserError: there is no such function, or it can't take these settings.
     """
     settings = {key: value for key, value in analysis.items() if key not in ("_target_", "trains")}
     target = analysis.get("_target_")
     if not target:
         raise UserError("analysis._target_ must name a function, such as isobench.analyses.isobn_ev.analyse")
     try:
-        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it would say the same at length
+        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it would log the same error at length
         function = hydra.utils.get_method(target)
-    except Exception as error:  # Hydra raises several kinds for what can't be imported or called
+    except Exception as error:  # Hydra raises several kinds of errors here
         raise UserError(f"analysis._target_={target} can't be imported: {error}") from error
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    known = [parameter.name for parameter in parameters]
-    for key in settings:
-        if key not in known:
-            raise UserError(f"analysis.{key} is no setting of {target}; it has: {', '.join(known) or 'none'}")
-    for parameter in parameters:
-        if parameter.default is parameter.empty and parameter.name not in settings:
-            raise UserError(f"analysis.{parameter.name} must be set: add +analysis.{parameter.name}=...")
+    check_settings(function, settings)
     return function, settings
 
 
 def print_analysis_plan(title: str, rows: Sequence[Row]) -> None:
-    """What a dry run of an analysis without training prints, and its status."""
+    """Print the subjects of an analysis without training, and whether its outcome exists; starts nothing."""
     table = Table(title=f"{title}: nothing is started", title_justify="left", header_style="bold")
     for name in SubjectNames._fields:
         table.add_column(name, overflow="fold")
     for names in name_subjects(rows):
         table.add_row(*names)
-    folder = find_analysis_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment)
-    found = read_about(folder)
+    folder = report_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment.name)
+    about = read_about(folder)
     state = "not done yet"
-    if found is not None:
-        same = all(found.get(key) == value for key, value in replace_non_finite(list_analysis_inputs(rows)).items())
+    if about is not None:
+        inputs = replace_non_finite(list_analysis_inputs(rows))
+        same = all(about.get(key) == value for key, value in inputs.items())
         state = f"done: {folder}/" if same else f"not done yet ({folder}/ has it with other settings)"
     out = make_console()
     out.print(table)

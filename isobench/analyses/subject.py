@@ -1,4 +1,4 @@
-"""What an analysis looks at: one encoder on one task under one calibration."""
+"""The subject of an analysis: one encoder on one task under one calibration, loaded when it is asked for."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
+from isobench.common.terminal import track_progress
 from isobench.data.loaders import Loaders
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.papers.scale import find_encoder_differences, find_task_differences
 from isobench.runs.identity import identify
@@ -25,14 +24,15 @@ from isobench.training.train import configure_process
 
 
 class Subject:
-    """The pretrained encoder, its vectors of the training set and its vocabulary, each loaded when asked for.
+    """A pretrained encoder with its vectors of a training set and its vocabulary, each loaded when asked for.
 
-    ``encoder``, ``task`` and ``method`` are what tables and figures call it; ``warnings`` what has to be known of the
-    vectors it gave, such as weights that the checkpoint lacks.
+    ``encoder``, ``task`` and ``method`` are its names in tables and figures. ``warnings`` are about all vectors that
+    it returned so far, such as weights that the checkpoint lacks. The list only grows, so that the order in which
+    vectors are asked for does not matter.
 
     Args:
         row: a run of the experiment's grid; its record is None unless it was trained.
-        names: what to call it, where its config's names do not tell it from others.
+        names: its names in tables and figures, if the config's own don't tell it from other subjects.
     """
 
     def __init__(self, row: Row, names: SubjectNames | None = None) -> None:
@@ -43,12 +43,12 @@ class Subject:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The encoder's."""
-        return encoders.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+        """The encoder's tokenizer."""
+        return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
-        """Encoder and pooler, on the CPU, in evaluation mode."""
+        """The encoder with its pooler, on the CPU, the encoder in evaluation mode."""
         configure_process(self.cfg)
         loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
         loaded.encoder.eval()
@@ -56,38 +56,45 @@ class Subject:
 
     @cached_property
     def loaders(self) -> Loaders:
-        """The task's tokens."""
+        """The loaders of the task's tokens."""
         return make_loaders(self.cfg, identify(self.cfg), self.tokenizer, self.loaded)
 
     def release(self) -> None:
-        """Forget what is large; it is loaded again if it is asked for again."""
+        """Free encoder, tokenizer and data; they are loaded again when asked for."""
         for name in ("tokenizer", "loaded", "loaders"):
             self.__dict__.pop(name, None)
 
-    def encoded(self) -> Tensor:
-        """The encoder's vectors of the training set before any pooler, [N, d] float32, memory-mapped, in its order.
+    def _add_warnings(self, with_pooler: bool) -> None:
+        """Add the loaded encoder's warnings; that it has no pooler concerns only vectors that a pooler gave."""
+        self.warnings = [
+            text for text in self.loaded.warnings if with_pooler or text != NO_POOLER_WARNING or text in self.warnings
+        ]
 
-        Of ``encoder.layer`` and ``encoder.pooling``; computed once and kept in the cache.
+    def encoded(self) -> Tensor:
+        """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
+
+        ``encoder.layer`` and ``encoder.pooling`` say which vectors; they are computed once and kept in the cache.
         """
         show = should_show_progress(self.cfg)
-        self.warnings = [text for text in self.loaded.warnings if text != NO_POOLER_WARNING]
+        self._add_warnings(with_pooler=False)
         return embeddings.load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:
-        """What a head would read without calibration, [N, d] float32: after the pooler if there is one."""
+        """Return the vectors that a head reads without calibration, [N, d] float32: after any pooler."""
         vectors = self.encoded()
-        self.warnings = list(self.loaded.warnings)
+        self._add_warnings(with_pooler=True)
         return torch.cat([self.loaded.pooler(h) for h in vectors.split(1024)])
 
     @torch.no_grad()
     def calibrated(self) -> Tensor:
-        """The same through the subject's calibrations, float64, the whole set as one batch of training.
+        """Return the vectors that a head reads after the subject's calibrations, [N, out_dim] float64.
 
-        A method with moving statistics is updated by that one batch (``calibration.momentum=1`` makes them its own).
+        The whole set goes through the calibrations as one training batch. It updates moving statistics once;
+        with ``calibration.momentum=1`` they are the statistics of the set.
         """
         vectors = self.encoded()
-        self.warnings = list(self.loaded.warnings)
+        self._add_warnings(with_pooler=True)
         chain = build_chain(self.cfg, self.loaded.dim)
         prepare_chain(chain, vectors.split(1024), self.loaded.pooler)
         if not any(overrides_hook(calibration, "forward") for calibration in chain):
@@ -98,23 +105,27 @@ class Subject:
         return h
 
     def labels(self) -> np.ndarray:
-        """Of the training set, [N]: classes, or scores of a regression."""
+        """Return the training set's labels, [N]: classes, or scores of a regression."""
         return self.loaders.train.dataset.labels  # type: ignore[attr-defined]
 
     def vocabulary(self) -> Tensor:
-        """The input embedding matrix, all rows, [V, d]."""
+        """Return the input embedding matrix, [V, d]."""
         return self.loaded.encoder.vocabulary().detach()
 
 
 def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
-    """The subjects one after the other, with a bar on long work; each is released once its turn is over."""
-    shown = should_show_progress(subjects[0].cfg)
-    for subject in track(subjects, what, console=Console(stderr=True), transient=True, disable=not shown):
+    """Iterate over subjects with a progress bar labelled ``what``; release each before the next one."""
+    for subject in track_progress(subjects, what, should_show_progress(subjects[0].cfg)):
         yield subject
         subject.release()
 
 
 def collect_scale_notes(subjects: list[Subject], *kinds: str) -> list[str]:
-    """How the subjects differ from the paper's: of ``encoder``, ``task`` or both."""
-    found = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
-    return list(dict.fromkeys(found))
+    """List, each once, how the subjects' encoders, tasks or both differ from the paper's.
+
+    Args:
+        subjects: what the analysis looked at.
+        kinds: ``encoder``, ``task`` or both.
+    """
+    notes = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
+    return list(dict.fromkeys(notes))

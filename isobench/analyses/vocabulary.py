@@ -1,16 +1,20 @@
-"""Isotropy of one vocabulary: what the tables and figures of common_isotropy show."""
+"""The measures of one encoder's vocabulary that common_isotropy puts into tables and figures."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}  # of d / 100, the number of principal components removed
+
 
 @dataclass
 class VocabularyMeasures:
-    """What is known of one encoder's input embedding matrix [V, d].
+    """Measures of one encoder's input embedding matrix, [V, d].
 
-    ``measures``: name -> number. By ``raw`` and ``centred``: ``singular`` values, descending, [min(V, d)]; rows
-    ``projected`` onto the first two right singular vectors, [V, 2]; ``norms`` of the rows, [V].
+    ``measures`` maps a name to a number. The others map ``raw`` and ``centred`` to an array: ``singular_values``,
+    descending, [min(V, d)]; ``projected``, the rows on the first two right singular vectors, [V, 2]; ``norms`` of the
+    rows, [V].
     """
 
     encoder: str

@@ -1,4 +1,8 @@
-"""Calibration methods, one file each; a YAML's ``_target_`` names the class."""
+"""Calibration methods, one file each, for any PyTorch program: they need torch and nothing of Hydra or Lightning.
+
+A method is a ``Calibration``: it transforms sentence embeddings between encoder and classifier, penalises a weight
+matrix, or has a loss of its own. In isobench a YAML file in conf/calibration names the class and its settings.
+"""
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.batch_norm import BatchNorm

@@ -1,4 +1,4 @@
-"""The one abstraction: a method overrides only the hooks it needs; everything else is the identity."""
+"""The base class of all methods: a method overrides only the hooks it needs; the others do nothing."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,45 +8,44 @@ from torch import Tensor, nn
 
 
 class Calibration(nn.Module):
-    """A calibration between encoder and head; by itself, plain fine-tuning.
+    """A calibration method between encoder and head. The base class changes nothing: plain fine-tuning.
 
     Args:
-        dim: width d of the sentence embedding. ``out_dim``, the width that ``forward`` returns, is the same
-            unless a method sets it.
+        dim: width d of the sentence embeddings.
     """
 
     dim: int
-    out_dim: int
+    out_dim: int  # width of what ``forward`` returns: dim, unless a method sets it
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = self.out_dim = dim
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
-        """Look once at the training set's pretrained embeddings, batches [B, d], before training starts."""
+        """Take statistics before training from the training set's pretrained embeddings, batches [B, d]."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Embeddings [B, d] -> calibrated embeddings [B, d], before the head."""
+        """Calibrate embeddings before they reach the head: [B, d] -> [B, out_dim]."""
         return h
 
     def penalty(self, weight: Tensor) -> Tensor:
-        """A scalar added to the task loss, from the target matrix [V, d]."""
+        """Compute a scalar that is added to the task loss, from the head or the vocabulary, [V, d]."""
         return torch.zeros((), device=weight.device)
 
     def objective(self, h: Tensor) -> Tensor:
-        """The method's own loss on embeddings [B, d] that carry no gradient to the encoder."""
+        """Compute the method's own loss from detached embeddings [B, d]: it trains the method, not the encoder."""
         return torch.zeros((), device=h.device)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Optimiser groups with learning rates of their own; by default none, and the run's settings apply."""
+        """List optimiser groups for the method's own parameters; by default none."""
         return []
 
 
 def promote_to_float32(h: Tensor) -> Tensor:
-    """The same numbers in float32, or in float64 where they are: statistics are never taken in half precision."""
+    """Convert half precision to float32 and leave float32 and float64 alone: half is too coarse for statistics."""
     return h.to(torch.promote_types(h.dtype, torch.float32))
 
 
 def overrides_hook(calibration: Calibration, hook: str) -> bool:
-    """True if a method defines ``hook`` itself, so that unused hooks cost nothing."""
+    """Return True if a method defines the hook of this name itself; hooks that it inherits need not be called."""
     return getattr(type(calibration), hook) is not getattr(Calibration, hook)

@@ -1,4 +1,4 @@
-"""Batch normalisation without learned parameters: IsoBN's baseline."""
+"""Batch normalisation without learned parameters, the baseline of IsoBN."""
 
 import torch
 from torch import Tensor
@@ -8,22 +8,23 @@ from isobench.calibration.batch_statistics import count_batch_rows, sum_over_pro
 
 
 class BatchNorm(Calibration):
-    """h -> (h - mu) / sigma in every dimension (Ioffe & Szegedy 2015; the baseline of Zhou et al. 2021, Fig. 7).
+    """Standardise every dimension: h -> (h - mu) / sqrt(sigma^2 + eps).
 
-    The whole batch's statistics in training, through which the gradient flows, the moving ones in evaluation and
-    for a batch of one, which has none of its own. Float32 or better whatever the precision of ``h``.
+    Source: Ioffe & Szegedy 2015; the baseline of Zhou, Lin & Ren 2021, Fig. 7. In training mu and sigma^2 are those
+    of the batch (over all processes), and the gradient flows through them. In evaluation, and for a batch of one
+    row, they are moving averages. All of it is computed in float32 or better.
 
     Args:
-        dim: width d of the embedding.
-        momentum: weight of the newest batch in the moving statistics.
+        dim: width d of the embeddings.
+        momentum: weight of the newest batch in the moving averages.
         eps: added to the variance.
 
     Raises:
-        ValueError: a momentum outside (0, 1], or an eps not above 0.
+        ValueError: if momentum is outside (0, 1], or eps is not above 0.
     """
 
     mean: Tensor  # [d]
-    variance: Tensor  # [d], divided by N - 1
+    variance: Tensor  # [d], unbiased (divided by B - 1)
 
     def __init__(self, dim: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__(dim)
@@ -34,14 +35,14 @@ class BatchNorm(Calibration):
         self.register_buffer("variance", torch.ones(dim))
 
     def forward(self, h: Tensor) -> Tensor:
-        """[B, d] -> [B, d]; updates the moving statistics in training."""
+        """Normalise embeddings [B, d] -> [B, d]; in training also update the moving averages."""
         with torch.autocast(h.device.type, enabled=False):
-            given = promote_to_float32(h)
+            x = promote_to_float32(h)
             mean, variance = self.mean, self.variance
             if self.training and (count := count_batch_rows(h)) > 1:
-                mean = sum_over_processes_with_grad(given.sum(0)) / count
-                variance = sum_over_processes_with_grad((given - mean).square().sum(0)) / count
+                mean = sum_over_processes_with_grad(x.sum(0)) / count
+                variance = sum_over_processes_with_grad((x - mean).square().sum(0)) / count
                 self.mean.lerp_(mean.detach().to(self.mean.dtype), self.momentum)
                 unbiased = variance.detach() * (count / (count - 1))
                 self.variance.lerp_(unbiased.to(self.variance.dtype), self.momentum)
-            return ((given - mean) / (variance + self.eps).sqrt()).to(h.dtype)
+            return ((x - mean) / (variance + self.eps).sqrt()).to(h.dtype)

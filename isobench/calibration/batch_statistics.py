@@ -1,4 +1,7 @@
-"""Batch statistics of what all processes of a distributed run hold together."""
+"""Statistics of a whole batch, of which every process of a distributed run holds a part.
+
+Without torch.distributed they are the plain statistics of one tensor.
+"""
 
 from typing import Any
 
@@ -7,30 +10,33 @@ from torch import Tensor, distributed
 
 
 def is_distributed() -> bool:
-    """True if several processes train one model."""
+    """Return True if several processes train one model together."""
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def sum_over_processes(part: Tensor) -> Tensor:
-    """The sum of a tensor over all processes; without gradient."""
+    """Add up a tensor over all processes, without gradient."""
     return _all_reduce(part, distributed.ReduceOp.SUM) if is_distributed() else part
 
 
 def sum_over_processes_with_grad(part: Tensor) -> Tensor:
-    """The sum of a tensor over all processes, through which the gradient reaches every one of them."""
-    return SumOverProcesses.apply(part) if is_distributed() else part
+    """Add up a tensor over all processes; the gradient reaches the tensor of every process."""
+    if not is_distributed():
+        return part
+    total: Tensor = SumOverProcesses.apply(part)  # type: ignore[no-untyped-call]
+    return total
 
 
 def count_batch_rows(h: Tensor) -> int:
-    """How many rows the whole batch has, of which this process holds [B, d]."""
+    """Count the rows of the whole batch, of which this process holds [B, d]."""
     return int(sum_over_processes(torch.tensor(h.shape[0], device=h.device))) if is_distributed() else h.shape[0]
 
 
 def center_batch(h: Tensor) -> tuple[Tensor, Tensor]:
-    """The whole batch's mean, [d], and this process's rows [B, d] less it.
+    """Return the mean of the whole batch, [d], and the rows [B, d] of this process with that mean subtracted.
 
-    Rows are first taken relative to one of them: of equal rows nothing is left, not even rounding, which a method
-    that divides by a deviation would take for variance.
+    One row is subtracted from all before their mean is. If all rows are equal, the result is then exactly zero, not
+    rounding noise that a method would take for variance and divide by.
     """
     origin = _broadcast_from_first(h[0])
     shifted = h - origin
@@ -39,17 +45,17 @@ def center_batch(h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def batch_mean(h: Tensor) -> Tensor:
-    """The whole batch's mean, [d], from this process's rows [B, d]."""
+    """Average the rows of the whole batch: [B, d] of this process -> [d]."""
     return sum_over_processes(h.sum(0)) / count_batch_rows(h) if is_distributed() else h.mean(0)
 
 
 def batch_covariance(centred: Tensor) -> Tensor:
-    """The whole batch's covariance, [d, d], divided by its number of rows, from centred rows [B, d]."""
+    """Compute the covariance of the whole batch, divided by its row count, from centred rows: [B, d] -> [d, d]."""
     return sum_over_processes(centred.T @ centred) / count_batch_rows(centred)
 
 
 def max_over_processes(part: Tensor) -> Tensor:
-    """The greatest over all processes, entry by entry."""
+    """Take the maximum of a tensor over all processes, entry by entry."""
     return _all_reduce(part, distributed.ReduceOp.MAX) if is_distributed() else part
 
 
@@ -68,19 +74,19 @@ def _broadcast_from_first(part: Tensor) -> Tensor:
 
 
 def _copy_for_exchange(part: Tensor) -> Tensor:
-    """A detached copy, on a GPU if that is all the processes can exchange."""
+    """Make a detached copy, on the GPU if the backend (NCCL) exchanges nothing else."""
     return part.detach().to("cuda" if distributed.get_backend() == "nccl" else part.device, copy=True)
 
 
 class SumOverProcesses(torch.autograd.Function):
-    """The sum over processes; every process's loss depends on every part, so the gradient is a sum over them too."""
+    """A sum over processes. The loss of every process depends on every part, so the gradient is summed as well."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:
-        """Any shape."""
+        """Add up a part of any shape over all processes."""
         return sum_over_processes(part)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """The same shape."""
+        """Add up the gradients, of the same shape, over all processes."""
         return sum_over_processes(gradient)

@@ -1,4 +1,4 @@
-"""The centring family (Bis et al. 2021): as functions on matrices, and as a calibration of sentence embeddings."""
+"""The centring family of Bis et al. 2021 (Too Much in Common): functions on matrices, and a calibration."""
 
 import math
 from typing import Literal
@@ -12,47 +12,53 @@ from isobench.common.linalg import eigh, gram
 
 
 def center(matrix: Tensor) -> Tensor:
-    """Rows less their mean: [V, d] -> [V, d]."""
+    """Subtract the mean row: w -> w - mu; [V, d] -> [V, d]."""
     return matrix - matrix.mean(0)
 
 
 def center_scaled(matrix: Tensor) -> Tensor:
-    """Rows less their own length times the mean direction: w - |w| mean(w / |w|); [V, d] -> [V, d].
+    """Subtract the mean direction, scaled by each row's length: w -> w - |w| mean(w / |w|); [V, d] -> [V, d].
 
-    A zero row has no direction: it counts in the mean as zero and stays zero.
+    A zero row has no direction: it enters the mean as zero and stays zero.
     """
     return matrix - _lengths(matrix) * _unit_rows(matrix).mean(0)
 
 
 def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) -> Tensor:
-    """Centred rows less their part in the D top principal directions: [V, d] -> [V, d].
+    """Centre the rows and remove their projection on the D top principal directions: [V, d] -> [V, d].
 
-    C - C U_D^T U_D with C centred (Too-much-in-common, Eqs. 9-11); ``centered_projection=False`` subtracts the
-    projection of the UNcentred rows, as the original All-but-the-Top (Mu & Viswanath 2018).
+    C - C U_D^T U_D, with C the centred rows (Too Much in Common, Eqs. 9-11).
 
     Args:
-        matrix: [V, d].
-        D: how many directions, 0 to d.
-        centered_projection: which rows are projected.
+        matrix: rows, [V, d].
+        D: number of directions, 0 to d.
+        centered_projection: False subtracts the projection of the rows as they are, not of the centred ones: the
+            original All-but-the-Top (Mu & Viswanath 2018).
 
     Raises:
-        ValueError: D outside 0..d.
+        ValueError: if D is outside 0..d.
     """
     _check_direction_count(D, matrix.shape[1])
     centred = center(matrix)
-    top = torch.linalg.eigh(gram(centred)).eigenvectors[:, matrix.shape[1] - D :].to(matrix.dtype)  # (d, D)
-    projected = centred if centered_projection else matrix
-    return centred - projected @ top @ top.T
+    directions = torch.linalg.eigh(gram(centred)).eigenvectors[:, matrix.shape[1] - D :].to(matrix.dtype)  # [d, D]
+    return _remove_projection(centred, centred if centered_projection else matrix, directions)
 
 
 def whiten(matrix: Tensor, k: int | None = None) -> Tensor:
-    """BERT-whitening: (h - mu) U diag(1 / sqrt(s)), first k columns; [V, d] -> [V, k] (Su et al. 2021).
+    """Whiten rows as BERT-whitening does: (h - mu) U diag(1 / sqrt(s)), its first k columns (Su et al. 2021).
 
-    Covariance with ddof 1, its eigenvalues s descending, in float64 inside. Directions without variance, where
-    the formula would divide by zero, become 0.
+    U and s are the eigenvectors and eigenvalues, descending, of the unbiased covariance, computed in float64. A
+    direction without variance, where the formula would divide by zero, becomes 0.
+
+    Args:
+        matrix: rows, [V, d], at least two.
+        k: number of columns to keep, 1 to d; None for all.
+
+    Returns:
+        The whitened rows, [V, k].
 
     Raises:
-        ValueError: k outside 1..d, or fewer than two rows.
+        ValueError: if k is outside 1..d, or there are fewer than two rows.
     """
     rows, dim = matrix.shape
     k = dim if k is None else k
@@ -62,36 +68,36 @@ def whiten(matrix: Tensor, k: int | None = None) -> Tensor:
         raise ValueError("whitening needs at least two rows")
     centred = center(matrix.double())
     values, vectors = torch.linalg.eigh(gram(centred) / (rows - 1))
-    values, vectors = values.flip(0)[:k], vectors.flip(1)[:, :k]  # (k,), (d, k)
-    noise = values.max() * dim * torch.finfo(torch.float64).eps
+    values, vectors = values.flip(0)[:k], vectors.flip(1)[:, :k]  # [k], [d, k]
+    noise = values.max() * dim * torch.finfo(torch.float64).eps  # the rounding error of a zero eigenvalue
     scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)
-    return (centred @ (vectors * scale)).to(matrix.dtype)
+    white: Tensor = centred @ (vectors * scale)
+    return white.to(matrix.dtype)
 
 
 class Centering(Calibration):
-    """The same three on sentence embeddings, by moving statistics of the batches.
+    """Apply ``center``, ``center_scaled`` or ``all_but_the_top`` to sentence embeddings, by moving averages.
 
-    ``center``: h - mu. ``center_scaled``: h - |h| m, with m the mean of h / |h|. ``all_but_the_top``: h - mu less
-    its part in the ``D`` top principal directions, or, with ``centered_projection=False``, less h's. As in IsoBN
-    the statistics are detached, start from the first batch, and serve training and evaluation alike; before
-    training, and for ``D`` directions before there is any variance, nothing is taken away. Float32 or better,
-    eigenvectors float64.
+    ``center``: h - mu. ``center_scaled``: h - |h| m, with m the mean of h / |h|. ``all_but_the_top``: h - mu, with
+    its projection on the D top principal directions removed. The moving averages are detached, start from the first
+    batch, and are used in training and evaluation alike, as in IsoBN. Before training nothing is subtracted, and a
+    direction without variance is not removed. All of it is float32 or better; eigenvectors are float64.
 
     Args:
-        dim: width d of the embedding.
-        kind: which of the three.
-        D: directions, for ``all_but_the_top``; None for ceil(d / 100), as Too-much-in-common's code has it.
-        centered_projection: see ``all_but_the_top``.
-        momentum: weight of the newest batch.
+        dim: width d of the embeddings.
+        kind: which of the three functions.
+        D: number of directions for ``all_but_the_top``; None for ceil(d / 100), as in Too Much in Common's code.
+        centered_projection: as in the function ``all_but_the_top``.
+        momentum: weight of the newest batch in the moving averages.
 
     Raises:
-        ValueError: an unknown kind, or a number out of its range.
+        ValueError: if kind is unknown, D is outside 0..d, or momentum is outside (0, 1].
     """
 
-    mean: Tensor  # [d], of h, or of h's direction under center_scaled
-    covariance: Tensor  # [d, d], empty but for all_but_the_top
-    top: Tensor  # [d, D], likewise
-    batches: Tensor  # []
+    mean: Tensor  # [d]: the mean of h, or for center_scaled of h / |h|
+    covariance: Tensor  # [d, d]; [0, 0] unless kind is all_but_the_top
+    top: Tensor  # [d, D], the top principal directions as columns; [0, 0] unless kind is all_but_the_top
+    batches: Tensor  # [], how many batches the averages hold
 
     def __init__(
         self,
@@ -116,22 +122,21 @@ class Centering(Calibration):
         self.register_buffer("batches", torch.zeros((), dtype=torch.long))
 
     def forward(self, h: Tensor) -> Tensor:
-        """[B, d] -> [B, d]; updates the moving statistics in training."""
+        """Centre embeddings [B, d] -> [B, d]; in training first update the moving averages."""
         with torch.autocast(h.device.type, enabled=False):
-            given = promote_to_float32(h)
+            x = promote_to_float32(h)
             if self.training:
-                self._update(given.detach())
+                self._update_statistics(x.detach())
             if self.kind == "center_scaled":
-                return (given - _lengths(given) * self.mean).to(h.dtype)
-            centred = given - self.mean
+                return (x - _lengths(x) * self.mean).to(h.dtype)
+            centred = x - self.mean
             if self.kind == "center":
                 return centred.to(h.dtype)
-            projected = centred if self.centered_projection else given
-            top = self.top.to(given.dtype)
-            return (centred - projected @ top @ top.T).to(h.dtype)
+            projected = centred if self.centered_projection else x
+            return _remove_projection(centred, projected, self.top.to(x.dtype)).to(h.dtype)
 
     @torch.no_grad()
-    def _update(self, h: Tensor) -> None:
+    def _update_statistics(self, h: Tensor) -> None:
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
         mean, centred = center_batch(_unit_rows(h) if self.kind == "center_scaled" else h)
         self.mean.lerp_(mean.to(self.mean.dtype), weight)
@@ -141,23 +146,31 @@ class Centering(Calibration):
             self.top.copy_(_top_eigenvectors(self.covariance, self.top.shape[1]))
 
 
+def _remove_projection(rows: Tensor, projected: Tensor, directions: Tensor) -> Tensor:
+    """Subtract from ``rows`` the projection of ``projected``, both [V, d], on orthonormal columns [d, D]."""
+    projection: Tensor = projected @ directions @ directions.T
+    return rows - projection
+
+
 def _lengths(matrix: Tensor) -> Tensor:
-    """[V, d] -> [V, 1]."""
-    return torch.linalg.vector_norm(matrix, dim=1, keepdim=True)
+    """Compute the Euclidean length of each row: [V, d] -> [V, 1]."""
+    lengths: Tensor = torch.linalg.vector_norm(matrix, dim=1, keepdim=True)
+    return lengths
 
 
 def _unit_rows(matrix: Tensor) -> Tensor:
-    """Unit rows, [V, d]; a zero row stays zero."""
-    norms = _lengths(matrix)
-    return matrix / torch.where(norms > 0, norms, 1.0)
+    """Divide each row by its length: [V, d] -> [V, d]; a zero row stays zero."""
+    lengths = _lengths(matrix)
+    return matrix / torch.where(lengths > 0, lengths, 1.0)
 
 
 def _top_eigenvectors(covariance: Tensor, count: int) -> Tensor:
-    """The eigenvectors of the largest eigenvalues, [d, count]; zeros where there is no variance, not noise."""
+    """Return the ``count`` top eigenvectors of a covariance, [d, count]; zeros where the variance is only noise."""
     values, vectors = eigh(covariance.double())
     values, vectors = values[len(values) - count :], vectors[:, len(vectors) - count :]
     noise = covariance.shape[0] * torch.finfo(covariance.dtype).eps * values.abs().amax() if count else 0.0
-    return (vectors * (values > noise)).to(covariance.dtype)
+    top: Tensor = vectors * (values > noise)
+    return top.to(covariance.dtype)
 
 
 def _check_direction_count(count: int, dim: int) -> None:

@@ -1,4 +1,4 @@
-"""The calibrations of one model, in order, each at its own place and acting on its own matrix."""
+"""Several calibrations of one model, in order, each before or after the pooler and with its own target matrix."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,13 @@ from isobench.calibration.base import Calibration, overrides_hook
 
 @dataclass
 class Link:
-    """A calibration, where it stands (``before_pooler``, ``after_pooler``), and which matrix its penalty acts on."""
+    """One calibration in a chain.
+
+    Args:
+        calibration: the method.
+        placement: ``before_pooler`` or ``after_pooler``: which embeddings it calibrates.
+        target: name of the matrix that its penalty acts on, such as ``head`` or ``vocabulary``.
+    """
 
     calibration: Calibration
     placement: str = "after_pooler"
@@ -20,12 +26,12 @@ class Link:
 
 
 class Chain(nn.Module):
-    """Those before the pooler, the pooler, those after it; each is given what the one before it gives.
+    """Calibrations in a row, with the encoder's pooler among them; each gets the output of the one before it.
 
-    A chain of one is the usual case. Of penalties and objectives, only those that a method defines are called.
+    Most models have a chain of one. Iterating over a chain yields its calibrations in order.
 
     Args:
-        links: the calibrations; of those at the same place, the first comes first.
+        links: the calibrations. Those placed before the pooler come first; otherwise the order is kept.
     """
 
     def __init__(self, links: Sequence[Link]) -> None:
@@ -33,53 +39,67 @@ class Chain(nn.Module):
         ordered = sorted(links, key=lambda link: link.placement != "before_pooler")
         self.calibrations = nn.ModuleList(link.calibration for link in ordered)
         self.targets = [link.target for link in ordered]
-        self.before = sum(link.placement == "before_pooler" for link in ordered)
+        self.pooler_position = sum(link.placement == "before_pooler" for link in ordered)
         self.out_dim: int = ordered[-1].calibration.out_dim
 
     def __iter__(self) -> Iterator[Calibration]:
         return iter(self.calibrations)  # type: ignore[arg-type]
 
     def forward(self, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """The encoder's [B, d] -> the head's embedding [B, out_dim], and what each calibration was given."""
-        given: list[Tensor] = []
-        for position, calibration in enumerate(self):
-            given.append(self._apply_pooler_at(position, h, pooler))
-            h = calibration(given[-1])
-        return self._apply_pooler_at(len(given), h, pooler), given
-
-    def _apply_pooler_at(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
-        """Through the pooler, if it stands just before this position."""
-        return pooler(h) if position == self.before else h
-
-    def losses(self, given: Sequence[Tensor], matrices: Mapping[str, Callable[[], Tensor]]) -> list[Tensor]:
-        """What the methods add to the task loss: penalties, and losses of their own.
+        """Apply all calibrations and the pooler.
 
         Args:
-            given: what ``forward`` returned.
-            matrices: for each target how to get its matrix, [V, d].
+            h: the encoder's sentence embeddings, [B, d].
+            pooler: maps embeddings [B, d] to pooled ones.
+
+        Returns:
+            The embeddings that the head gets, [B, out_dim], and the input of each calibration, for ``losses``.
         """
-        found = []
-        for calibration, target, h in zip(self, self.targets, given, strict=True):
+        inputs: list[Tensor] = []
+        for position, calibration in enumerate(self):
+            inputs.append(self._apply_pooler_at(position, h, pooler))
+            h = calibration(inputs[-1])
+        return self._apply_pooler_at(len(inputs), h, pooler), inputs
+
+    def _apply_pooler_at(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply the pooler if it stands right before this position of the chain."""
+        return pooler(h) if position == self.pooler_position else h
+
+    def losses(self, inputs: Sequence[Tensor], matrices: Mapping[str, Callable[[], Tensor]]) -> list[Tensor]:
+        """Compute what the methods add to the task loss: their penalties and their own losses, one scalar each.
+
+        Args:
+            inputs: the calibrations' inputs, as ``forward`` returned them.
+            matrices: for each target's name a function that returns its matrix, [V, d].
+        """
+        losses = []
+        for calibration, target, h in zip(self, self.targets, inputs, strict=True):
             if overrides_hook(calibration, "penalty"):
-                found.append(calibration.penalty(matrices[target]()))
+                losses.append(calibration.penalty(matrices[target]()))
             if overrides_hook(calibration, "objective"):
-                found.append(calibration.objective(h.detach()))
-        return found
+                losses.append(calibration.objective(h.detach()))
+        return losses
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Every method's own optimiser groups, their parameters as lists: they are looked at more than once."""
-        found = []
+        """List the optimiser groups of all methods; a single tensor or a generator as ``params`` becomes a list."""
+        groups = []
         for calibration in self:
             for group in calibration.parameter_groups():
                 params = group["params"]
-                found.append({**group, "params": [params] if isinstance(params, Tensor) else list(params)})
-        return found
+                groups.append({**group, "params": [params] if isinstance(params, Tensor) else list(params)})
+        return groups
 
     @torch.no_grad()
     def prepare(self, position: int, vectors: Iterable[Tensor], pooler: Callable[[Tensor], Tensor]) -> None:
-        """Show the calibration at ``position`` what it is given for the encoder's ``vectors``, batches [B, d].
+        """Call ``prepare`` of one calibration with the embeddings that reach it in the chain.
 
-        The calibrations before it are as they are before training: one that learns from batches does nothing yet.
+        Earlier methods in the chain are still untrained during this pass: those that learn from batches change
+        nothing yet.
+
+        Args:
+            position: of the calibration in the chain, from 0.
+            vectors: the pretrained encoder's embeddings of the training set, batches [B, d].
+            pooler: as in ``forward``.
         """
         earlier = list(self)[:position]
 

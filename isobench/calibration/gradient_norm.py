@@ -1,4 +1,4 @@
-"""Gradient normalisation: the forward pass is untouched, the gradient's dimensions are evened out."""
+"""Gradient normalisation: the forward pass is the identity, and the backward pass balances the dimensions."""
 
 from typing import Any
 
@@ -10,18 +10,19 @@ from isobench.calibration.batch_statistics import batch_mean
 
 
 class GradientNorm(Calibration):
-    """g'_j = g_j (mean(mu) / (mu_j + eps))^alpha, mu_j the batch mean of |g_j| (adaptation paper, Sec. 4).
+    """Rescale the gradient of each dimension j: g_j -> g_j (mean(mu) / (mu_j + eps))^alpha.
 
-    The forward pass is exactly the identity. Where no gradient flows at all, none is made up. eps, which the
-    paper does not state, is relative to mean(mu): gradients have no scale of their own.
+    mu_j is the mean of |g_j| over the batch, and mean(mu) the mean over dimensions (Efficient Task Adaptation with
+    Normalization, Sec. 4). The forward pass is exactly the identity, and a gradient that is zero everywhere stays so.
+    The paper does not state eps; here it is in units of mean(mu), since gradients have no fixed scale.
 
     Args:
-        dim: width d of the embedding.
-        alpha: strength; the paper has 0.5 and 1.
-        eps: lower bound of mu_j, in units of mean(mu).
+        dim: width d of the embeddings.
+        alpha: strength; the paper uses 0.5 and 1.
+        eps: added to mu_j, in units of mean(mu).
 
     Raises:
-        ValueError: an alpha that is no number, or an eps not above 0.
+        ValueError: if alpha is not finite, or eps is not above 0.
     """
 
     def __init__(self, dim: int, alpha: float = 1.0, eps: float = 1e-6) -> None:
@@ -31,24 +32,25 @@ class GradientNorm(Calibration):
             raise ValueError(f"alpha must be a number and eps above 0, not alpha={alpha}, eps={eps}")
 
     def forward(self, h: Tensor) -> Tensor:
-        """[B, d] -> the same [B, d]."""
-        return GradientEqualization.apply(h, self.alpha, self.eps)
+        """Return the embeddings [B, d] unchanged; their gradient will be rescaled."""
+        same: Tensor = GradientEqualization.apply(h, self.alpha, self.eps)  # type: ignore[no-untyped-call]
+        return same
 
 
 class GradientEqualization(torch.autograd.Function):
-    """Identity whose backward scales the dimensions."""
+    """The identity, with a backward pass that rescales each dimension of the gradient."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, alpha: float, eps: float) -> Tensor:
-        """[B, d] -> [B, d]."""
+        """Return [B, d] unchanged."""
         ctx.alpha, ctx.eps = alpha, eps
         return h.view_as(h)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """[B, d] -> [B, d]; the means are float32 or better."""
-        given = promote_to_float32(gradient)
-        mu = batch_mean(given.abs())  # (d,), over the whole batch
+        """Rescale the gradient [B, d] -> [B, d], in float32 or better."""
+        g = promote_to_float32(gradient)
+        mu = batch_mean(g.abs())  # [d], over the batch of all processes
         mean = mu.mean()
         scale = torch.where(mean > 0, (mean / (mu + ctx.eps * mean)) ** ctx.alpha, 1.0)
-        return (given * scale).to(gradient.dtype), None, None
+        return (g * scale).to(gradient.dtype), None, None

@@ -1,4 +1,4 @@
-"""Isotropic batch normalisation (Zhou, Lin & Ren 2021)."""
+"""Isotropic batch normalisation: IsoBN (Zhou, Lin & Ren 2021)."""
 
 import math
 from typing import Literal
@@ -9,41 +9,41 @@ from torch import Tensor
 from isobench.calibration.base import Calibration
 from isobench.calibration.batch_statistics import batch_covariance, batch_mean, center_batch
 
-# Below this deviation a float32 variance is no longer a normal number, and a correlation means nothing.
+# Below this deviation a float32 variance underflows, and a correlation computed from it is meaningless.
 SMALLEST_DEVIATION = torch.finfo(torch.float32).tiny ** 0.5
 
 
 class IsoBN(Calibration):
-    """Scale every dimension down by its deviation and by how many others it correlates with.
+    """Scale each dimension down by its standard deviation and by its correlation with all dimensions.
 
-    theta_i = (sigma_i gamma_i + eps)^-beta (Eq. 6), rescaled to keep the sum of variances (Eq. 7),
-    h^ = theta o h (Eq. 8). No mean is subtracted and nothing is learned; the statistics are moving averages
-    of detached, biased statistics of the whole batch (of all processes), so the gradient is exactly
-    ``grad * theta``. Training and evaluation use the same moving statistics. Statistics are float32 whatever the
-    precision of ``h``.
+    theta_i = (sigma_i gamma_i + eps)^-beta, with gamma_i = sum over j of rho_ij^2 (Eqs. 4, 6); theta is rescaled to
+    keep the sum of variances (Eq. 7); the output is theta o h (Eq. 8). No mean is subtracted and nothing is learned.
 
-    Where a statistic says nothing (before training; no variance at all), the layer is the identity;
-    a feature that is constant correlates with nothing.
+    sigma and rho come from moving averages of the batch's biased statistics (over all processes), in float32. They
+    are detached, so the gradient is multiplied by theta, and are used in training and evaluation alike. Before
+    training, and as long as there is no variance at all, the layer is the identity. A constant dimension has
+    correlation 0 with every dimension.
 
     Args:
-        dim: width d of the embedding.
-        momentum: weight alpha of the newest batch (Algorithm 1).
+        dim: width d of the embeddings.
+        momentum: weight alpha of the newest batch in the moving averages (Algorithm 1).
         eps: added to sigma * gamma.
         beta: strength of the normalisation, 0 for none.
-        gamma: Eq. 4's ``sum`` over j of rho_ij^2, or the released code's ``mean``.
-        rescale: ``variance`` multiplies theta by sqrt(sum sigma^2 / sum sigma^2 theta^2), which keeps the
-            sum of variances as the text demands; ``printed`` is Eq. 7 literally, without the root;
-            ``released`` is the authors' code in full: variances from the moving covariance's diagonal, eps
-            in the denominator, correlations clamped to [-1, 1], statistics that start from zero. The other
-            two start from the first batch (the paper does not say).
+        gamma: ``sum`` over j of rho_ij^2, as in Eq. 4, or their ``mean``, as in the released code.
+        rescale: how theta is rescaled. ``variance`` multiplies it by sqrt(sum sigma^2 / sum sigma^2 theta^2), which
+            keeps the sum of variances, as the text demands. ``printed`` is Eq. 7 as printed, without the root.
+            ``released`` does all that the authors' code does: it takes the variances from the covariance's moving
+            average, adds eps to the denominator, clamps correlations to [-1, 1], and starts the averages from zero.
+            The other two start them from the first batch; the paper does not say.
 
     Raises:
-        ValueError: an unknown ``gamma`` or ``rescale``, a momentum outside (0, 1], or an eps not above 0.
+        ValueError: if gamma or rescale is unknown, momentum is outside (0, 1], eps is not above 0, or beta is not
+            finite.
     """
 
-    covariance: Tensor  # [d, d]
-    deviation: Tensor  # [d]
-    batches: Tensor  # []
+    covariance: Tensor  # [d, d], moving average
+    deviation: Tensor  # [d], moving average of the standard deviations
+    batches: Tensor  # [], how many batches the averages hold
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class IsoBN(Calibration):
         self.register_buffer("batches", torch.zeros((), dtype=torch.long))
 
     def forward(self, h: Tensor) -> Tensor:
-        """[B, d] -> [B, d]; updates the moving statistics in training."""
+        """Scale embeddings [B, d] -> [B, d]; in training first update the moving averages."""
         with torch.no_grad(), torch.autocast(h.device.type, enabled=False):
             if self.training:
-                self._update(h.detach().to(self.covariance.dtype))
-            scale = self._compute_scale()  # (d,)
-        return (h * scale).to(h.dtype)
+                self._update_statistics(h.detach().to(self.covariance.dtype))
+            theta = self._compute_scale()  # [d]
+        return (h * theta).to(h.dtype)
 
-    def _update(self, h: Tensor) -> None:
+    def _update_statistics(self, h: Tensor) -> None:
         _, centred = center_batch(h)
         deviation = batch_mean(centred.square()).sqrt()
         covariance = batch_covariance(centred)
@@ -90,15 +90,14 @@ class IsoBN(Calibration):
 
     def _compute_scale(self) -> Tensor:
         released = self.rescale == "released"
-        inverse = torch.where(self.deviation > SMALLEST_DEVIATION, 1 / self.deviation, 0.0)
-        rho = self.covariance * inverse[:, None] * inverse  # (d, d)
+        inverse_deviation = torch.where(self.deviation > SMALLEST_DEVIATION, 1 / self.deviation, 0.0)
+        rho = self.covariance * inverse_deviation[:, None] * inverse_deviation  # [d, d]
         if released:
             rho = rho.clamp(-1, 1)
-        squares = rho.square()
-        gamma = squares.sum(1) if self.gamma == "sum" else squares.mean(1)
-        theta = (self.deviation * gamma + self.eps) ** -self.beta
+        gamma = rho.square().sum(1) if self.gamma == "sum" else rho.square().mean(1)  # Eq. 4
+        theta = (self.deviation * gamma + self.eps) ** -self.beta  # Eq. 6
         variance = self.covariance.diagonal() if released else self.deviation.square()
-        before, after = variance.sum(), (variance * theta.square()).sum()
-        ratio = before / (after + self.eps if released else after)
-        theta = theta * (ratio if self.rescale == "printed" else ratio.sqrt())
-        return torch.where(before > 0, theta, torch.ones_like(theta))
+        total, scaled_total = variance.sum(), (variance * theta.square()).sum()
+        ratio = total / (scaled_total + self.eps if released else scaled_total)
+        theta = theta * (ratio if self.rescale == "printed" else ratio.sqrt())  # Eq. 7
+        return torch.where(total > 0, theta, torch.ones_like(theta))

@@ -1,4 +1,4 @@
-"""Spectrum control: a penalty that pulls a matrix's singular values to a decay of their own (Wang et al. 2020)."""
+"""Spectrum control: a penalty that pulls the singular values of a matrix to a chosen decay (Wang et al. 2020)."""
 
 from typing import Any, Literal
 
@@ -10,23 +10,25 @@ from isobench.common.linalg import eigh, gram
 
 
 class SpectrumControl(Calibration):
-    """R = strength * sum over k of (sigma_k - t_k)^2 of the target matrix [V, d], k = 1..min(V, d).
+    """Penalise R = strength * sum over k of (sigma_k - t_k)^2, for the singular values sigma_k of a matrix [V, d].
 
-    t_k = c1 k^gamma (``polynomial``) or c1 exp(-c2 k^gamma) (``exponential``); isotropy-calibration paper,
-    Sec. 3. It publishes none of the constants: the defaults are ours. ``c1: null`` is sigma_1 of the matrix as
-    training starts.
+    k runs from 1 to min(V, d), sigma_k descends, and the target is t_k = c1 k^gamma (``polynomial``) or
+    c1 exp(-c2 k^gamma) (``exponential``). Source: On Isotropy Calibration of Transformers, Sec. 3, which publishes
+    none of the constants; the defaults are ours.
 
     Args:
-        dim: width d of the embedding.
+        dim: width d of the embeddings.
         decay: form of the target.
-        strength: the paper's lambda.
-        c1, c2, gamma: the target's constants; ``polynomial`` decays for gamma < 0.
+        strength: lambda in the paper.
+        c1: scale of the target; None for sigma_1 of the matrix at the first call.
+        c2: rate of the exponential decay.
+        gamma: exponent of k; None for -1 (``polynomial``) or 1 (``exponential``).
 
     Raises:
-        ValueError: an unknown decay, or a constant that is no number.
+        ValueError: if decay is unknown, or strength or c1 is negative or not finite.
     """
 
-    start: Tensor  # []
+    start: Tensor  # [], c1 where it is None: sigma_1 at the first call, NaN before
 
     def __init__(
         self,
@@ -47,50 +49,57 @@ class SpectrumControl(Calibration):
         self.register_buffer("start", torch.tensor(float("nan"), dtype=torch.float64))
 
     def penalty(self, weight: Tensor) -> Tensor:
-        """[V, d] -> scalar, in float64 inside."""
+        """Compute R of a matrix in float64: [V, d] -> scalar, float32."""
         with torch.autocast(weight.device.type, enabled=False):
             vectors, values = smaller_side_svd(weight.detach())
             if self.c1 is None:
                 self.start.copy_(torch.where(self.start.isnan(), values[0], self.start))
-            target = self.target(len(values), weight.device)
-            return (self.strength * SpectrumDistance.apply(weight, vectors, values, target)).to(torch.float32)
+            target = self.compute_target(len(values), weight.device)
+            distance: Tensor = SpectrumDistance.apply(weight, vectors, values, target)  # type: ignore[no-untyped-call]
+            return (self.strength * distance).to(torch.float32)
 
-    def target(self, count: int, device: torch.device) -> Tensor:
-        """t_1..t_count, [count] float64."""
+    def compute_target(self, count: int, device: torch.device) -> Tensor:
+        """Compute t_1 to t_count, [count] float64."""
         k = torch.arange(1, count + 1, dtype=torch.float64, device=device)
         powers = k**self.gamma
-        shape = powers if self.decay == "polynomial" else torch.exp(-self.c2 * powers)
-        return shape * (self.start.to(device) if self.c1 is None else self.c1)
+        decay = powers if self.decay == "polynomial" else torch.exp(-self.c2 * powers)
+        return decay * (self.start.to(device) if self.c1 is None else self.c1)
 
 
 def smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Singular vectors [n, n] on the smaller side of a matrix, and its singular values [n], descending; float64."""
+    """Compute the singular values of a matrix [V, d] and the singular vectors of its smaller side, in float64.
+
+    Returns:
+        The vectors as columns, [n, n] with n = min(V, d), right ones if d <= V, else left ones; the values, [n],
+        descending.
+    """
     eigenvalues, vectors = eigh(gram(weight if weight.shape[1] <= weight.shape[0] else weight.T))
     return vectors.flip(1), eigenvalues.clamp_min(0).sqrt().flip(0)
 
 
 class SpectrumDistance(torch.autograd.Function):
-    """sum (sigma_k - t_k)^2. Gradient U diag(2 (sigma - t)) V^T, from the eigenvectors of one side only.
+    """The sum of (sigma_k - t_k)^2, with its gradient U diag(2 (sigma - t)) V^T computed from one side's vectors.
 
-    Repeated singular values do no harm; a zero one, whose vectors on the other side are undefined, gets none.
+    Repeated singular values need no special care. A zero singular value gets no gradient, since its vectors on the
+    other side are undefined.
     """
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, vectors: Tensor, values: Tensor, target: Tensor) -> Tensor:
-        """Scalar, float64."""
+        """Compute the sum, a float64 scalar, from the values and the target; ``backward`` needs the other two."""
         ctx.save_for_backward(weight, vectors, values, target)
         return (values - target).square().sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        """Scalar -> [V, d]."""
+        """Compute the matrix's gradient from the scalar's: [] -> [V, d]."""
         weight, vectors, values, target = ctx.saved_tensors
-        # A Gram matrix's eigenvalues are exact to eps of the largest: below, a value is rounding noise.
+        # A Gram matrix's eigenvalues are exact to eps times the largest, so smaller singular values are noise.
         noise = values.max() * (len(values) * torch.finfo(torch.float64).eps) ** 0.5
         factor = torch.where(values > noise, 2 * (values - target) / values, 0.0)
-        mix = (vectors * factor) @ vectors.T * gradient  # (n, n)
+        mix = (vectors * factor) @ vectors.T * gradient  # [n, n]
         with torch.autocast(weight.device.type, enabled=False):
-            matrix = promote_to_float32(weight)  # the gradient itself is no more precise than the weights
+            matrix = promote_to_float32(weight)  # its product needs no more precision than the weights have
             mix = mix.to(matrix.dtype)
             result = matrix @ mix if weight.shape[1] <= weight.shape[0] else mix @ matrix
         return result.to(weight.dtype), None, None, None

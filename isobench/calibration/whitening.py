@@ -1,4 +1,4 @@
-"""Whitening by moving statistics."""
+"""Whitening of sentence embeddings by a moving average of their covariance."""
 
 from typing import Literal
 
@@ -11,31 +11,32 @@ from isobench.common.linalg import eigh
 
 
 class Whitening(Calibration):
-    """h -> (h - mu) T with T T^T the inverse of the moving covariance, so that h's covariance becomes the identity.
+    """Whiten embeddings, h -> (h - mu) T, so that their covariance Sigma becomes the identity (T T^T = Sigma^-1).
 
-    ``zca``: T = Sigma^-1/2. ``pca``: T = U diag(1 / sqrt(s)), its first k columns (BERT-whitening, Su et al. 2021);
-    with k < d the embedding that the head sees is k wide. Under ``pca`` a column keeps its sign from step to step,
-    but columns of nearly the same variance may still change places (Huang et al. 2018); ``zca`` has no such jumps.
-    Sigma is shrunk towards its mean variance, (1 - z) Sigma + z tr(Sigma) / d I, so that singular covariances have
-    an inverse. As in IsoBN the statistics are detached, start from the first batch, and serve training and
-    evaluation alike. Statistics are float32, the eigenvectors float64. Without
-    any variance, the layer only subtracts the mean.
+    ``zca``: T = Sigma^-1/2. ``pca``: T = U diag(1 / sqrt(s)), its first k columns, with U and s the eigenvectors and
+    eigenvalues of Sigma (BERT-whitening, Su et al. 2021). Under ``pca`` a column keeps its sign from step to step,
+    but columns of nearly equal variance may swap places (Huang et al. 2018); ``zca`` has no such jumps.
+
+    mu and Sigma are moving averages. They are detached, start from the first batch, and are used in training and
+    evaluation alike, as in IsoBN. T is computed from (1 - z) Sigma + z tr(Sigma) / d I, with z the shrinkage, which
+    has an inverse even where Sigma has none. The averages are float32, the eigenvectors float64. As long as there is
+    no variance at all, the layer only subtracts the mean.
 
     Args:
-        dim: width d of the embedding.
-        form: zca or pca.
-        k: columns kept, pca only; None for all.
-        momentum: weight of the newest batch.
-        shrinkage: z.
+        dim: width d of the embeddings.
+        form: ``zca`` or ``pca``.
+        k: number of columns to keep, for ``pca`` only; None for all. The head gets embeddings of this width.
+        momentum: weight of the newest batch in the moving averages.
+        shrinkage: z, 0 to 1.
 
     Raises:
-        ValueError: an unknown form, or a number out of its range.
+        ValueError: if form is unknown, or k, momentum or shrinkage is out of range.
     """
 
     mean: Tensor  # [d]
     covariance: Tensor  # [d, d]
-    transform: Tensor  # [d, k]
-    batches: Tensor  # []
+    transform: Tensor  # [d, k], T
+    batches: Tensor  # [], how many batches the averages hold
 
     def __init__(
         self,
@@ -60,15 +61,16 @@ class Whitening(Calibration):
         self.register_buffer("batches", torch.zeros((), dtype=torch.long))
 
     def forward(self, h: Tensor) -> Tensor:
-        """[B, d] -> [B, k]; updates the moving statistics in training."""
+        """Whiten embeddings [B, d] -> [B, k]; in training first update the moving averages."""
         with torch.autocast(h.device.type, enabled=False):
-            given = promote_to_float32(h)
+            x = promote_to_float32(h)
             if self.training:
-                self._update(given.detach().to(self.covariance.dtype))
-            return ((given - self.mean) @ self.transform.to(given.dtype)).to(h.dtype)
+                self._update_statistics(x.detach().to(self.covariance.dtype))
+            whitened: Tensor = (x - self.mean) @ self.transform.to(x.dtype)
+            return whitened.to(h.dtype)
 
     @torch.no_grad()
-    def _update(self, h: Tensor) -> None:
+    def _update_statistics(self, h: Tensor) -> None:
         mean, centred = center_batch(h)
         covariance = batch_covariance(centred)
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
@@ -79,18 +81,20 @@ class Whitening(Calibration):
 
     def _compute_transform(self) -> Tensor:
         sigma = self.covariance.double()
-        average = sigma.diagonal().mean()
-        sigma = (1 - self.shrinkage) * sigma + self.shrinkage * average * torch.eye(self.dim, device=sigma.device)
+        mean_variance = sigma.diagonal().mean()  # tr(Sigma) / d
+        sigma = (1 - self.shrinkage) * sigma + self.shrinkage * mean_variance * torch.eye(
+            self.dim, device=sigma.device
+        )
         values, vectors = eigh(sigma)
         values, vectors = values.flip(0), vectors.flip(1)
-        noise = average * self.dim * torch.finfo(torch.float32).eps
+        noise = mean_variance * self.dim * torch.finfo(torch.float32).eps
         scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)
-        whitened = vectors * scale  # (d, d)
+        transform = vectors * scale  # [d, d]
         if self.form == "zca":
-            whitened = whitened @ vectors.T
+            transform = transform @ vectors.T
         else:
-            whitened = whitened[:, : self.out_dim]
-            # An eigenvector's sign is arbitrary: keep the one the head has learned to read.
-            whitened = whitened * torch.where((whitened * self.transform).sum(0) < 0, -1.0, 1.0)
+            transform = transform[:, : self.out_dim]
+            # An eigenvector's sign is arbitrary: keep the one that the head has learned to read.
+            transform = transform * torch.where((transform * self.transform).sum(0) < 0, -1.0, 1.0)
         identity = torch.eye(self.dim, self.out_dim, dtype=sigma.dtype, device=sigma.device)
-        return torch.where(average > 0, whitened, identity)  # (d, k)
+        return torch.where(mean_variance > 0, transform, identity)  # [d, k]

@@ -1,55 +1,69 @@
-"""One page for the five papers: which claims hold in what was run here, which don't, which were not run."""
+"""Judge the claims of the five papers by an output folder's runs and analyses: ``isobench report`` prints them."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
+import pyarrow
 from rich.table import Table
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.terminal import make_console
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
-from isobench.report.markdown_latex import escape_markdown
+from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.state import add_states
 from isobench.sweep.rows import find_sweep_rows
 
 
 def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
-    """Every claim with its outcome in this output folder; nothing is computed that was not run.
+    """Judge every claim by what an output folder has; no run and no analysis is started for it.
 
     Args:
-        arguments: of the command line, without an experiment.
-        output_dir: where runs and reports lie.
+        arguments: the command line's, without an experiment.
+        output_dir: the folder with the runs and reports.
+
+    Returns:
+        A row for each claim, with its paper, text, outcome, numbers, scale and experiment.
 
     Raises:
         UserError: there is no such folder.
     """
     if not Path(output_dir).is_dir():
         raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
-    report_of = cache(lambda experiment: build_experiment_report(experiment, arguments))
-    found = []
+    build_cached_report = cache(lambda experiment: build_experiment_report(experiment, arguments))
+    judged = []
     for claim in CLAIMS:
-        outcome, scale = judge_claim(claim, report_of, Path(output_dir) / "reports" / claim.experiment)
+        outcome, scale = judge_claim(claim, build_cached_report, report_folder(output_dir, claim.experiment))
         about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
-        found.append({**about, "scale": scale, "experiment": claim.experiment})
-    return found
+        judged.append({**about, "scale": scale, "experiment": claim.experiment})
+    return judged
 
 
-def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, str]:
-    """A claim's outcome, and how what it rests on is not the paper's setting."""
-    nothing = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
+def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folder: Path) -> tuple[Outcome, str]:
+    """Judge one claim by its experiment's report, or by the rows that its analysis wrote.
+
+    Args:
+        claim: the claim.
+        find_report: takes an experiment's name; returns its report, None if no run has ended.
+        folder: the analysis's folder.
+
+    Returns:
+        The outcome, and how the runs or the analysis differ from the paper's setting.
+    """
+    not_run = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
     try:
-        if not claim.rows:
-            report: Report | None = report_of(claim.experiment)
-            return (claim.check(report), "; ".join(report.scale)) if report else (nothing, "")
-        about = json.loads((folder / "about.json").read_text())
-        rows = pyarrow.parquet.read_table(folder / f"{claim.rows}.parquet").to_pylist()
+        if not claim.rows_file:
+            report = find_report(claim.experiment)
+            return (claim.check(report), "; ".join(report.scale)) if report else (not_run, "")
+        about = json.loads((folder / ABOUT_FILE).read_text())
+        rows = read_rows(folder, claim.rows_file)
     except FileNotFoundError:
-        return nothing, ""
+        return not_run, ""
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, pyarrow.ArrowException) as error:
@@ -58,17 +72,17 @@ def judge_claim(claim: Claim, report_of: Any, folder: Path) -> tuple[Outcome, st
 
 
 def build_experiment_report(experiment: str, arguments: list[str]) -> Report | None:
-    """The report of an experiment's runs; None if none has ended.
+    """Build the report of an experiment's runs; None if none of them has ended.
 
     Raises:
-        UserError: what was run can't be read, or its selection can't be made.
+        UserError: the runs can't be found or selected.
     """
     _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
-    return build_report(rows[0].cfg.experiment, rows) if any(row.record for row in rows) else None
+    return build_report(rows[0].cfg.experiment, add_states(rows)) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
-    """Print the claims, write them as a table and as Markdown, say where."""
+    """Print the judged claims and write them as tidy rows (``claims.parquet``, ``claims.csv``)."""
     table = Table(title="What the papers claim, and what was found here", title_justify="left", header_style="bold")
     for name in ("paper", "claim", "here", "numbers"):
         table.add_column(name, overflow="fold")
@@ -80,15 +94,3 @@ def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
     write_rows(folder, "claims", claims)
     out.print(f"Written to {folder}/: claims (Parquet, CSV, Markdown), claims.html", highlight=False, markup=False)
-
-
-def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
-    """The claims as a Markdown table."""
-    head = ("paper", "claim", "outcome", "numbers", "scale", "experiment")
-    rows = [
-        head,
-        ("---",) * len(head),
-        *(tuple(escape_markdown(str(claim[name])) for name in head) for claim in claims),
-    ]
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"# What the papers claim, and what was found here\n\n{lines}\n"

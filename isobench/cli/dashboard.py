@@ -1,4 +1,4 @@
-"""python -m isobench.dashboard +experiment=NAME: a W&B workspace, and a report, for an experiment's runs."""
+"""Run ``isobench dashboard``: make a W&B workspace, and a W&B report, of an experiment's runs."""
 
 import argparse
 import importlib.util
@@ -9,6 +9,7 @@ from isobench.analyses.names import needs_training
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Config
+from isobench.runs.layout import report_folder
 from isobench.sweep.rows import find_sweep_rows
 from isobench.training import tracking
 
@@ -25,22 +26,23 @@ PINNED_COLUMNS = ["summary:best/score", "summary:best/epoch", "summary:status", 
 MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
 
-def main() -> None:
-    """The command line; exit codes as for ``python -m isobench``."""
+def main(prog: str = "python -m isobench.dashboard") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = argparse.ArgumentParser(
-        prog="python -m isobench.dashboard",
-        description="Makes a W&B workspace for the runs of an experiment: scores, isotropy, training, by task, "
-        "encoder and method. Give it +experiment=NAME and what else the sweep was given. Prints its address; every "
-        "call makes a new one.",
+        prog=prog,
+        usage="%(prog)s [-h] [--report] +experiment=NAME [SETTING=VALUE ...]",
+        description="Makes a W&B workspace of an experiment's runs: scores, isotropy and training, by task, encoder "
+        "and method. Give it +experiment=NAME and the sweep's other arguments. Prints the workspace's address; every "
+        "call makes a new workspace.",
         allow_abbrev=False,
     )
-    parser.add_argument("--report", action="store_true", help="a report too, task by task")
+    parser.add_argument("--report", action="store_true", help="also make a W&B report, task by task")
     options, arguments = parser.parse_known_args()
     run_guarded(lambda: create_dashboard(arguments, options.report))
 
 
 def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
-    """Save the workspace, and the report if wanted, and print their addresses.
+    """Make the W&B workspace, and the W&B report if asked for, and print their addresses.
 
     Raises:
         UserError: a package, a login or the runs are missing, or W&B doesn't answer.
@@ -50,15 +52,15 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
     configs = find_tracked_configs(arguments)
     if not tracking.has_login():
         raise UserError("there is no W&B login: wandb login (or WANDB_API_KEY), then the same command")
-    place = configs[0].tracking
+    settings = configs[0].tracking
     group = str(tracking.resolve_wandb_group(configs[0]))
     try:
-        entity = find_entity_with_runs(place.entity, place.project, group, configs[0].output_dir)
-        print("Workspace:", build_wandb_workspace(entity, place.project, group, configs).save().url)
+        entity = find_entity_with_runs(settings.entity, settings.project, group, configs[0].output_dir)
+        print("Workspace:", build_wandb_workspace(entity, settings.project, group, configs).save().url)
         if report:
-            saved = build_wandb_report(entity, place.project, group, configs)
-            saved.save()
-            print("Report:", saved.url)
+            wandb_report = build_wandb_report(entity, settings.project, group, configs)
+            wandb_report.save()
+            print("Report:", wandb_report.url)
     except UserError:
         raise
     except Exception as error:  # no network, a wrong key, a server that says no
@@ -66,15 +68,16 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
 
 
 def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
-    """The configs of the experiment's runs that W&B may know of, all in one group.
+    """Find the configs of the experiment's runs that are tracked by W&B, all in one W&B group.
 
     Raises:
-        UserError: there are none, and why.
+        UserError: no run is tracked, or they are in no group or in several.
     """
     name, rows = find_sweep_rows(arguments)
     configs = [row.cfg for row in rows]
     if configs[0].analysis and not needs_training(configs[0].analysis):
-        raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in outputs/reports/{name}")
+        figures = report_folder(configs[0].output_dir, name)
+        raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in {figures}")
     tracked = [cfg for cfg in configs if cfg.tracking.backend != "none"]
     if not tracked:
         raise UserError(f"{name} was run with tracking=none, so W&B has no runs of it; run it with tracking=wandb")
@@ -86,20 +89,20 @@ def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
 
 
 def find_entity_with_runs(entity: str | None, project: str, group: str, output_dir: str) -> str:
-    """The W&B user or team whose project has runs of the group.
+    """Return the W&B user or team whose project has runs of the group: ``entity``, else the one who is logged in.
 
     Raises:
-        UserError: there are none.
+        UserError: the project has no such runs.
     """
     import wandb
 
     api = wandb.Api()
     owner = entity or str(api.default_entity)
     try:
-        found = len(api.runs(f"{owner}/{project}", {"group": group}, per_page=1))
+        count = len(api.runs(f"{owner}/{project}", {"group": group}, per_page=1))
     except ValueError:  # no such project
-        found = 0
-    if not found:
+        count = 0
+    if not count:
         raise UserError(
             f"W&B has no runs of {group} in {owner}/{project}: run it while logged in, or upload what was logged "
             f"offline with wandb sync {output_dir}/wandb/offline-run-*"
@@ -108,7 +111,7 @@ def find_entity_with_runs(entity: str | None, project: str, group: str, output_d
 
 
 def build_wandb_workspace(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
-    """The workspace: its sections, its runs grouped by task, encoder and method."""
+    """Build the workspace: a section for each kind of panels, runs grouped by task, encoder and method."""
     from wandb_workspaces import expr
     from wandb_workspaces import workspaces as ws
 
@@ -131,7 +134,7 @@ def build_wandb_workspace(entity: str, project: str, group: str, configs: Sequen
 
 
 def build_wandb_report(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
-    """The report: a part for each task, its runs grouped by encoder and method."""
+    """Build the report: a part for each task, with its runs grouped by encoder and method."""
     import wandb_workspaces.reports.v2 as wr
     from wandb_workspaces import expr
 
@@ -153,7 +156,7 @@ def build_wandb_report(entity: str, project: str, group: str, configs: Sequence[
 
 
 def build_score_panels(configs: Sequence[Config]) -> list[Any]:
-    """The reported epoch's scores, every metric by epoch, and score against isotropy."""
+    """Build the panels of scores: those of the reported epoch, every metric by epoch, and score against isotropy."""
     import wandb_workspaces.reports.v2 as wr
 
     tasks = {cfg.task.name: cfg.task for cfg in configs}.values()
@@ -171,7 +174,7 @@ def build_score_panels(configs: Sequence[Config]) -> list[Any]:
 
 
 def build_isotropy_panels(matrix: str) -> list[Any]:
-    """Each measure by epoch, and the EV_k curve of every epoch over k."""
+    """Build the panels of one matrix: each measure by epoch, and the curve of EV_k over k for every epoch."""
     import wandb_workspaces.reports.v2 as wr
 
     name = f"isotropy/{matrix}"
@@ -188,7 +191,7 @@ def build_isotropy_panels(matrix: str) -> list[Any]:
 
 
 def build_training_panels() -> list[Any]:
-    """Loss, learning rate and gradient norm by step, throughput by epoch."""
+    """Build the panels of training: loss, learning rate and gradient norm by step, throughput by epoch."""
     return [
         build_line_plot(f"train/{name}", title, "epoch" if name.endswith("per_second") else tracking.STEP_METRIC)
         for name, title in TRAINING_TITLES.items()
@@ -196,7 +199,7 @@ def build_training_panels() -> list[Any]:
 
 
 def build_line_plot(name: str, title: str, x: str) -> Any:
-    """One metric as curves, one a run, or one a group of runs with their range."""
+    """Build a panel with one metric as curves: one for each run, or for each group of runs with their range."""
     import wandb_workspaces.reports.v2 as wr
 
     return wr.LinePlot(title=title, x=x, y=[name], title_x="optimizer step" if x == tracking.STEP_METRIC else x)

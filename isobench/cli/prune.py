@@ -1,4 +1,4 @@
-"""python -m isobench.prune: list, and after asking remove, runs that no command or experiment produces any more."""
+"""Run ``isobench prune``: list the runs that nothing produces any more, and remove them on request."""
 
 import argparse
 import shutil
@@ -14,49 +14,55 @@ from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.jobs import find_queued_jobs
+from isobench.runs.layout import run_folder_name, runs_folder
 from isobench.runs.listing import list_run_folders, read_run_config
 from isobench.sweep.plan import compose_sweep, plan_saved_command
 from isobench.sweep.saved_commands import read_commands
 from isobench.training.execute import format_run_name
 
 
-def main() -> None:
-    """The command line; exit codes as for ``python -m isobench``."""
+def main(prog: str = "python -m isobench.prune") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = argparse.ArgumentParser(
-        prog="python -m isobench.prune",
-        description="Lists the runs that nothing produces any more: their data, weights or code have changed, so "
-        "that their settings have another key now, or their experiment has changed, and no sweep given in this "
-        "output folder asks for them. Asks, then removes them.",
+        prog=prog,
+        usage="%(prog)s [-h] [--yes] [output_dir=FOLDER] [SETTING=VALUE ...]",
+        description="Lists the runs that no command produces any more, then asks whether to remove them. Such runs "
+        "have settings that give another key now, because data, weights or code have changed; or their experiment "
+        "has changed, and no sweep that was started in this output folder asks for them.",
         allow_abbrev=False,
     )
-    parser.add_argument("--yes", action="store_true", help="remove without asking")
-    parser.add_argument("settings", nargs="*", metavar="output_dir=FOLDER", help="and other settings, e.g. data.root")
+    parser.add_argument("--yes", action="store_true", help="remove them without asking")
+    parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE", help="such as output_dir or data.root")
     options = parser.parse_args()
     run_guarded(lambda: prune(options.settings, options.yes))
 
 
 def prune(settings: Sequence[str], yes: bool) -> None:
-    """List what is not produced any more; remove it if ``yes``, or if the user says so."""
+    """List the runs that nothing produces any more; remove them if ``yes``, or if the user confirms it.
+
+    Raises:
+        UserError: a sweep can't be planned any more, or data or weights are missing.
+    """
     with compose_sweep(settings) as (_, base, _):
         output_dir = base.output_dir
-    found = list(find_orphan_runs(output_dir))
-    for folder, name in found:
-        print(f"{folder}  {name}")
-    if not found:
-        print(f"Every run in {Path(output_dir) / 'runs'} is still produced.")
+    orphans = list(find_orphan_runs(output_dir))
+    for folder, reason in orphans:
+        print(f"{folder}  {reason}")
+    if not orphans:
+        print(f"Every run in {runs_folder(output_dir)} is still produced.")
         return
-    size = sum(file.stat().st_size for folder, _ in found for file in folder.rglob("*") if file.is_file())
-    print(f"{len(found)} runs that nothing produces any more, {size / 2**20:.1f} MiB.")
+    size = sum(file.stat().st_size for folder, _ in orphans for file in folder.rglob("*") if file.is_file())
+    print(f"{len(orphans)} runs that nothing produces any more, {size / 2**20:.1f} MiB.")
     if yes or ask_confirmation():
-        for folder, _ in found:
-            with RunFolder(output_dir, folder.name).lock() as ours:
-                if ours:
+        for folder, _ in orphans:
+            with RunFolder(output_dir, folder.name).lock() as is_locked:
+                if is_locked:
                     shutil.rmtree(folder)
-        print(f"Removed {sum(not folder.exists() for folder, _ in found)}.")
+        print(f"Removed {sum(not folder.exists() for folder, _ in orphans)}.")
 
 
 def ask_confirmation() -> bool:
-    """Ask on the terminal; without one, nothing is removed."""
+    """Ask the user on the terminal whether to remove the runs; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         print("Not removed: --yes removes them.")
         return False
@@ -64,39 +70,39 @@ def ask_confirmation() -> bool:
 
 
 def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
-    """Run folders that nothing produces any more, and why; never one that is at work or waited for.
+    """Yield the folders of runs that nothing produces any more, each with the reason; running and queued runs never.
 
-    A run's own config must give its key today. A run of an experiment must also be in that experiment: its grid
-    is what it was, or one of the sweeps given in this output folder still asks for the run.
+    A run is kept if its own config still gives its key and, for a run of an experiment, if the experiment's grid has
+    not changed or a sweep that was started in this output folder asks for the run.
 
     Raises:
-        UserError: data, weights or a sweep that are not there, for then nothing can be said of any key.
+        UserError: a sweep can't be planned any more, or data or weights are missing, so that no key can be computed.
     """
-    waiting = find_queued_jobs(output_dir)
-    wanted: set[str] | None = None  # by the sweeps; planned once it is needed
+    queued = find_queued_jobs(output_dir)
+    planned: set[str] | None = None  # names of the folders that the sweeps ask for; computed when first needed
     for folder in list_run_folders(output_dir):
-        if folder.name in waiting or heartbeat.read_live_heartbeat(folder):
+        if folder.name in queued or heartbeat.read_live_heartbeat(folder):
             continue
         cfg = read_run_config(folder)
         if cfg is None:
-            yield folder, "a config that can't be read, or is none any more"
+            yield folder, "its config can't be read, or is not valid any more"
             continue
         name = f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"
-        if not identify(cfg).key.startswith(folder.name):
+        if run_folder_name(identify(cfg).key) != folder.name:
             yield folder, f"{name}: its settings have another key now"
         elif cfg.experiment.name and cfg.experiment.grid != read_grid(cfg.experiment.name):
-            if wanted is None:
-                wanted = {
-                    key[:16]
+            if planned is None:
+                planned = {
+                    run_folder_name(key)
                     for command in read_commands(output_dir)
                     for key in plan_saved_command(command, output_dir)
                 }
-            if folder.name not in wanted:
+            if folder.name not in planned:
                 yield folder, f"{name}: the experiment has changed"
 
 
 def read_grid(experiment: str) -> dict | None:
-    """An experiment's grid today, None if there is no such experiment here."""
+    """Read an experiment's grid from its YAML; None if isobench has no such experiment."""
     file = Path(conf_dir(), "experiment", f"{experiment}.yaml")
     return yaml.safe_load(file.read_text())["experiment"]["grid"] if file.is_file() else None
 

@@ -1,4 +1,4 @@
-"""python -m isobench.report +experiment=NAME: tables, statistics and a page of what was run, finished or not."""
+"""Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
 import argparse
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from isobench.analyses.names import needs_training
-from isobench.analyses.runner import find_analysis_folder
 from isobench.cli import claims
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
@@ -19,22 +18,25 @@ from isobench.config.schema import Selection, to_config
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
-from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
 from isobench.report.sweep_table import print_table
+from isobench.runs.layout import report_folder, reports_folder
+from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import find_sweep_rows
 
 SELECTION_PREFIX = "experiment.selection."
 
 
-def main() -> None:
-    """The command line; exit codes as for ``python -m isobench``."""
+def main(prog: str = "python -m isobench.report") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = argparse.ArgumentParser(
-        prog="python -m isobench.report",
-        description="What an experiment's runs say: give it the sweep's own arguments, or +experiment=NAME alone "
-        "(and output_dir=...) for every run that commands with this experiment asked for; "
-        "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without anything: the papers' "
-        "claims, and which hold in what was run.",
+        prog=prog,
+        usage="%(prog)s [-h] [+experiment=NAME] [SETTING=VALUE ...]",
+        description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
+        "reports on every run of this experiment that was asked for in the output folder. "
+        "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
+        "the papers' claims, and which of them hold in the runs of the output folder.",
         allow_abbrev=False,
     )
     _, arguments = parser.parse_known_args()
@@ -42,59 +44,79 @@ def main() -> None:
 
 
 def report(arguments: Sequence[str]) -> None:
-    """Print the tables and the evidence, write every file, say where they are; without an experiment, the claims."""
+    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
+
+    Raises:
+        UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
+        StorageError: the report's folder can't be written.
+    """
     if all(argument.startswith(("output_dir=", "data.")) for argument in arguments):
         report_claims(list(arguments))
         return
     _, rows = find_sweep_rows([argument for argument in arguments if not argument.startswith(SELECTION_PREFIX)])
     cfg = rows[0].cfg
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
-    folder = find_analysis_folder(cfg.output_dir, experiment)
+    folder = report_folder(cfg.output_dir, experiment.name)
     if cfg.analysis and not needs_training(cfg.analysis):
-        raise UserError(f"{cfg.experiment.name} trains nothing: python -m isobench +experiment={cfg.experiment.name}")
+        raise UserError(
+            f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
+            f"python -m isobench +experiment={cfg.experiment.name}"
+        )
     if not any(row.record for row in rows):
-        raise UserError(f"no run of {cfg.experiment.name or 'these'} has ended yet in {cfg.output_dir}: run it first")
+        raise UserError(
+            f"no run of {cfg.experiment.name or 'this sweep'} has ended yet in {cfg.output_dir}: run it first"
+        )
     with require_writable(folder):
-        made = build_report(experiment, rows)
-        write_report_files(made, folder)
-    print_table(experiment, [row for row, run in zip(rows, made.runs, strict=True) if run["selected"]])
+        rows = add_states(rows)
+        built = build_report(experiment, rows)
+        write_report_files(built, folder)
+    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]])
     out = make_console()
-    for sentence in made.evidence:
+    for sentence in built.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)
-    out.print(f"Selection: {made.selection}", highlight=False, markup=False)
+    out.print(f"Selection: {built.selection}", highlight=False, markup=False)
     out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
-    """The experiment's selection rule, with what the command line says of it."""
+    """Read the experiment's selection rule, with what the command line changes in it."""
     with compose_sweep(arguments) as (_, base, _):
         return to_config(base).experiment.selection
 
 
 def report_claims(arguments: list[str]) -> None:
-    """What the five papers claim, and what the runs and analyses in this output folder say of it."""
+    """Print the claims of the five papers with their outcomes in this output folder, and write them to files.
+
+    Raises:
+        UserError: there is no such folder.
+        StorageError: the folder of reports can't be written.
+    """
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     judged = claims.judge_claims(arguments, output_dir)
-    folder = Path(output_dir) / "reports"
+    folder = reports_folder(output_dir)
     try:
         with require_writable(folder):
             claims.print_claims(judged, folder)
-        write_atomic(folder / "claims.md", partial(write_text, claims.format_claims_markdown(judged)))
+        write_atomic(folder / "claims.md", partial(write_text, format_claims_markdown(judged)))
         write_atomic(folder / "claims.html", partial(write_text, render_claims(judged)))
     except OSError as error:
         raise make_storage_error(error, folder) from error
 
 
-def write_report_files(made: Report, folder: Path) -> None:
-    """Write every form of a report, each whole or not at all.
+def write_report_files(report: Report, folder: Path) -> None:
+    """Write every form of a report, each file whole or not at all.
 
     Raises:
         StorageError: the folder can't be written.
     """
-    texts = {"report.md": format_markdown(made), "tables.tex": format_latex(made), "report.html": render_report(made)}
+    texts = {
+        "report.md": format_markdown(report),
+        "tables.tex": format_latex(report),
+        "report.html": render_report(report),
+    }
     try:
-        for name, rows in (("runs", made.runs), ("epochs", made.epochs)):
+        for name, rows in (("runs", report.runs), ("epochs", report.epochs)):
             write_rows(folder, name, rows)
         for name, text in texts.items():
             write_atomic(folder / name, partial(write_text, text))
@@ -103,7 +125,7 @@ def write_report_files(made: Report, folder: Path) -> None:
 
 
 def write_text(text: str, file: Path) -> Any:
-    """Write a text."""
+    """Write a text to a file."""
     return file.write_text(text, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""python -m isobench.status +experiment=NAME: what is done, running, queued, failed, missing, and what it costs."""
+"""Run ``isobench status``: which runs are done, running, queued, failed or missing, and their device time."""
 
 import argparse
 import time
@@ -14,21 +14,33 @@ from isobench.sweep.rows import find_sweep_rows
 from isobench.sweep.state_table import print_details, print_overview
 
 
-def main() -> None:
-    """The command line; exit codes as for ``python -m isobench``."""
+def main(prog: str = "python -m isobench.status") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = argparse.ArgumentParser(
-        prog="python -m isobench.status",
-        description="The state of a sweep's runs. Give it the sweep's own arguments; with +experiment=NAME alone "
-        "(and output_dir=...) every run that commands with this experiment asked for, with neither every run.",
+        prog=prog,
+        usage="%(prog)s [-h] [--watch [SECONDS]] [+experiment=NAME] [SETTING=VALUE ...]",
+        description="Shows the state of a sweep's runs and their device time. Give it the sweep's own arguments. "
+        "+experiment=NAME alone shows every run of this experiment that was asked for in the output folder, and no "
+        "arguments show every run there.",
         allow_abbrev=False,
     )
-    parser.add_argument("--watch", nargs="?", const=10.0, type=float, metavar="SECONDS", help="renew (every 10 s)")
+    parser.add_argument(
+        "--watch", nargs="?", const=10.0, type=float, metavar="SECONDS", help="show it again every SECONDS (10)"
+    )
     options, arguments = parser.parse_known_args()
     run_guarded(lambda: print_status(arguments, options.watch))
 
 
 def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
-    """Print the state once, or again and again until Ctrl-C or until nothing is left to wait for."""
+    """Print the states of a sweep's runs.
+
+    Args:
+        arguments: the sweep's, as `find_sweep_rows` takes them.
+        watch: seconds after which to print them again, until all runs have ended; None prints them once.
+
+    Raises:
+        UserError: the arguments name no runs, or ``watch`` is not above 0.
+    """
     if watch is not None and not watch > 0:
         raise UserError(f"--watch {watch:g} must be a number of seconds above 0")
     while True:

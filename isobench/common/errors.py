@@ -1,24 +1,24 @@
-"""The ways a run can end without a result."""
+"""The errors that end a run without a result, and how their messages are written."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something the user can mend: shown as one line, exit code 2, no traceback."""
+    """A mistake or a circumstance that the user can correct: shown as one line without traceback, exit code 2."""
 
 
 class StorageError(UserError):
-    """Results can't be written: a sweep stops at once, for no other run could keep its result either."""
+    """Results can't be written. A sweep stops at once, since its other runs couldn't keep their results either."""
 
 
 class RunFailure(Exception):
-    """A run that broke in a way worth a name; it is recorded and counted, never dropped.
+    """A known way for a run to fail, such as a loss of NaN. The run is recorded as failed and counted, not dropped.
 
     Args:
-        name: stable name of the failure, e.g. ``non_finite_loss``.
-        message: one line for people.
-        step: optimiser step at which it happened, if known.
+        name: stable name of the failure, such as ``non_finite_loss``.
+        message: one line that explains it.
+        step: optimiser step at which it happened, None if unknown.
     """
 
     def __init__(self, name: str, message: str, step: int | None = None) -> None:
@@ -27,13 +27,13 @@ class RunFailure(Exception):
 
 
 def suggest_nearest(word: str, choices: Iterable[str]) -> str:
-    """A hint naming the closest valid words, or all of them when none is close."""
-    options = sorted(choices)
-    close = difflib.get_close_matches(word, options, n=3, cutoff=0.5)
-    return f"did you mean {', '.join(close)}?" if close else f"choose one of: {', '.join(options)}"
+    """Write a hint that names the valid choices closest to a word, or all choices if none is close."""
+    names = sorted(choices)
+    closest = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    return f"did you mean {', '.join(closest)}?" if closest else f"choose one of: {', '.join(names)}"
 
 
 def extract_first_line(error: BaseException) -> str:
-    """The first line of what an error says, with the next if it ends in a colon; its kind if it says nothing."""
+    """Return the first line of an error's message, with the next if it ends in a colon; its class if it is empty."""
     first, *rest = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
     return f"{first} {rest[0]}" if first.endswith(":") and rest else first

@@ -1,4 +1,4 @@
-"""Small file helpers shared by the caches and the run record."""
+"""Files that are written whole or not at all, hashes of files, and errors of the disk."""
 
 import contextlib
 import errno
@@ -18,12 +18,12 @@ from isobench.common.errors import StorageError, UserError
 
 
 def cache_dir(configured: str | None) -> Path:
-    """Folder for tokenised data and converted weights (``data.cache``, else the user's cache folder)."""
+    """Return the folder for tokenised data and converted weights: ``data.cache`` if set, else the user's cache."""
     return Path(configured or platformdirs.user_cache_dir("isobench"))
 
 
 def sha256_file(path: Path) -> str:
-    """Hex sha256 of a file's bytes; a file unchanged since the last call in this process is not read twice."""
+    """Compute the hex sha256 of a file; a file that did not change since the last call is not read again."""
     stat = path.stat()
     return _sha256(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
 
@@ -35,14 +35,21 @@ def _sha256(path: str, size: int, mtime_ns: int) -> str:
 
 
 def sha256_json(value: Any) -> str:
-    """Hex sha256 of a JSON value, independent of key order."""
+    """Compute the hex sha256 of a JSON value, independent of the order of keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
-    """Call ``write`` on a temporary neighbour of ``path``, then flush it to disk and rename it into place.
+def shorten_digest(digest: str) -> str:
+    """Return the first 16 hex digits of a digest, which are enough to tell names apart."""
+    return digest[:16]
 
-    A reader sees the whole file or none, whatever happens in between.
+
+def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file so that a reader, even after a crash, sees all of it or none.
+
+    Args:
+        path: the file.
+        write: called with a temporary file in the same folder, which is then flushed to disk and renamed to ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -64,10 +71,15 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") -> None:
-    """``write_atomic`` of a file in the cache.
+    """Write a file of the cache as ``write_atomic`` does.
+
+    Args:
+        path: the file.
+        write: as in ``write_atomic``.
+        what: what the file's folder is called in the error message.
 
     Raises:
-        UserError: it can't be written there.
+        UserError: if it can't be written.
     """
     try:
         write_atomic(path, write)
@@ -76,7 +88,7 @@ def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") 
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a small file in one step; quicker than ``write_atomic``, and lost in a power cut."""
+    """Replace a small file in one step: faster than ``write_atomic``, but a power cut may lose it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text)
@@ -86,13 +98,20 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def remove_temporaries(folder: Path, name: str = "") -> None:
-    """Remove what a killed process left half-written, of all files or one, in a folder that is ours alone now."""
+    """Remove the temporary files that a killed process left in a folder and its subfolders.
+
+    Call it only while no other process writes there.
+
+    Args:
+        folder: where to look.
+        name: name of the file that was being written; all files by default.
+    """
     for file in [*folder.glob(f".{name}*.tmp"), *folder.glob(f"*/.{name}*.tmp")]:
         file.unlink(missing_ok=True)
 
 
 def make_storage_error(error: OSError, path: Path) -> StorageError:
-    """What to tell the user if results can't be written."""
+    """Make the error that tells the user why results can't be written to ``path``."""
     reason = (error.strerror or str(error)).lower()
     return StorageError(
         f"{path} can't be written: {reason}; make room or set output_dir=FOLDER (earlier results are intact)"
@@ -101,12 +120,14 @@ def make_storage_error(error: OSError, path: Path) -> StorageError:
 
 @contextmanager
 def require_writable(folder: Path) -> Iterator[None]:
-    """Make sure before any work that a folder can be written; if the work fails, nothing is left of making sure.
+    """A context that makes a folder and checks that it can be written, before any work is done for it.
+
+    If the work fails, those of the folders it made that are still empty are removed.
 
     Raises:
-        StorageError: it can't.
+        StorageError: if the folder can't be made or written.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -116,20 +137,20 @@ def require_writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for path in made:
+        for path in new_folders:
             with contextlib.suppress(OSError):
                 path.rmdir()
         raise
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """True if the disk, not the program, is the trouble: full, read-only, over quota, forbidden."""
+    """Return True if an error comes from the disk: full, read-only, over quota, no permission."""
     errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM)
     return isinstance(error, OSError) and error.errno in errors
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write strict JSON (no NaN) atomically."""
+    """Write a value as strict JSON (without NaN), whole or not at all."""
     text = json.dumps(value, indent=1, allow_nan=False)
     write_atomic(path, lambda temporary: temporary.write_text(text + "\n"))
 

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: noted, and obeyed at the next point where nothing is lost."""
+"""Signals that ask a run to stop: they are noted, and the run stops at the next point where no work is lost."""
 
 import signal
 import threading
@@ -7,18 +7,21 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# Time limits and preemption (SLURM through submitit: USR2; others: TERM), and Ctrl-C.
+# USR2: time limits and preemption of SLURM, through submitit. TERM: those of other schedulers. INT: Ctrl-C.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 
 
 class Interrupted(BaseException):
-    """A run stopped because it was asked to; it goes on from its last checkpoint.
+    """Raised to stop a run that a signal asked to stop; the next attempt continues from its last checkpoint.
 
-    Not an Exception: nothing that records a run's failure may take it for one.
+    Not an Exception, so that code which records failures does not catch it.
+
+    Args:
+        signum: the signal's number.
     """
 
     def __init__(self, signum: int) -> None:
-        super().__init__(signum)  # its only argument, so that it can be pickled
+        super().__init__(signum)  # with the constructor's argument, so that it can be pickled
         self.signum = signum
 
     def __str__(self) -> str:
@@ -26,28 +29,27 @@ class Interrupted(BaseException):
 
 
 def raise_interrupted(signum: int, frame: FrameType | None) -> None:
-    """A handler for where there is nothing to save: stop at once."""
+    """Stop at once: a signal handler for times when there is nothing to save."""
     raise Interrupted(signum)
 
 
 @contextmanager
 def handle_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
-    """A context in which the signals have this handler."""
-    before = {signum: signal.signal(signum, handler) for signum in signals}
+    """A context in which ``signals`` have this handler; afterwards they have their old ones."""
+    old_handlers = {signum: signal.signal(signum, handler) for signum in signals}
     try:
         yield
     finally:
-        for signum, handler_before in before.items():
-            signal.signal(signum, handler_before)
+        for signum, old_handler in old_handlers.items():
+            signal.signal(signum, old_handler)
 
 
 class SignalWatch:
-    """Notes the first signal instead of obeying it at once; a second Ctrl-C is obeyed at once.
+    """Notes the first signal, for ``raise_if_signalled`` to act on; a second Ctrl-C stops the process at once.
 
-    A signal that the process was started to ignore stays ignored.
-
-    ``start`` may be called again: Lightning puts its own handler for TERM in place when training begins, and
-    would end the job as if it were complete.
+    A signal that the process was started to ignore stays ignored. ``start`` may be called again, to replace a handler
+    that was set in between: Lightning sets its own for TERM when training begins, and that would end the job as if it
+    were complete.
     """
 
     def __init__(self) -> None:
@@ -55,7 +57,7 @@ class SignalWatch:
         self._previous: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Take the signals over; in a thread, where Python allows no handlers, do nothing."""
+        """Set this watch as the signals' handler; do nothing in a thread, where Python allows no handlers."""
         if threading.current_thread() is threading.main_thread():
             for signum in STOP_SIGNALS:
                 handler = signal.getsignal(signum)
@@ -64,12 +66,12 @@ class SignalWatch:
                     signal.signal(signum, self._note)
 
     def stop(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Restore the handlers that the signals had before ``start``."""
         while self._previous:
             signal.signal(*self._previous.popitem())
 
     def raise_if_signalled(self) -> None:
-        """Raise Interrupted if a signal was noted."""
+        """Raise Interrupted if a signal has been noted."""
         if self.signum is not None:
             raise Interrupted(self.signum)
 

@@ -1,24 +1,28 @@
-"""Exact products of tall matrices, in float64."""
+"""Products and sums of tall matrices in float64, a piece of the rows at a time, so that memory stays small."""
 
 import torch
 from torch import Tensor
 
-GRAM_BLOCKS = 6  # of a Gram matrix's columns: 7/12 of the whole product
-PIECE_ROWS = 4096  # rows made float64 at a time
-GRAM_ROWS_ON_CPU = 512  # the same for a Gram product: as many as stay in a CPU's cache
-SUM_ROWS_ON_CPU = 256  # the same where they are read once
+GRAM_BLOCKS = 6  # blocks of a Gram matrix's columns; with 6, only 7/12 of its entries are computed
+PIECE_ROWS = 4096  # rows that are converted to float64 at a time
+GRAM_ROWS_ON_CPU = 512  # the same for Gram matrices on a CPU: so few that they stay in its cache
+SUM_ROWS_ON_CPU = 256  # the same for sums on a CPU, which read each row once
 
 
 def to_float64(x: Tensor) -> Tensor:
-    """Detached and in double precision, on the CPU where the device has none (Apple's)."""
+    """Detach a tensor and convert it to float64; from Apple's GPU, which has no float64, move it to the CPU."""
     x = x.detach()
     return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
 
 
 def gram(matrix: Tensor, origin: Tensor | None = None) -> Tensor:
-    """(matrix - origin)^T (matrix - origin), [n, n] float64, of [m, n].
+    """Compute the Gram matrix (matrix - origin)^T (matrix - origin) in float64: [m, n] -> [n, n].
 
-    One half of it is computed, with a piece of the rows at a time in float64.
+    It is symmetric, so only its upper blocks are computed.
+
+    Args:
+        matrix: rows, [m, n].
+        origin: vector to subtract from each row, [n]; None for zero.
     """
     width = matrix.shape[1]
     result = torch.zeros(width, width, dtype=torch.float64, device=matrix.device)
@@ -32,7 +36,7 @@ def gram(matrix: Tensor, origin: Tensor | None = None) -> Tensor:
 
 
 def gram_diagonal(matrix: Tensor, origin: Tensor) -> Tensor:
-    """The diagonal of ``gram(matrix, origin)``, [n] float64, without the rest: sums of squared distances."""
+    """Compute only the diagonal of ``gram(matrix, origin)``: each column's sum of squared deviations, [n] float64."""
     total = torch.zeros_like(origin)
     for rows in matrix.detach().split(SUM_ROWS_ON_CPU if matrix.device.type == "cpu" else PIECE_ROWS):
         total += (to_float64(rows) - origin).square().sum(0)
@@ -40,7 +44,10 @@ def gram_diagonal(matrix: Tensor, origin: Tensor) -> Tensor:
 
 
 def row_mean(matrix: Tensor) -> Tensor:
-    """Mean of the rows [m, n], [n] float64, by their distance from the first: of equal rows it is exactly the row."""
+    """Average rows: [m, n] -> [n] float64.
+
+    The mean is taken of the rows' differences from the first row, so that the mean of equal rows is exactly that row.
+    """
     origin = to_float64(matrix[0])
     total = torch.zeros_like(origin)
     for rows in matrix.detach().split(SUM_ROWS_ON_CPU if matrix.device.type == "cpu" else PIECE_ROWS):
@@ -49,7 +56,7 @@ def row_mean(matrix: Tensor) -> Tensor:
 
 
 def row_norms(matrix: Tensor) -> Tensor:
-    """Euclidean lengths of the rows [m, n], [m] float64."""
+    """Compute the Euclidean length of each row: [m, n] -> [m] float64."""
     pieces = (
         torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.detach().split(SUM_ROWS_ON_CPU)
     )
@@ -57,7 +64,10 @@ def row_norms(matrix: Tensor) -> Tensor:
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, ascending, and eigenvectors of a symmetric [n, n]; NaN, no error, if an entry is not finite."""
+    """Compute the eigenvalues [n], ascending, and eigenvectors [n, n], as columns, of a symmetric matrix [n, n].
+
+    If an entry is not finite, all are NaN; torch.linalg.eigh would raise an error.
+    """
     finite = matrix.isfinite().all()
     values, vectors = torch.linalg.eigh(torch.where(finite, matrix, torch.zeros_like(matrix)))
     return torch.where(finite, values, torch.nan), torch.where(finite, vectors, torch.nan)

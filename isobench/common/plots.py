@@ -1,4 +1,4 @@
-"""How figures look: a paper's column or page wide, colours that the colour-blind tell apart, scale said below."""
+"""The look of figures: as wide as a paper's column or page, in colours that colour-blind readers can tell apart."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches
-# Okabe & Ito (2008), in an order that keeps neighbours apart in lightness too.
+# The colours of Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 LINE_STYLES = ("-", "--", "-.", ":")
 FIGURE_STYLE = {
@@ -36,15 +36,20 @@ FIGURE_STYLE = {
 
 @contextmanager
 def use_figure_style() -> Iterator[None]:
-    """The look of everything drawn inside."""
+    """A context in which everything that matplotlib draws has this look."""
     with matplotlib.rc_context(FIGURE_STYLE):
         yield
 
 
 def make_panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
-    """A figure with rows x columns panels, ``height`` inches each; returns it and its axes [rows, columns].
+    """Make a figure of rows x columns panels; return it and its axes, an array [rows, columns].
 
-    One column of panels is a paper's column wide, more are a page.
+    A figure with one column of panels is as wide as a paper's column, any other as wide as a page.
+
+    Args:
+        rows, columns: number of panels.
+        height: of each panel, in inches.
+        options: further arguments of matplotlib's ``subplots``.
     """
     width = COLUMN_WIDTH if columns == 1 else PAGE_WIDTH
     figure = Figure(figsize=(width, rows * height), layout="constrained")
@@ -54,7 +59,14 @@ def make_panels(rows: int, columns: int, height: float, **options: Any) -> tuple
 def make_panel_grid(
     names: Sequence[str], height: float, across: int = 4, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with one titled panel a name, at most ``across`` beside each other; returns it and its axes."""
+    """Make a figure with one titled panel for each name; return it and the panels' axes.
+
+    Args:
+        names: titles of the panels.
+        height: of each panel, in inches.
+        across: largest number of panels in a row.
+        options: further arguments of matplotlib's ``subplots``.
+    """
     columns = min(across, len(names))
     figure, axes = make_panels(-(-len(names) // columns), columns, height, **options)
     flat = list(axes.flat)
@@ -66,8 +78,8 @@ def make_panel_grid(
 
 
 def add_scale_note(figure: Figure, differs: Sequence[str]) -> None:
-    """Write below a figure how it is not the paper's setting."""
+    """Write below a figure how its setting differs from the paper's; ``differs`` lists the differences."""
     if differs:
-        wide = 75 if figure.get_figwidth() < PAGE_WIDTH else 160
-        text = textwrap.fill(f"Not the paper's setting: {'; '.join(differs)}.", wide)
+        characters = 75 if figure.get_figwidth() < PAGE_WIDTH else 160
+        text = textwrap.fill(f"Not the paper's setting: {'; '.join(differs)}.", characters)
         figure.supxlabel(text, fontsize=6, color="0.35", x=0.01, ha="left")

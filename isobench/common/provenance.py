@@ -1,4 +1,4 @@
-"""What a result was made with: code, versions, machine, cost."""
+"""Where a result comes from: code, package versions, machine, and the memory that it took."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ RECORDED_PACKAGES = (
 
 
 def collect_provenance() -> dict[str, Any]:
-    """Git commit and whether the code differs from it, package versions, hardware, threads."""
+    """Collect the git commit and whether the code differs from it, package versions, hardware, threads, command."""
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -36,7 +36,7 @@ def collect_provenance() -> dict[str, Any]:
 
 
 def read_git_state() -> dict[str, Any] | None:
-    """Commit and dirtiness of the checkout this code runs from; None for an installed wheel."""
+    """Read the commit of the checkout that this code is in, and whether it was changed; None without a checkout."""
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None
@@ -56,7 +56,7 @@ def _run_git(folder: Path, *arguments: str) -> str:
 
 
 def read_package_version(package: str) -> str | None:
-    """Installed version of a package, None if it is not installed."""
+    """Return the installed version of a package, None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -64,8 +64,8 @@ def read_package_version(package: str) -> str | None:
 
 
 def read_cpu_name() -> str:
-    """The processor's name, as the system tells it."""
-    try:
+    """Return the processor's name, as the system reports it."""
+    try:  # psutil does not know it
         match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     except OSError:
         match = None
@@ -73,7 +73,7 @@ def read_cpu_name() -> str:
 
 
 def reset_peak_memory() -> None:
-    """Start a new high-water mark, so that each run of a sweep in one process has its own."""
+    """Set the peak memory back to the current use, so that each run of a sweep in one process has its own peak."""
     import torch
 
     if torch.cuda.is_available():
@@ -83,10 +83,10 @@ def reset_peak_memory() -> None:
 
 
 def read_peak_memory_mib() -> dict[str, float]:
-    """Peak resident memory, and on a GPU its peak allocation, since ``reset_peak_memory``; in MiB."""
+    """Return the peak resident memory since ``reset_peak_memory``, and with a GPU its peak allocation, in MiB."""
     import torch
 
-    try:
+    try:  # psutil knows no peak on Linux, and can't start a new one
         status = Path("/proc/self/status").read_text()
         resident = int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024  # type: ignore[index]
     except (OSError, TypeError):  # not Linux

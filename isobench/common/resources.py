@@ -1,4 +1,4 @@
-"""Where conf/ and experiments/ are: inside the package when installed from a wheel, beside it in a checkout."""
+"""The folders conf/ and experiments/: inside the package if it was installed as a wheel, beside it in a checkout."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def conf_dir() -> str:
-    """The folder with the Hydra groups."""
+    """Return the folder with Hydra's config groups."""
     return _find_folder("conf")
 
 
 def experiments_dir() -> str:
-    """The folder with one folder a paper."""
+    """Return the folder that holds one folder for each paper."""
     return _find_folder("experiments")
 
 

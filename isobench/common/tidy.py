@@ -1,4 +1,4 @@
-"""Tidy rows as Parquet and CSV."""
+"""Tidy data, one row for each observation, written as Parquet and CSV."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from isobench.common.files import write_atomic
 
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Write ``name.parquet`` and ``name.csv``, each whole or not at all; returns them."""
+    """Write rows to ``name.parquet`` and ``name.csv`` in a folder, each whole or not at all; return the two files."""
     table = pyarrow.Table.from_pylist(list(rows), infer_schema(rows))
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
     write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
@@ -21,8 +21,17 @@ def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> li
     return files
 
 
+def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Read the rows that `write_rows` wrote.
+
+    Raises:
+        OSError, pyarrow.ArrowException: there is no such file, or it is damaged.
+    """
+    return pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pylist()
+
+
 def infer_schema(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Schema:
-    """A schema with every column that some row has, in order of appearance."""
+    """Infer a schema with each column that any row has, in order of appearance."""
     columns = dict.fromkeys(key for row in rows for key in row)
     types = {key: pyarrow.array([row.get(key) for row in rows]).type for key in columns}
     return pyarrow.schema(list(types.items()))

@@ -1,6 +1,5 @@
-"""Hydra's and OmegaConf's errors, said in one line with the nearest valid names."""
+"""Turn errors of Hydra and OmegaConf into one line that names the setting and the nearest valid names."""
 
-import os
 import re
 import sys
 from dataclasses import fields, is_dataclass
@@ -13,19 +12,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.resources import conf_dir
+from isobench.config.bounds import TYPE_NAMES
 from isobench.config.schema import Config
 
 ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
-DEBUG_VARIABLE = "ISOBENCH_DEBUG"  # set if the user wants tracebacks; workers inherit it
-
-
-def is_debugging() -> bool:
-    """True if the user set HYDRA_FULL_ERROR."""
-    return os.environ.get(DEBUG_VARIABLE) == "1"
+OMEGACONF_TYPES = {"Integer": int, "Float": float, "bool": bool}  # as OmegaConf's errors name them
 
 
 def print_error(error: Exception) -> None:
-    """The one line; of an error that should not happen it says how to see where."""
+    """Print an error as one line on stderr; of an unexpected one, say how to get its traceback."""
     known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or ABSENT_PART_ERROR in str(error)
     text = str(error) if isinstance(error, UserError) else explain_config_error(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
@@ -33,23 +28,23 @@ def print_error(error: Exception) -> None:
 
 
 def explain_config_error(error: BaseException) -> str:
-    """One line for a config that can't be composed: what is wrong and what to do."""
+    """Explain in one line why a config can't be composed, and what to do."""
     text = str(error)
     cause = str(error.__cause__ or error.__context__ or "")
-    if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
-        options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists them, those on a search path too
-        return f"{found[1]}={found[2]} is not known: {suggest_nearest(found[2], options)}"
-    if found := re.search(r"full_key: (\S+)", cause + "\n" + text):
-        return _explain_key(found[1], f"{cause}\n{text}")
+    if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
+        return f"{match[1]}={match[2]} is not known: {suggest_nearest(match[2], options)}"
+    if match := re.search(r"full_key: (\S+)", cause + "\n" + text):
+        return _explain_key_error(match[1], f"{cause}\n{text}")
     if ABSENT_PART_ERROR in text:
         return (
             "task.generation.* needs a task of translation or summarisation (task=captions), encoder.scratch.* an "
             "encoder that starts from nothing (encoder=bart-scratch)"
         )
-    if found := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
-        return explain_unknown_key(found[1])
-    if found := re.search(r"Missing mandatory value: (\S+)", text):
-        return f"{found[1]} must be set: add {found[1]}=..."
+    if match := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
+        return explain_unknown_key(match[1])
+    if match := re.search(r"Missing mandatory value: (\S+)", text):
+        return f"{match[1]} must be set: add {match[1]}=..."
     if (
         "mismatched input" in text
         or "missing EQUAL" in text
@@ -60,18 +55,20 @@ def explain_config_error(error: BaseException) -> str:
     return _format_first_line(text)
 
 
-def _explain_key(key: str, text: str) -> str:
+def _explain_key_error(key: str, text: str) -> str:
     if "is not in struct" in text or "not in '" in text:
         return explain_unknown_key(key)
     if "Missing mandatory value" in text:
         return f"{key} must be set: add {key}=..."
-    if found := re.search(r"Value '(.*?)'.* could not be converted to (\w+)", text):
-        return f"{key}={found[1]} must be a{'n' if found[2] == 'Integer' else ''} {found[2].lower()}"
+    if match := re.search(r"Value '(.*?)'.* (?:could not be converted to|is not a valid) (Integer|Float|bool)", text):
+        return f"{key}={match[1]} must be {TYPE_NAMES[OMEGACONF_TYPES[match[2]]]}"
+    if "is not a ListConfig, list or tuple" in text:
+        return f"{key} must be a list: {key}=[A,B,...]"
     return f"{key}: {_format_first_line(text)}"
 
 
 def explain_unknown_key(key: str) -> str:
-    """What to say of a setting that doesn't exist."""
+    """Explain that a setting does not exist, and name the nearest that do."""
     *parents, name = key.split(".")
     node: Any = Config
     for parent in parents:
@@ -95,16 +92,16 @@ def explain_unknown_key(key: str) -> str:
 
 
 def _list_options_by_key(group: str) -> dict[str, list[str]]:
-    """Of a free-form group such as calibration: which options have which setting."""
-    found: dict[str, list[str]] = {}
+    """List the settings in a group's YAML files, such as calibration's, each with the options that have it."""
+    options: dict[str, list[str]] = {}
     for file in sorted((Path(conf_dir()) / group).glob("*.yaml")):
         for key in yaml.safe_load(file.read_text()):
-            found.setdefault(key, []).append(file.stem)
-    return found
+            options.setdefault(key, []).append(file.stem)
+    return options
 
 
 def _list_experiment_settings(parents: list[str]) -> list[str]:
-    """What the YAML of the command line's experiment has below a key, where it is one of those packaged here."""
+    """List the settings below a key in the YAML of the command line's experiment, if isobench ships it."""
     names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
     file = Path(conf_dir()) / "experiment" / f"{names[-1] if names else None}.yaml"
     node: Any = yaml.safe_load(file.read_text()) if file.is_file() else {}

@@ -1,201 +1,224 @@
-"""The typed config. A key that is not here, or in a calibration's own YAML, is an error."""
+"""The typed config: every setting with its type, its bound, its default and its meaning.
 
+A key that is neither here nor in the YAML of a calibration, monitor or analysis is an error. Bounds are checked by
+``isobench.config.bounds``; what concerns several settings at once, by ``isobench.runs.validate``.
+"""
+
+import dataclasses
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from isobench.config.bounds import (
+    Bound,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Seed,
+    at_least,
+    at_most,
+    one_of,
+)
 from isobench.config.schema_task import HELD_OUT, Generation, Task
 
 __all__ = ["HELD_OUT", "Config", "Data", "Encoder", "Experiment", "Generation", "Selection", "Task"]
 
 POOLINGS = ("pooler", "cls", "mean", "last")
-CALIBRATION_KEYS = ("name", "version", "placement", "target")  # ours; the rest goes to the class
+SELECTION_RULES = ("none", "dev", "seeds", "held_out")
+NOT_BLANK = Bound(lambda text: bool(text.strip()), "is empty: name a folder")
+FOLDER_NAME = Bound(
+    lambda name: re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", name) is not None,
+    "names a folder: letters, digits, _, - and . only, no . to begin with",
+)
 
 
 @dataclass
 class Seeds:
-    """Separate random streams; each derives from ``seed`` unless set here (see seeding.py)."""
+    """Seeds of separate random streams; null derives one from ``seed`` (isobench/runs/seeding.py)."""
 
-    init: int | None = None
-    order: int | None = None
-    dropout: int | None = None
+    init: Seed | None = None  # of weights that no checkpoint has, the classifier's among them
+    order: Seed | None = None  # of the training examples
+    dropout: Seed | None = None
 
 
 @dataclass
 class Data:
-    """Where examples come from. ``root``: a folder of Parquet files used instead of the hub."""
+    """Where examples come from and where prepared ones are kept."""
 
-    root: str | None = None
-    cache: str | None = None
+    root: str | None = None  # folder of Parquet files that are used instead of the hub's
+    cache: str | None = None  # folder for tokens and embeddings; null is the user's cache folder
 
 
 @dataclass
 class Encoder:
     """A pretrained ``AutoModel`` and how its token vectors become one sentence vector.
 
-    In translation and summarisation an ``AutoModelForSeq2SeqLM``, of which nothing is pooled. ``scratch``: settings
-    of a transformers config (``model_type`` and others) that is randomly initialised, with a tokenizer of
-    ``vocabulary_size`` learned from the training set unless ``path`` has one. ``instructions``: sources start with
-    the task's ``generation.instruction``.
-
-    ``first_token_only``: where only the first token is pooled, the last layer computes no other (lossless).
-    ``layer``: whose output is pooled, 0 the embeddings', 1 the first layer's, ...; null is the model's own output.
+    In translation and summarisation it is an ``AutoModelForSeq2SeqLM``, and nothing is pooled.
     """
 
     name: str = MISSING
-    version: int = 1
-    hub: str | None = None
-    revision: str | None = None
-    embedded: str | None = None
-    path: str | None = None
-    pooling: str = "pooler"
-    layer: int | None = None
+    version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
+    hub: str | None = None  # model on the Hugging Face hub
+    revision: str | None = None  # commit of the hub's model
+    embedded: str | None = None  # weights from an installed package
+    path: str | None = None  # a transformers folder
+    pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"
+    layer: NonNegativeInt | None = None  # pool this layer's output, 0 the embeddings'; null is the model's own output
     token_type_ids: bool = True
     trust_remote_code: bool = False
-    first_token_only: bool = True
-    scratch: dict[str, Any] | None = None
-    vocabulary_size: int | None = None
-    instructions: bool | None = None
-    gradient_checkpointing: bool = False
-    compile: bool = False
+    first_token_only: bool = True  # if only the first token is pooled, the last layer computes no other (lossless)
+    scratch: dict[str, Any] | None = None  # a transformers config (model_type, ...) to initialise at random
+    # With scratch: tokens of a tokenizer that is learned from the training set, unless path has one. At least 300,
+    # which are all bytes and some special tokens.
+    vocabulary_size: Annotated[int, at_least(300)] | None = None
+    instructions: bool | None = None  # start every source with task.generation.instruction
+    gradient_checkpointing: bool = False  # compute activations again in the backward pass, to save memory
+    compile: bool = False  # torch.compile
 
 
 @dataclass
 class Head:
-    """Dropout and linear classifier. ``dropout: null`` takes the encoder's own hidden dropout."""
+    """Dropout and a linear classifier."""
 
-    init: str = "uniform"
-    dropout: float | None = None
+    init: Annotated[str, one_of("uniform", "normal")] = "uniform"
+    dropout: Fraction | None = None  # null takes the encoder's own hidden dropout
 
 
 @dataclass
 class Optimization:
-    """AdamW with linear warm-up, then ``linear`` decay to zero, ``polynomial`` decay or a ``constant`` rate.
+    """AdamW with linear warm-up, then a decaying or constant learning rate."""
 
-    Polynomial decay goes from ``lr`` to ``end_lr`` (1e-7) by the power ``power`` (1). ``batch_tokens``: a batch holds
-    as many examples as fit into that many padded tokens, instead of ``batch_size`` (translation, summarisation).
-    ``label_smoothing``: share of the target probability that is spread over the vocabulary (likewise).
-
-    ``accumulate``: batches whose mean gradient makes one step; a method's statistics remain those of one batch.
-    ``report``: which epoch's scores are a run's, the ``best`` on the dev set or the ``last``.
-    """
-
-    lr: float = 2e-5
-    batch_size: int = 32
-    batch_tokens: int | None = None
-    label_smoothing: float | None = None
-    epochs: int = 10
-    accumulate: int = 1
-    schedule: str = "linear"
-    power: float | None = None
-    end_lr: float | None = None
-    warmup: float = 0.06
-    eps: float = 1e-8
-    weight_decay: float = 0.0
-    clip: float | None = None
-    patience: int | None = 3
-    report: str = "best"
-    drop_last: bool = False
+    lr: PositiveFloat = 2e-5
+    batch_size: PositiveInt = 32  # examples
+    # Padded tokens: a batch holds as many examples as fit, instead of batch_size (translation, summarisation).
+    batch_tokens: PositiveInt | None = None
+    label_smoothing: Fraction | None = None  # share of the target probability spread over the vocabulary (likewise)
+    epochs: PositiveInt = 10
+    accumulate: PositiveInt = 1  # batches whose mean gradient makes one step; a method's statistics stay a batch's
+    schedule: Annotated[str, one_of("linear", "polynomial", "constant")] = "linear"  # linear decays to 0
+    power: PositiveFloat | None = None  # of polynomial decay; null is 1
+    end_lr: NonNegativeFloat | None = None  # of polynomial decay; null is 1e-7
+    warmup: Fraction = 0.06  # share of all steps
+    eps: PositiveFloat = 1e-8
+    weight_decay: NonNegativeFloat = 0.0
+    clip: PositiveFloat | None = None  # largest norm of the gradient
+    patience: PositiveInt | None = 3  # stop after this many epochs without a better score; null trains them all
+    report: Annotated[str, one_of("best", "last")] = "best"  # the epoch that is reported; best on the dev set
+    drop_last: bool = False  # leave out a last batch that is not full
 
 
 @dataclass
 class Trainer:
-    """How the arithmetic is carried out."""
+    """The device, the precision, and what only changes speed."""
 
-    precision: str = "32-true"
-    accelerator: str = "auto"
-    threads: int | None = None
-    chunk_overhead: int | None = None
-    eval_batch_size: int = 64
-    progress_bar: bool | None = None
+    precision: Annotated[str, one_of("32-true", "bf16-mixed", "16-mixed")] = "32-true"
+    accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "mps")] = "auto"
+    threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
+    # Cost of one more encoder call, in tokens: higher values split batches less by length. Null estimates it.
+    chunk_overhead: NonNegativeInt | None = None
+    eval_batch_size: PositiveInt = 64
+    progress_bar: bool | None = None  # null shows it in a terminal
 
 
 @dataclass
 class Checkpoint:
-    """How often an interrupted run can lose how much; ``keep`` leaves a finished run's checkpoints in place."""
+    """How much work an interrupted run can lose; null turns either interval off."""
 
-    minutes: float | None = 10.0
-    steps: int | None = None
-    keep: bool = False
+    minutes: PositiveFloat | None = 10.0
+    steps: PositiveInt | None = None
+    keep: bool = False  # leave a finished run's checkpoints in place
 
 
 @dataclass
 class Tracking:
-    """``backend: wandb`` logs offline unless there is a login; ``none`` keeps the local record only.
+    """Weights & Biases; the local record is kept with and without it."""
 
-    ``group``: the W&B group; by default the experiment's name, in a sweep without one a name made for it.
-    """
-
-    backend: str = "none"
+    backend: Annotated[str, one_of("wandb", "none")] = "none"
     project: str = "isobench"
     entity: str | None = None
-    group: str | None = None
-    mode: Any = None
+    group: str | None = None  # null is the experiment's name, in a sweep without one a name made from its command
+    mode: Annotated[Any, one_of("online", "offline", "disabled")] | None = None  # null is online if there is a login
 
 
 @dataclass
 class Selection:
-    """Which configuration a report shows of a method that has several (report/select.py).
+    """Which configuration a report shows of a method that has several (isobench/report/selection.py).
 
-    ``rule``: ``none``, ``dev`` (best on the set that is reported), ``seeds`` (best on ``seeds``, reported on the
-    others) or ``held_out`` (best on the examples that ``task.held_out`` keeps from training). ``equal_budget``: every
-    method chooses among as many configurations as the one with fewest.
+    ``rule`` takes all (``none``), the best on the set that is reported (``dev``), the best by the runs of ``seeds``,
+    reported on the other seeds (``seeds``), or the best on the examples of ``task.held_out`` (``held_out``).
     """
 
-    rule: str = "dev"
-    seeds: list[int] = field(default_factory=list)
-    equal_budget: bool = False
+    rule: Annotated[str, one_of(*SELECTION_RULES)] = "dev"
+    seeds: list[Seed] = field(default_factory=list)
+    equal_budget: bool = False  # let every method choose among as many configurations as the one with fewest
 
 
 @dataclass
 class Experiment:
-    """A named grid: for each scale a list of sub-grids, each a mapping of override to values."""
+    """A named grid of runs."""
 
-    name: str | None = None
-    paper: str | None = None
-    tables: list[str] = field(default_factory=list)
+    name: Annotated[str, FOLDER_NAME] | None = None
+    paper: str | None = None  # whose published numbers are compared with
+    tables: list[str] = field(default_factory=list)  # of that paper
     selection: Selection = field(default_factory=Selection)
+    # For each scale a list of sub-grids, each a mapping from an override to its values.
     grid: dict[str, list[dict[str, list[Any]]]] = field(default_factory=dict)
 
 
 @dataclass
 class Config:
-    """Everything a run is made of.
+    """Everything a run is made of."""
 
-    ``monitors``: Lightning callbacks by name, each a ``_target_`` with its settings; what they note of an epoch is in
-    its record. ``analysis``: a function of ``isobench.analyses`` that an experiment ends with, ``_target_`` and
-    settings; unless ``trains``, its runs are not trained.
-    """
-
-    seed: int = 1
-    scale: str = "embedded"
+    seed: Seed = 1
+    scale: Annotated[str, one_of("embedded", "paper")] = "embedded"
     seeds: Seeds = field(default_factory=Seeds)
     data: Data = field(default_factory=Data)
     task: Task = field(default_factory=Task)
     encoder: Encoder = field(default_factory=Encoder)
-    calibration: dict[str, Any] = field(default_factory=dict)
+    calibration: dict[str, Any] = field(default_factory=dict)  # MethodSettings and the class's own
     head: Head = field(default_factory=Head)
     optimization: Optimization = field(default_factory=Optimization)
     trainer: Trainer = field(default_factory=Trainer)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     tracking: Tracking = field(default_factory=Tracking)
     experiment: Experiment = field(default_factory=Experiment)
+    # Lightning callbacks by name, each a _target_ with its settings; what they observe of an epoch is in its record.
     monitors: dict[str, Any] = field(default_factory=dict)
+    # A function of isobench.analyses (_target_) with its settings, called when an experiment's runs are finished. Its
+    # runs are trained only with trains=true.
     analysis: dict[str, Any] = field(default_factory=dict)
-    output_dir: str = "outputs"
-    retry_failed: bool = False
-    dry_run: bool = False
+    output_dir: Annotated[str, NOT_BLANK] = "outputs"
+    retry_failed: bool = False  # run again what failed before
+    dry_run: bool = False  # show what would be run
+
+
+@dataclass
+class MethodSettings:
+    """What the config of every calibration method has; its other keys are settings of its class."""
+
+    name: str
+    version: PositiveInt  # part of the run key: raise it when the method computes something else
+    placement: Annotated[str, one_of("before_pooler", "after_pooler")]
+    target: Annotated[
+        str, one_of("head", "vocabulary")
+    ]  # matrix of a penalty: the classifier's or the embedding matrix
+
+
+CALIBRATION_KEYS = tuple(setting.name for setting in dataclasses.fields(MethodSettings))
 
 
 def register_schema() -> None:
-    """Put the schema where conf/config.yaml's defaults list finds it."""
+    """Put the schema where the defaults list of conf/config.yaml finds it."""
     ConfigStore.instance().store(name="schema", node=Config)
 
 
 def to_config(cfg: DictConfig) -> Config:
-    """The typed config of a composed one, without Hydra's own node; interpolations resolved.
+    """Return the typed config of a composed one, without Hydra's own node; interpolations are resolved.
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
@@ -206,19 +229,19 @@ def to_config(cfg: DictConfig) -> Config:
 
 
 def config_from_plain(resolved: dict[str, Any]) -> Config:
-    """The typed config of what ``asdict`` made of one: a record's, or a job's."""
+    """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it."""
     return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
-    """The methods of a ``calibration``, in order, each without its ``then``."""
-    found, rest = [], calibration
+    """Return the methods of a ``calibration``, in order, each without its ``then``."""
+    methods, rest = [], calibration
     while rest:
-        found.append({key: value for key, value in rest.items() if key != "then"})
+        methods.append({key: value for key, value in rest.items() if key != "then"})
         rest = rest.get("then") or {}
-    return found
+    return methods
 
 
 def format_method_name(calibration: dict[str, Any]) -> str:
-    """What tables call a ``calibration``: its methods' names, joined."""
-    return "+".join(str(part.get("name")) for part in split_chain(calibration))
+    """Return the name of a ``calibration`` in tables: its methods' names, joined."""
+    return "+".join(str(method.get("name")) for method in split_chain(calibration))

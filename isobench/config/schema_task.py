@@ -1,67 +1,84 @@
-"""The typed config of a task: what is read, how it is evaluated, and how texts are generated."""
+"""The typed config of a task: its data, its metrics, and how texts are generated."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from omegaconf import MISSING
 
-HELD_OUT = "held_out"  # what a held-out share of the training set is called among the dev splits
+from isobench.config.bounds import (
+    Bound,
+    Fraction,
+    NonNegativeInt,
+    PositiveInt,
+    Seed,
+    at_least,
+    one_of,
+)
+
+HELD_OUT = "held_out"  # the dev splits' name for a held-out share of the training set
+CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
+REGRESSION_METRICS = ("pearson", "spearman", "pearson_spearman")
+TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
+METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS
+
+LANGUAGE_PAIR = Bound(lambda names: len(names) == 2, "must be those of source and target, such as [en,ro]")
+COLUMNS = Bound(lambda names: len(names) in (1, 2), "must name one or two columns")
+SPLITS = Bound(bool, "must name at least one split")
+SCORE_RANGE = Bound(lambda ends: len(ends) == 2 and ends[0] < ends[1], "must be [lowest, highest]")
 
 
 @dataclass
 class Generation:
-    """What makes a task one of translation or summarisation, and how hypotheses are searched.
+    """How target texts are read and generated; its presence makes a task one of translation or summarisation."""
 
-    ``target``: the column that is to be generated (``translation.ro`` is a field of a struct). ``languages``: of
-    source and target, for tokenizers that mark them (mBART). ``instruction``: put before every source for encoders
-    that want one (T5). ``grammar``: examples made by data/generated.py. ``diacritics``, of Romanian: ``keep``,
-    ``comma_below`` (cedillas become commas) or ``removed``. ``max_length``: tokens of a target and of a hypothesis;
-    ``min_length``: of a hypothesis. ``precision``: of the search: ``auto`` is bf16 on a GPU that has it, else 32.
-    """
-
-    target: str = MISSING
-    languages: list[str] | None = None
-    instruction: str | None = None
-    grammar: str | None = None
-    diacritics: str = "keep"
-    max_length: int = 128
-    min_length: int = 0
-    beams: int = 4
+    target: str = MISSING  # column with the target text; translation.ro is a field of a struct
+    languages: Annotated[list[str], LANGUAGE_PAIR] | None = None  # for tokenizers that mark them (mBART)
+    instruction: str | None = None  # put before every source for encoders that want one (T5)
+    grammar: Annotated[str, one_of("captions", "bulletins")] | None = (
+        None  # generate examples (data/generated_pairs.py)
+    )
+    # Of Romanian: as they are, cedillas replaced by commas, or removed.
+    diacritics: Annotated[str, one_of("keep", "comma_below", "removed")] = "keep"
+    max_length: Annotated[int, at_least(2)] = 128  # tokens of a target and of a hypothesis
+    min_length: NonNegativeInt = 0  # tokens of a hypothesis
+    beams: PositiveInt = 4
     length_penalty: float = 1.0
-    no_repeat_ngram: int = 0
-    precision: str = "auto"
+    no_repeat_ngram: NonNegativeInt = 0  # n-grams of this length occur once in a hypothesis; 0 allows any
+    precision: Annotated[str, one_of("auto", "32", "bf16")] = (
+        "auto"  # of the search; auto is bf16 on a GPU that has it
+    )
 
 
 @dataclass
 class Task:
-    """One sentence or sentence-pair task, or with ``generation`` one of translation or summarisation.
+    """One task: of single sentences, of sentence pairs, or with ``generation`` of translation or summarisation.
 
-    ``held_out``: share of the training examples that is not trained on; it, not the dev set, then decides which epoch
-    (and, by ``selection.rule: held_out``, which configuration) is reported. ``folder``: of its files in ``data.root``
-    (``glue/<task>``). ``reduced``: training examples of a paper's own smaller training set. It and
-    ``train_samples`` take the examples whose index hashes lowest, with ``sample_seed`` another choice of them.
+    ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
     """
 
     name: str = MISSING
-    version: int = 1
-    hub: str | None = None
+    version: PositiveInt = 1  # part of the run key: raise it when the task's data or evaluation changes
+    hub: str | None = None  # data set on the Hugging Face hub
     subset: str | None = None
-    revision: str | None = None
-    embedded: bool = False
-    folder: str | None = None
-    text: list[str] = MISSING
-    labels: list[str] | None = None
-    label_range: list[float] | None = None
-    as_classes: int | None = None
-    metrics: list[str] = MISSING
-    primary: str = MISSING
+    revision: str | None = None  # commit of the hub's data set
+    embedded: bool = False  # the data come from an installed package
+    folder: str | None = None  # of the task's files below data.root; null is glue/<subset>
+    text: Annotated[list[str], COLUMNS] = MISSING  # columns with the sentences
+    labels: list[str] | None = None  # names of the classes; null is a regression or generation
+    label_range: Annotated[list[float], SCORE_RANGE] | None = None  # of a regression's scores
+    as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
+    metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING
+    primary: str = MISSING  # the metric that tables show
     train_split: str = "train"
-    dev_splits: list[str] = field(default_factory=lambda: ["validation"])
-    held_out: float | None = None
-    train_samples: int | None = None
-    dev_samples: int | None = None
-    max_length: int = 256
-    reduced: int | None = None
-    sample_seed: int | None = None
+    dev_splits: Annotated[list[str], SPLITS] = field(default_factory=lambda: ["validation"])
+    # Share of the training examples that is not trained on. The score on it, not on the dev set, then decides which
+    # epoch is reported, and by selection.rule=held_out which configuration.
+    held_out: Fraction | None = None
+    train_samples: PositiveInt | None = None  # training examples; null is all
+    dev_samples: PositiveInt | None = None  # examples of each dev split; null is all
+    max_length: Annotated[int, at_least(4)] = 256  # tokens of an input; longer ones are cut
+    reduced: PositiveInt | None = None  # training examples of a paper's own smaller training set
+    sample_seed: Seed | None = None
     generation: Generation | None = None
 
     @property

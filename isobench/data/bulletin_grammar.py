@@ -1,8 +1,9 @@
-"""A small grammar of English reports and their summaries.
+"""Generate short English reports and their summaries from a grammar.
 
-A report is four to seven sentences on what two or three people did, when and where, in mixed order, one of which may
-be about nobody. Its summary is what the person named first did, in order, without when and where: the first deed with
-the full name, the others in a sentence with *she* or *he*. After their first mention people have last names only.
+A report has four to seven sentences, in mixed order, that say what two or three people did, when and where; one
+sentence may be about nobody. The first mention of a person has the full name, later ones the last name only. The
+summary says what the person mentioned first did, in order, without time and place: the first deed after the full
+name, the others in a second sentence after *She* or *He*.
 """
 
 from random import Random
@@ -18,7 +19,7 @@ IMPERSONAL_CLAUSES = ("The weather was mild", "The shops were closed", "The stre
 
 
 def generate_example(rng: Random) -> tuple[str, str]:
-    """A report and its summary."""
+    """Generate a report and its summary."""
     people = list(zip(rng.sample(FIRST_NAMES, 3), rng.sample(LAST_NAMES, 3), strict=True))
     (first_name, pronoun), last_name = hero = people[0]
     others = rng.choices(people[1:], k=rng.randint(2, 3))
@@ -26,11 +27,11 @@ def generate_example(rng: Random) -> tuple[str, str]:
     rng.shuffle(later)
     sentences: list[str] = []
     deeds: list[str] = []
-    named: set[str] = set()
+    mentioned: set[str] = set()
     for (first, _), last in [hero, *later]:
         deed = f"{rng.choice(VERBS)} the {rng.choice(ADJECTIVES)} {rng.choice(OBJECTS)}"
-        sentences.append(_make_sentence(rng, last if last in named else f"{first} {last}", deed))
-        named.add(last)
+        sentences.append(_make_sentence(rng, last if last in mentioned else f"{first} {last}", deed))
+        mentioned.add(last)
         if last == last_name:
             deeds.append(deed)
     if rng.random() < 0.5:
@@ -39,7 +40,7 @@ def generate_example(rng: Random) -> tuple[str, str]:
 
 
 def _make_sentence(rng: Random, name: str, deed: str) -> str:
-    """A sentence that says who did what, when (before or after it) and where."""
+    """Build a sentence that says who did what, when (at its beginning or end) and where."""
     time, place = rng.choice(TIMES), rng.choice(PLACES)
     if rng.random() < 0.5:
         return f"{time[0].upper()}{time[1:]}, {name} {deed} {place}."

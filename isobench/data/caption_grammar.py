@@ -1,8 +1,8 @@
-"""A small grammar of English captions and their German translations, with a lexicon of our own.
+"""Generate English captions and their German translations from a grammar with a small lexicon.
 
-German differs as it does in life: articles and adjectives agree with the noun's gender, number and case, what opens
-a sentence puts the verb before the subject, indefinite objects follow the place, prefixes of separable verbs go to
-the end, and subordinate clauses end in their verb.
+German differs from English as in real texts: articles and adjectives agree with the noun's gender, number and case;
+the verb comes before the subject if something else opens the sentence; indefinite objects follow the place; prefixes
+of separable verbs go to the end; subordinate clauses end in their verb.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from random import Random
 
 @dataclass(frozen=True)
 class Noun:
-    """English and German, singular and plural (German: nominative), and the gender (``m``, ``f``, ``n``)."""
+    """A noun in English and German (nominative), singular and plural, with its gender ``m``, ``f`` or ``n``."""
 
     english: str
     english_plural: str
@@ -22,7 +22,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """English present participle, German third persons, and the separable prefix."""
+    """A verb: English present participle, German third persons singular and plural, and separable prefix."""
 
     english: str
     german: str
@@ -56,13 +56,13 @@ THINGS = (
     Noun("picture", "pictures", "n", "Bild", "Bilder"),
     Noun("bicycle", "bicycles", "n", "Fahrrad", "Fahrräder"),
 )
-CLOTHES = (  # with the prepositions of who wears them
+CLOTHES = (  # with the English and German preposition: a man in a jacket
     ("in", "in", Noun("jacket", "jackets", "f", "Jacke", "Jacken")),
     ("in", "in", Noun("shirt", "shirts", "n", "Hemd", "Hemden")),
     ("in", "in", Noun("coat", "coats", "m", "Mantel", "Mäntel")),
     ("with", "mit", Noun("hat", "hats", "m", "Hut", "Hüte")),
 )
-PLACES = (  # likewise; German ones take the dative
+PLACES = (  # with the English and German preposition, the latter with the dative
     ("in", "in", Noun("park", "parks", "m", "Park", "Parks")),
     ("in", "in", Noun("garden", "gardens", "m", "Garten", "Gärten")),
     ("on", "an", Noun("beach", "beaches", "m", "Strand", "Strände")),
@@ -101,7 +101,7 @@ CONJUNCTIONS = (("while", "während"), ("because", "weil"))
 
 NUMBERS = {"two": "zwei", "three": "drei", "four": "vier"}
 
-# By case, of masculine, feminine, neuter and plural: the article, and the adjective's ending after it.
+# For masculine, feminine, neuter and plural ("a" has none): the German article, and the adjective's ending after it.
 ARTICLES: dict[str, dict[str, tuple[str, ...]]] = {
     "a": {
         "nominative": ("ein", "eine", "ein"),
@@ -122,12 +122,12 @@ ADJECTIVE_ENDINGS: dict[str, dict[str, tuple[str, ...]]] = {
         "dative": ("en", "en", "en", "en"),
     },
 }
-PLURAL_ADJECTIVE_ENDINGS = {"nominative": "e", "accusative": "e", "dative": "en"}  # after a number, or nothing
+PLURAL_ADJECTIVE_ENDINGS = {"nominative": "e", "accusative": "e", "dative": "en"}  # after a number or without article
 
 
 @dataclass(frozen=True)
 class Clause:
-    """Both languages' pieces, from which a clause of any word order is made."""
+    """A clause: the English one, and the pieces of the German one, for main and subordinate word order."""
 
     english: str
     subject: str
@@ -135,42 +135,45 @@ class Clause:
     verb: str
     prefix: str
 
-    def main(self, opening: str = "") -> str:
-        """German main clause, verb second: what opens it takes the subject's place."""
+    def format_german_main(self, opening: str = "") -> str:
+        """Build the German main clause: the verb is second, after the subject or ``opening``."""
         front = (opening, self.verb, self.subject) if opening else (self.subject, self.verb)
         return _join(*front, self.middle, self.prefix)
 
     def format_german_subordinate(self, conjunction: str) -> str:
-        """German subordinate clause, verb last, its prefix with it."""
+        """Build the German subordinate clause, with the verb and its prefix last."""
         return _join(conjunction, self.subject, self.middle, self.prefix + self.verb)
 
 
 def generate_example(rng: Random) -> tuple[str, str]:
-    """A caption and its translation."""
+    """Generate a caption and its translation."""
     first, second = rng.sample(PEOPLE + ANIMALS, 2)
     clause = _make_clause(rng, first, details=True)
     shape = rng.choice(("plain", "time first", "time last", "clause first", "clause last"))
     if shape == "plain":
-        return _punctuate(clause.english), _punctuate(clause.main())
+        return _punctuate(clause.english), _punctuate(clause.format_german_main())
     if shape.startswith("time"):
         time, german_time = rng.choice(TIMES)
         english = (time, clause.english) if shape == "time first" else (clause.english, time)
-        return _punctuate(_join(*english)), _punctuate(clause.main(german_time))
+        return _punctuate(_join(*english)), _punctuate(clause.format_german_main(german_time))
     conjunction, german_conjunction = rng.choice(CONJUNCTIONS)
     other = _make_clause(rng, second, details=False)
     subordinate = other.format_german_subordinate(german_conjunction)
     if shape == "clause first":
         source = f"{conjunction} {other.english}, {clause.english}"
-        return _punctuate(source), _punctuate(clause.main(f"{subordinate},"))
-    return _punctuate(f"{clause.english} {conjunction} {other.english}"), _punctuate(
-        f"{clause.main()}, {subordinate}"
-    )
+        return _punctuate(source), _punctuate(clause.format_german_main(f"{subordinate},"))
+    source = f"{clause.english} {conjunction} {other.english}"
+    return _punctuate(source), _punctuate(f"{clause.format_german_main()}, {subordinate}")
 
 
 def make_noun_phrase(
     determiner: str, plural: bool, adjective: tuple[str, str] | None, noun: Noun, case: str
 ) -> tuple[str, str]:
-    """A noun with its determiner (``a``, ``the``, a number or nothing) and adjective, in English and in German."""
+    """Build a noun phrase in English and in German.
+
+    ``determiner``: ``a``, ``the``, a number of ``NUMBERS``, or empty. ``adjective``: in English and German, there
+    without ending. ``case``: of the German phrase, ``nominative``, ``accusative`` or ``dative``.
+    """
     column = 3 if plural else "mfn".index(noun.gender)
     word = noun.german_plural if plural else noun.german
     if plural and case == "dative" and word[-1] not in "ns":
@@ -186,7 +189,7 @@ def make_noun_phrase(
 
 
 def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
-    """Someone does something; with ``details`` perhaps in some clothes, perhaps somewhere."""
+    """Build a clause with ``noun`` as its subject; with ``details`` it may also have clothes and a place."""
     determiner = rng.choice(("a", "a", "the", "the", rng.choice(tuple(NUMBERS))))
     plural = determiner in NUMBERS or (determiner == "the" and rng.random() < 0.5)
     english, subject = make_noun_phrase(
@@ -195,9 +198,9 @@ def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
     if details and noun in PEOPLE and rng.random() < 0.3:
         clothes, german_clothes = _make_clothes(rng, plural)
         english, subject = _join(english, clothes), _join(subject, german_clothes)
-    acts = noun in PEOPLE and rng.random() < 0.6
-    verb = rng.choice(TRANSITIVE_VERBS if acts else INTRANSITIVE_VERBS)
-    thing, before, after = _make_direct_object(rng) if acts else ("", "", "")
+    has_object = noun in PEOPLE and rng.random() < 0.6
+    verb = rng.choice(TRANSITIVE_VERBS if has_object else INTRANSITIVE_VERBS)
+    thing, before, after = _make_direct_object(rng) if has_object else ("", "", "")
     place, german_place = _make_place(rng) if details and rng.random() < 0.7 else ("", "")
     return Clause(
         english=_join(english, "are" if plural else "is", verb.english, thing, place),
@@ -209,7 +212,7 @@ def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
 
 
 def _make_direct_object(rng: Random) -> tuple[str, str, str]:
-    """English; German where it stands before the place (definite) or after it (indefinite)."""
+    """Build an object: in English, and in German as what precedes the place (definite) or follows it (indefinite)."""
     determiner = rng.choice(("a", "a", "the", rng.choice(tuple(NUMBERS))))
     adjective, noun = _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES), rng.choice(THINGS)
     english, german = make_noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")

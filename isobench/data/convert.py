@@ -1,6 +1,6 @@
-"""Rebuild the DistilBERT encoder stored in an int8 ONNX graph as a transformers folder, once.
+"""Convert the DistilBERT encoder in an int8 ONNX graph to a transformers folder.
 
-Weights are stored as (q - zero_point) * scale with one scale a tensor; this is the exact float32 value the
+A weight is (q - zero_point) * scale, with integers q and one scale per tensor: exactly the float32 value that the
 ONNX graph itself computes with.
 """
 
@@ -38,7 +38,10 @@ TOKENIZER_CONFIG = {
 
 
 def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
-    """Folder of the converted encoder under ``cache``; made on the first call, appearing whole or not at all."""
+    """Return the folder of the converted encoder inside ``cache``; convert on the first call.
+
+    The folder appears whole or not at all, also if several processes convert at the same time.
+    """
     target = cache / f"distilbert-quire-v{VERSION}"
     if is_converted_folder(target):
         return target
@@ -50,7 +53,7 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
             shutil.rmtree(target, ignore_errors=True)  # damaged
             work.rename(target)
         except OSError:
-            if not is_converted_folder(target):  # not merely another process that was faster
+            if not is_converted_folder(target):  # else another process was faster
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -58,9 +61,9 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
 
 
 def is_converted_folder(folder: Path) -> bool:
-    """True if a converted folder holds the very weights that were written to it."""
-    weights, note = folder / "model.safetensors", folder / "sha256"
-    return weights.is_file() and note.is_file() and sha256_file(weights) == note.read_text()
+    """True if a folder holds converted weights whose hash is the one that was noted when they were written."""
+    weights, hash_file = folder / "model.safetensors", folder / "sha256"
+    return weights.is_file() and hash_file.is_file() and sha256_file(weights) == hash_file.read_text()
 
 
 def _write_model_folder(onnx_file: Path, folder: Path) -> None:
@@ -71,12 +74,12 @@ def _write_model_folder(onnx_file: Path, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=1))
     (folder / "sha256").write_text(sha256_file(folder / "model.safetensors"))
     tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
-    tokenizer["truncation"] = tokenizer["padding"] = None  # ours to decide, per task
+    tokenizer["truncation"] = tokenizer["padding"] = None  # each task sets its own
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
 
 
 def read_weights(onnx_file: Path) -> dict[str, np.ndarray]:
-    """Names of ``DistilBertModel`` and their float32 arrays, from the graph's initialisers."""
+    """Read float32 weights from the graph, by their names in transformers' ``DistilBertModel``."""
     import onnx
     from onnx import numpy_helper
 

@@ -1,4 +1,4 @@
-"""Running text for counting: read in batches, never all in memory."""
+"""Corpora of running text, to count words in; read in batches, so that they need not fit into memory."""
 
 import csv
 import itertools
@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Data
 from isobench.data import hub, movie_reviews
+from isobench.data.parquet import handle_parquet_errors, require_columns
+from isobench.data.sources import check_texts
 
-TEXTS_PER_BATCH = 256  # texts
-LINE_BREAK = "<br />"  # markup that stands in the film reviews
+TEXTS_PER_BATCH = 256
+LINE_BREAK = "<br />"  # markup in the film reviews
 
 
 @dataclass(frozen=True)
 class CorpusSource:
-    """Where a corpus's texts are: Parquet files in a folder of ``data.root``, or the hub.
+    """Where the texts of a corpus are: Parquet files in a folder of ``data.root``, or a data set on the hub.
 
-    ``texts``: how many the whole corpus has, where that is known.
+    ``column`` holds the texts. ``text_count`` is the size of the whole corpus, where it is known.
     """
 
     folder: str
@@ -27,7 +29,7 @@ class CorpusSource:
     hub: str | None = None
     subset: str | None = None
     revision: str | None = None
-    texts: int | None = None
+    text_count: int | None = None
 
 
 CORPUS_SOURCES = {
@@ -47,16 +49,20 @@ PAPER_CORPUS = "cnn_dailymail"  # Too Much in Common's
 
 @dataclass
 class Corpus:
-    """``texts`` in number, read again by every call of ``batches``; ``differs`` says how it is not the paper's."""
+    """A corpus that is ready to be read.
+
+    ``text_count``: how many texts are read. ``read``: starts a new pass over all texts of the corpus, in batches.
+    ``differs``: how the corpus differs from the paper's, in words; empty if it is the paper's.
+    """
 
     name: str
-    texts: int
+    text_count: int
     read: Callable[[], Iterator[list[str]]]
     differs: list[str]
 
-    def batches(self) -> Iterator[list[str]]:
-        """The texts in their order, at most ``BATCH`` at a time."""
-        left = self.texts
+    def iter_batches(self) -> Iterator[list[str]]:
+        """Yield the first ``text_count`` texts in their order, at most ``TEXTS_PER_BATCH`` at a time."""
+        left = self.text_count
         for batch in self.read():
             yield batch[:left]
             left -= len(batch)
@@ -65,29 +71,29 @@ class Corpus:
 
 
 def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
-    """A corpus by its name; ``limit`` keeps the first so many texts.
+    """Open a corpus; its first ``limit`` texts, or all of them if that is None.
 
-    ``movie_reviews``: all texts of the package, Rotten Tomatoes sentences and IMDb reviews, line breaks' markup made
-    blank. The others: all Parquet files of their folder in ``data.root`` in order of their names; without
-    ``data.root`` all splits on the hub.
+    ``movie_reviews`` is all texts of the package: Rotten Tomatoes sentences and IMDb reviews, with a blank for each
+    ``<br />``. The others are all Parquet files of their folder in ``data.root``, sorted by name, or all splits on
+    the hub if ``data.root`` is null.
 
     Raises:
-        UserError: an unknown name, a limit below 1, or texts that are not there.
+        UserError: an unknown name, a limit below 1, or texts that can't be found.
     """
     if name not in CORPUS_NAMES:
         raise UserError(f"analysis.corpus={name} is not known: {suggest_nearest(name, CORPUS_NAMES)}")
     if limit is not None and limit < 1:
         raise UserError(f"analysis.texts={limit} must be at least 1")
     if name == "movie_reviews":
-        texts, read = sum(map(len, _read_reviews())), _read_reviews
+        count, read = sum(map(len, _read_reviews())), _read_reviews
     elif data.root:
-        texts, read = _open_parquet(name, CORPUS_SOURCES[name], Path(data.root).expanduser())
+        count, read = _open_parquet(name, CORPUS_SOURCES[name], Path(data.root).expanduser())
     else:
-        texts, read = _open_hub(name, CORPUS_SOURCES[name])
-    if not texts:
+        count, read = _open_hub(name, CORPUS_SOURCES[name])
+    if not count:
         raise UserError(f"analysis.corpus={name} has no texts")
-    kept = min(texts, limit or texts)
-    whole = CORPUS_SOURCES[PAPER_CORPUS].texts or 0
+    kept = min(count, limit or count)
+    whole = CORPUS_SOURCES[PAPER_CORPUS].text_count or 0
     differs = [] if name == PAPER_CORPUS else [f"corpus {name} is not the paper's"]
     if name == PAPER_CORPUS and kept < whole:
         differs = [f"{kept:,} of the {whole:,} texts of {name}"]
@@ -95,14 +101,14 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
 
 
 def _read_reviews() -> Iterator[list[str]]:
-    with movie_reviews.find_csv().open(encoding="utf-8", newline="") as file:
+    with movie_reviews.find_csv("analysis.corpus=movie_reviews").open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         while batch := [row["text"].replace(LINE_BREAK, " ") for row in itertools.islice(rows, TEXTS_PER_BATCH)]:
             yield batch
 
 
 def _open_parquet(name: str, source: CorpusSource, root: Path) -> tuple[int, Callable[[], Iterator[list[str]]]]:
-    import pyarrow
+    """Return how many texts the corpus's files have, and a function that reads them in batches."""
     import pyarrow.parquet
 
     files = sorted((root / source.folder).glob("*.parquet"))
@@ -111,57 +117,38 @@ def _open_parquet(name: str, source: CorpusSource, root: Path) -> tuple[int, Cal
         raise UserError(
             f"analysis.corpus={name} needs {root / source.folder}/*.parquet with a column {source.column}{other}"
         )
-    texts = 0
+    count = 0
     for file in files:
-        try:
+        with handle_parquet_errors(file):
             opened = pyarrow.parquet.ParquetFile(file)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise UserError(f"{file} can't be read as Parquet: {extract_first_line(error)}") from error
-        if source.column not in opened.schema_arrow.names:
-            names = ", ".join(opened.schema_arrow.names)
-            raise UserError(f"{file} lacks the column {source.column}; it has: {names}")
-        texts += opened.metadata.num_rows
+        require_columns(opened.schema_arrow, [source.column], str(file))
+        count += opened.metadata.num_rows
 
     def read() -> Iterator[list[str]]:
         for file in files:
             for batch in pyarrow.parquet.ParquetFile(file).iter_batches(TEXTS_PER_BATCH, columns=[source.column]):
-                yield _check_texts(batch.column(0).to_pylist(), source.column, str(file))
+                yield check_texts(batch.column(0).to_pylist(), source.column, str(file))
 
-    return texts, read
+    return count, read
 
 
 def _open_hub(name: str, source: CorpusSource) -> tuple[int, Callable[[], Iterator[list[str]]]]:
+    """Return how many texts the corpus has on the hub, all splits, and a function that reads them in batches."""
     if source.hub is None:
         raise UserError(
             f"analysis.corpus={name} is read from files: set data.root=FOLDER with FOLDER/{source.folder}/*.parquet "
             f"(column {source.column})"
         )
-    there = hub.is_reachable()
+    files = f"FOLDER/{source.folder}/*.parquet"
+    advice = f"set data.root=FOLDER with {files}, or analysis.corpus=movie_reviews"
+    setting = f"analysis.corpus={name}"
+    splits = hub.load_hub_dataset(source.hub, source.subset, source.revision, None, setting, advice)
     import datasets
-    import huggingface_hub
 
-    if not there:  # transformers may have imported it before the hub was asked for
-        huggingface_hub.constants.HF_HUB_OFFLINE = True
-    datasets.disable_progress_bars()
-    try:
-        splits = datasets.load_dataset(source.hub, source.subset, revision=source.revision)
-        rows: Any = datasets.concatenate_datasets(list(splits.values())).select_columns([source.column])
-    except Exception as error:  # the client raises many kinds; all mean the same to the user
-        if there:
-            raise UserError(f"the hub did not give {source.hub}: {extract_first_line(error)}") from error
-        raise UserError(
-            f"analysis.corpus={name}: the hub can't be reached and {source.hub} is not in its cache; set "
-            f"data.root=FOLDER with FOLDER/{source.folder}/*.parquet, or analysis.corpus=movie_reviews"
-        ) from error
+    rows: Any = datasets.concatenate_datasets(list(splits.values())).select_columns([source.column])
 
     def read() -> Iterator[list[str]]:
         for batch in rows.iter(TEXTS_PER_BATCH):
-            yield _check_texts(batch[source.column], source.column, str(source.hub))
+            yield check_texts(batch[source.column], source.column, str(source.hub))
 
     return len(rows), read
-
-
-def _check_texts(texts: list[Any], column: str, where: str) -> list[str]:
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{where} has a row whose {column} is not text")
-    return texts

@@ -1,14 +1,15 @@
 """The training and dev batches of one run, tokenised once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, sha256_json
+from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
 from isobench.data.tokens import (
@@ -22,107 +23,104 @@ from isobench.data.tokens import (
     tokenise_examples,
 )
 
+ONE_CHUNK = 1 << 20  # a cost of one more encoder call, in tokens, at which a batch is never cut into chunks
+
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What batches must fit: a model's tokenizer and its fingerprint, its longest input in tokens, its width d."""
+    """What batches need to know of a model.
+
+    ``tokenizer``: a transformers tokenizer. ``fingerprint``: identifies what the tokenizer does, for cache keys.
+    ``max_positions``: the model's longest input, in tokens. ``dim``: its width d.
+    """
 
     tokenizer: Any
     fingerprint: str
-    positions: int
+    max_positions: int
     dim: int
 
 
-def resolve_chunk_overhead(cfg: Config, dim: int) -> int:
-    """Tokens that one more encoder call costs as much as, unless ``trainer.chunk_overhead`` says.
-
-    A call's fixed cost is spread over d^2 operations a token: 128 tokens at d = 384 on a CPU (measured by
-    benchmarks/training_step.py). On a GPU small batches are bound by launches, and one call is best.
-    """
-    if cfg.trainer.chunk_overhead is not None:
-        return cfg.trainer.chunk_overhead
-    return 1 << 20 if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
-
-
 class Loaders:
-    """Training and dev batches of a run; ``batch_size``: examples that the sampler counts for a batch.
+    """The training and dev batches of a sentence classification or regression run.
+
+    ``train``: the loader of training batches. ``dev``: a loader for each dev split, and one for the held-out
+    examples if there are any. ``sampler``: gives the order of the training examples. ``batch_size``: how many
+    examples the sampler counts for a batch. ``train_fingerprint``: identifies the training tokens, for cache keys.
 
     Args:
         cfg: the run's config.
         inputs: the model that the batches are for.
         data: the fingerprint of the task's data.
         order_seed: seed of the order of the training examples.
+
+    Raises:
+        UserError: data that can't be read, or no training batch or held-out example left.
     """
 
     def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:
         self.sizes: dict[str, int] = {}
         self.at_limit: dict[str, int] = {}
-        tokenizer = inputs.tokenizer
-        self.max_length = min(cfg.task.max_length, inputs.positions, tokenizer.model_max_length)
-        task = cfg.task
-        train, self.train_fingerprint = self._tokens(cfg, inputs, data, task.train_split, task.train_samples)
-        dev = [self._tokens(cfg, inputs, data, split, task.dev_samples)[0] for split in task.dev_splits]
+        task, tokenizer = cfg.task, inputs.tokenizer
+        self.max_length = min(task.max_length, inputs.max_positions, tokenizer.model_max_length)
+        train, self.train_fingerprint = self._load_or_tokenise(
+            cfg, inputs, data, task.train_split, task.train_samples
+        )
+        dev = [self._load_or_tokenise(cfg, inputs, data, split, task.dev_samples)[0] for split in task.dev_splits]
         if task.held_out is not None:
             train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
-        self._overhead = resolve_chunk_overhead(cfg, inputs.dim)
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
-        self.batch_size = batch = cfg.optimization.batch_size
-        if cfg.optimization.drop_last and len(train) < batch:
-            raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
+        self.batch_size = cfg.optimization.batch_size
+        check_drop_last(cfg, len(train))
         self.sampler = EpochSampler(len(train), order_seed)
-        self.train = DataLoader(
-            train,
-            batch,
-            sampler=self.sampler,
-            collate_fn=self._make_collator(train, self._overhead),
-            drop_last=cfg.optimization.drop_last,
-            pin_memory=self._pin,
-            generator=torch.Generator(),  # else every pass draws from the stream that dropout uses
-        )
-        # Evaluation uses moving statistics only: batches of like length cost no padding and change nothing.
-        self.dev = [self.by_length(tokens, cfg.trainer.eval_batch_size, self._overhead) for tokens in dev]
+        overhead = resolve_chunk_overhead(cfg, inputs.dim)
+        collator = self._make_collator(train, overhead)
+        self.train = make_training_loader(cfg, train, self.batch_size, self.sampler, collator)
+        # Evaluation uses moving statistics only, so batches of like length save padding and change nothing.
+        self.dev = [self.make_length_sorted_loader(tokens, cfg.trainer.eval_batch_size, overhead) for tokens in dev]
 
-    def record(self) -> dict[str, Any]:
-        """What a run's record says of its data."""
+    def describe_data(self) -> dict[str, Any]:
+        """Return the record's entries on the data: examples per split, and how many reach the maximal length."""
         return {"examples": self.sizes, "at_limit": self.at_limit}
 
+    def make_length_sorted_loader(
+        self, tokens: Tokens, batch_size: int, chunk_overhead: int = ONE_CHUNK
+    ) -> DataLoader:
+        """Make a loader of batches of like length, shortest first; by default each batch is one chunk."""
+        collator = self._make_collator(tokens, chunk_overhead)
+        return make_sorted_loader(tokens, tokens.lengths, batch_size, collator, self._pin)
+
     def _split_held_out(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
-        """What is trained on, and the ``share`` that is held out: the same examples everywhere, for every seed."""
-        out = np.isin(np.arange(len(train)), sources.select_by_hash(len(train), round(share * len(train))))
-        if not 0 < out.sum() < len(train):
-            raise UserError(f"task.held_out={share:g} leaves {out.sum()} of {len(train)} examples to select on")
-        kept, held_out = (take_examples(train, np.flatnonzero(part), self.max_length) for part in (~out, out))
+        """Divide the training examples into those trained on and the ``share`` that is held out.
+
+        The choice is the same on every machine and for every seed.
+        """
+        chosen = np.isin(np.arange(len(train)), sources.select_by_hash(len(train), round(share * len(train))))
+        if not 0 < chosen.sum() < len(train):
+            raise UserError(f"task.held_out={share:g} leaves {chosen.sum()} of {len(train)} examples to select on")
+        kept, held_out = (take_examples(train, np.flatnonzero(part), self.max_length) for part in (~chosen, chosen))
         self.sizes |= {split: len(kept), HELD_OUT: len(held_out)}
         self.at_limit |= {split: kept.at_limit, HELD_OUT: held_out.at_limit}
         self.train_fingerprint = sha256_json([self.train_fingerprint, share])
         return kept, held_out
 
-    def by_length(self, tokens: Tokens, batch_size: int, chunk_overhead: int = 1 << 20) -> DataLoader:
-        """Batches of like length, shortest first; by default each is one chunk."""
-        return DataLoader(
-            tokens,
-            batch_size,
-            sampler=np.argsort(tokens.lengths, kind="stable").tolist(),
-            collate_fn=self._make_collator(tokens, chunk_overhead),
-            pin_memory=self._pin,
-            generator=torch.Generator(),
-        )
-
     def _make_collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
         return Collator(tokens, self._pad, chunk_overhead, self._types)
 
-    def _tokens(
+    def _load_or_tokenise(
         self, cfg: Config, inputs: ModelInputs, data: dict[str, str], split: str, limit: int | None
     ) -> tuple[Tokens, str]:
-        """Tokens from the cache, or made now and cached; with a fingerprint of all that decides them."""
+        """Return a split's tokens, from the cache or made and cached now, and the fingerprint they are cached by.
+
+        ``limit``: how many examples are kept at most.
+        """
         task = cfg.task
-        decisive = [
+        key_inputs = [
             VERSION, data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
             self.max_length, inputs.fingerprint,
         ]  # fmt: skip
-        fingerprint = sha256_json(decisive)
-        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{fingerprint[:16]}.safetensors"
+        fingerprint = sha256_json(key_inputs)
+        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"
         tokens = load_tokens(file)
         if tokens is None:
             examples = sources.read_examples(task, cfg.data, split, limit)
@@ -132,6 +130,60 @@ class Loaders:
         return tokens, fingerprint
 
 
+def make_training_loader(
+    cfg: Config, dataset: Dataset, batch_size: int | None, sampler: EpochSampler, collator: Callable[[Any], Any]
+) -> DataLoader:
+    """Make the loader of training batches; with ``batch_size`` None every item of the dataset is a batch."""
+    return DataLoader(
+        dataset,
+        batch_size,
+        sampler=sampler,
+        collate_fn=collator,
+        drop_last=cfg.optimization.drop_last and batch_size is not None,
+        pin_memory=uses_gpu(cfg),
+        generator=torch.Generator(),  # without it every pass draws from the random stream that dropout uses
+    )
+
+
+def make_sorted_loader(
+    dataset: Dataset, lengths: np.ndarray, batch_size: int, collator: Callable[[Any], Any], pin_memory: bool
+) -> DataLoader:
+    """Make a loader whose batches hold examples of like length, shortest first, so that little is padded.
+
+    Args:
+        dataset: N examples.
+        lengths: what to sort them by, [N].
+        batch_size: examples in a batch.
+        collator: makes a batch of the examples' indices.
+        pin_memory: for a GPU.
+    """
+    return DataLoader(
+        dataset,
+        batch_size,
+        sampler=np.argsort(lengths, kind="stable").tolist(),
+        collate_fn=collator,
+        pin_memory=pin_memory,
+        generator=torch.Generator(),
+    )
+
+
+def check_drop_last(cfg: Config, examples: int) -> None:
+    """Raise UserError if ``optimization.drop_last`` drops the only batch, because it has too few examples."""
+    if cfg.optimization.drop_last and examples < cfg.optimization.batch_size:
+        raise UserError(f"optimization.drop_last drops all {examples} examples: set a batch_size up to that")
+
+
+def resolve_chunk_overhead(cfg: Config, dim: int) -> int:
+    """Return what one more encoder call costs, in tokens: ``trainer.chunk_overhead``, or an estimate if that is null.
+
+    A call has a fixed cost; a token costs in proportion to d^2. On a CPU both are equal at 128 tokens for d = 384
+    (measured by benchmarks/training_step.py). On a GPU small batches are bound by kernel launches: one call is best.
+    """
+    if cfg.trainer.chunk_overhead is not None:
+        return cfg.trainer.chunk_overhead
+    return ONE_CHUNK if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
+
+
 def uses_gpu(cfg: Config) -> bool:
-    """Whether Lightning will put this run on a GPU."""
+    """True if Lightning will put this run on a GPU."""
     return cfg.trainer.accelerator == "gpu" or (cfg.trainer.accelerator == "auto" and torch.cuda.is_available())

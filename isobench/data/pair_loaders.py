@@ -3,15 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from torch.utils.data import DataLoader, Dataset
 
-from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, sha256_json
+from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.config.schema import Config
 from isobench.data import pairs
-from isobench.data.loaders import ModelInputs, resolve_chunk_overhead, uses_gpu
+from isobench.data.loaders import (
+    ONE_CHUNK,
+    ModelInputs,
+    check_drop_last,
+    make_sorted_loader,
+    make_training_loader,
+    resolve_chunk_overhead,
+    uses_gpu,
+)
 from isobench.data.pair_tokens import (
     VERSION,
     PairCollator,
@@ -26,10 +31,11 @@ from isobench.data.tokens import EpochSampler
 
 
 class PairLoaders:
-    """Training and dev batches of a run, with what the record says of them.
+    """The training and dev batches of a translation or summarisation run.
 
-    ``references``: of every dev split, the target texts, in the data's order. ``batch_size``: items that the sampler
-    counts for a batch, which are batches themselves where their size is in tokens.
+    ``train``: the loader of training batches. ``dev``: a loader for each dev split. ``references``: the target texts
+    of each dev split, in the data's order. ``sampler``: gives the order of the training examples, or of the batches
+    where ``optimization.batch_tokens`` is set. ``batch_size``: how many of its items make a batch.
 
     Args:
         cfg: the run's config.
@@ -37,6 +43,9 @@ class PairLoaders:
         fingerprints: those of the task's data and of the model's weights.
         order_seed: seed of the order of the training examples.
         progress_bar: show a bar while texts are tokenised.
+
+    Raises:
+        UserError: data that can't be read, or no training batch left.
     """
 
     def __init__(
@@ -48,65 +57,49 @@ class PairLoaders:
         progress_bar: bool,
     ) -> None:
         self.cfg, self.inputs, self.fingerprints, self.progress_bar = cfg, inputs, fingerprints, progress_bar
-        tokenizer = self.tokenizer = inputs.tokenizer
+        self.tokenizer = inputs.tokenizer
         self.sizes: dict[str, int] = {}
         self.truncated: dict[str, dict[str, int]] = {}
-        task, o = cfg.task, cfg.optimization
-        self.max_length = min(task.max_length, inputs.positions, tokenizer.model_max_length)
-        self.max_target_length = min(
-            require_generation(task).max_length, inputs.positions, tokenizer.model_max_length
-        )
-        train = self._tokens(task.train_split, pairs.resolve_train_limit(task))
+        task, batch_tokens = cfg.task, cfg.optimization.batch_tokens
+        longest = min(inputs.max_positions, self.tokenizer.model_max_length)
+        self.max_length = min(task.max_length, longest)
+        self.max_target_length = min(require_generation(task).max_length, longest)
+        train = self._load_or_tokenise(task.train_split, pairs.resolve_train_limit(task))
         self.train_tokens = train
-        self.dev_tokens = [self._tokens(split, task.dev_samples) for split in task.dev_splits]
+        self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
         self.references = [
             pairs.read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits
         ]
-        self._overhead, self._pin = resolve_chunk_overhead(cfg, inputs.dim), uses_gpu(cfg)
-        if o.drop_last and len(train) < o.batch_size:
-            raise UserError(f"optimization.drop_last drops all {len(train)} examples: set a batch_size up to that")
-        collator = PairCollator(train, tokenizer.pad_token_id, self._overhead)
-        data: Dataset = train
-        self.batch_size = o.batch_size
-        if o.batch_tokens is not None:
-            data, self.batch_size = TokenBatches(train, o.batch_tokens, order_seed), 1
-        self.sampler = EpochSampler(len(data), order_seed)  # type: ignore[arg-type]
-        self.train = DataLoader(
-            data,
-            None if o.batch_tokens is not None else o.batch_size,
-            sampler=self.sampler,
-            collate_fn=collator,
-            drop_last=o.drop_last and o.batch_tokens is None,
-            pin_memory=self._pin,
-            generator=torch.Generator(),  # else every pass draws from the stream that dropout uses
-        )
-        self.dev = [self.by_length(tokens, cfg.trainer.eval_batch_size) for tokens in self.dev_tokens]
+        check_drop_last(cfg, len(train))
+        dataset: Dataset = train
+        self.batch_size = cfg.optimization.batch_size
+        if batch_tokens is not None:
+            dataset, self.batch_size = TokenBatches(train, batch_tokens, order_seed), 1
+        self.sampler = EpochSampler(len(dataset), order_seed)  # type: ignore[arg-type]
+        collator = PairCollator(train, self.tokenizer.pad_token_id, resolve_chunk_overhead(cfg, inputs.dim))
+        loader_batch_size = self.batch_size if batch_tokens is None else None
+        self.train = make_training_loader(cfg, dataset, loader_batch_size, self.sampler, collator)
+        self.dev = [self.make_length_sorted_loader(tokens, cfg.trainer.eval_batch_size) for tokens in self.dev_tokens]
 
-    def by_length(self, tokens: PairTokens, batch_size: int) -> DataLoader:
-        """Batches of sources of like length, shortest first, each one chunk."""
-        return DataLoader(
-            tokens,
-            batch_size,
-            sampler=np.argsort(tokens.sources.lengths, kind="stable").tolist(),
-            collate_fn=PairCollator(tokens, self.tokenizer.pad_token_id, 1 << 20),
-            pin_memory=self._pin,
-            generator=torch.Generator(),
-        )
+    def make_length_sorted_loader(self, tokens: PairTokens, batch_size: int) -> DataLoader:
+        """Make a loader of batches whose sources are of like length, shortest first; each batch is one chunk."""
+        collator = PairCollator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK)
+        return make_sorted_loader(tokens, tokens.sources.lengths, batch_size, collator, uses_gpu(self.cfg))
 
-    def record(self) -> dict[str, Any]:
-        """What a run's record says of its data."""
+    def describe_data(self) -> dict[str, Any]:
+        """Return the record's entries on the data: examples, truncated texts and maximal lengths."""
         limits = {"sources": self.max_length, "targets": self.max_target_length}
         return {"examples": self.sizes, "truncated": self.truncated, "limits": limits}
 
-    def _tokens(self, split: str, limit: int | None) -> PairTokens:
-        """Tokens from the cache, or made now and cached."""
+    def _load_or_tokenise(self, split: str, limit: int | None) -> PairTokens:
+        """Return a split's tokens, from the cache or made and cached now; ``limit``: examples kept at most."""
         task, generation = self.cfg.task, require_generation(self.cfg.task)
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
-        decisive = [
+        key_inputs = [
             VERSION, *self.fingerprints, *pairs.list_cache_key_inputs(task, split, limit), instruction,
             self.max_length, self.max_target_length, self.inputs.fingerprint,
         ]  # fmt: skip
-        name = f"{task.name}-{split}-{sha256_json(decisive)[:16]}.safetensors"
+        name = f"{task.name}-{split}-{shorten_digest(sha256_json(key_inputs))}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name
         tokens = load_pair_tokens(file)
         if tokens is None:

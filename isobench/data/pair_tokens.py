@@ -1,4 +1,4 @@
-"""Tokenised sources and targets: made once, kept on disk, batched without padding that is computed for nothing."""
+"""Tokenise sources and targets once, keep the tokens on disk, and build batches with little padding."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,20 +10,23 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 from torch.utils.data import Dataset
 
 from isobench.common.files import write_cached
 from isobench.data.pairs import TextPairs
-from isobench.data.tokens import find_chunk_bounds, pad_rows
+from isobench.data.tokens import find_chunk_bounds, load_cached_arrays, pad_rows
 
-VERSION = 1  # of the cached files' content; part of their name
-TEXTS_PER_CALL = 10_000  # texts a call of the tokenizer
+VERSION = 1  # of the cached files' content, part of their cache key
+TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 
 
 @dataclass
 class TokenisedTexts:
-    """N tokenised texts, flat: text i is ``ids[offsets[i]:offsets[i + 1]]``; ``cut`` of them were longer."""
+    """N tokenised texts, one after the other: text i is ``ids[offsets[i]:offsets[i + 1]]``.
+
+    ``truncated_count`` of them were too long and were cut.
+    """
 
     ids: np.ndarray
     offsets: np.ndarray
@@ -31,13 +34,13 @@ class TokenisedTexts:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each text, [N]."""
+        """Number of tokens of each text, [N]."""
         return np.diff(self.offsets)
 
 
 @dataclass
 class PairTokens(Dataset):
-    """N examples: what is read and what is to be written."""
+    """N examples, each a source and a target."""
 
     sources: TokenisedTexts
     targets: TokenisedTexts
@@ -50,15 +53,15 @@ class PairTokens(Dataset):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each example, source and target, [N]."""
+        """Number of tokens of each example, source and target together, [N]."""
         return self.sources.lengths + self.targets.lengths
 
 
 class TokenBatches(Dataset):
-    """The batches of at most ``limit`` padded tokens into which one random order of the examples is cut.
+    """Batches of at most ``limit`` padded tokens, as lists of example indices.
 
-    A batch's padded tokens are its examples times the longest of their sources plus the longest of their targets. An
-    example that is longer than the limit is a batch by itself. The batches stay; every epoch has another order.
+    One random order of the examples, decided by ``seed``, is cut into batches (see ``batch_by_tokens``). Every epoch
+    has the same batches; their order is the sampler's.
     """
 
     def __init__(self, tokens: PairTokens, limit: int, seed: int) -> None:
@@ -74,12 +77,21 @@ class TokenBatches(Dataset):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each example, [N]."""
+        """Number of tokens of each example, source and target together, [N]."""
         return self.tokens.lengths
 
 
 def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarray, limit: int) -> list[list[int]]:
-    """Consecutive runs of ``order`` whose padded tokens are at most ``limit``; a longer example stands alone."""
+    """Cut ``order`` into batches of at most ``limit`` padded tokens; a longer example is a batch by itself.
+
+    A batch has (longest source + longest target) x its examples padded tokens.
+
+    Args:
+        order: indices of examples.
+        sources: number of tokens of each example's source, [N].
+        targets: number of tokens of each example's target, [N].
+        limit: the most padded tokens of a batch.
+    """
     batches: list[list[int]] = []
     longest = (0, 0)
     for i in order:
@@ -94,10 +106,13 @@ def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarr
 def tokenise_pairs(
     pairs: TextPairs, tokenizer: Any, max_length: int, max_target: int, instruction: str, progress_bar: bool
 ) -> PairTokens:
-    """Tokenise sources, each after the ``instruction``, and targets; those that are longer are cut and counted."""
-    read = [instruction + text for text in pairs.sources] if instruction else pairs.sources
+    """Tokenise sources, each with the ``instruction`` before it, and targets; see ``tokenise_texts``.
+
+    ``max_length`` is the limit for sources, ``max_target`` for targets, both in tokens.
+    """
+    sources = [instruction + text for text in pairs.sources] if instruction else pairs.sources
     return PairTokens(
-        tokenise_texts(read, tokenizer, "text", max_length, progress_bar),
+        tokenise_texts(sources, tokenizer, "text", max_length, progress_bar),
         tokenise_texts(pairs.targets, tokenizer, "text_target", max_target, progress_bar),
     )
 
@@ -105,16 +120,23 @@ def tokenise_pairs(
 def tokenise_texts(
     texts: list[str], tokenizer: Any, argument: str, max_length: int, progress_bar: bool
 ) -> TokenisedTexts:
-    """One side's tokens. Only texts that are too long are tokenised twice: a cut one keeps its closing tokens.
+    """Tokenise texts and cut those that are longer than ``max_length``; a cut text keeps its closing tokens.
 
-    Where a tokenizer puts no closing token (its last but one for mBART, which ends with a language) it is added: a
-    model that never sees one never stops.
+    Every text gets a closing token: if the tokenizer adds none, it is added here, because a model that never sees one
+    never stops generating.
+
+    Args:
+        texts: N texts.
+        tokenizer: a transformers tokenizer.
+        argument: what the tokenizer calls such texts, ``text`` for sources and ``text_target`` for targets.
+        max_length: in tokens, closing tokens included.
+        progress_bar: show a bar if there are many texts.
     """
     closing = tokenizer.eos_token_id
-    closes = closing in tokenizer(**{argument: ["a"]})["input_ids"][0][-2:]
-    room = max_length - (not closes)
+    adds_closing = closing in tokenizer(**{argument: ["a"]})["input_ids"][0][-2:]  # mBART adds a language after it
+    room = max_length - (not adds_closing)
     rows: list[np.ndarray] = []
-    cut = 0
+    truncated_count = 0
     starts = track(
         range(0, len(texts), TEXTS_PER_CALL),
         "tokens, once",
@@ -124,36 +146,34 @@ def tokenise_texts(
     )
     for start in starts:
         part = texts[start : start + TEXTS_PER_CALL]
-        found = tokenizer(**{argument: part}, padding=False)["input_ids"]
-        long = [i for i, row in enumerate(found) if len(row) > room]
-        if long:
+        encoded = tokenizer(**{argument: part}, padding=False)["input_ids"]
+        long = [i for i, row in enumerate(encoded) if len(row) > room]
+        if long:  # only these are tokenised again, so that the tokenizer puts its closing tokens after the cut
             limits = {"truncation": True, "max_length": room, "padding": False}
-            again = tokenizer(**{argument: [part[i] for i in long]}, **limits)["input_ids"]
-            for i, row in zip(long, again, strict=True):
-                found[i] = row
-        cut += len(long)
-        rows += [np.asarray(row if closes else [*row, closing], np.int32) for row in found]
+            shortened = tokenizer(**{argument: [part[i] for i in long]}, **limits)["input_ids"]
+            for i, row in zip(long, shortened, strict=True):
+                encoded[i] = row
+        truncated_count += len(long)
+        rows += [np.asarray(row if adds_closing else [*row, closing], np.int32) for row in encoded]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    return TokenisedTexts(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]), cut)
+    return TokenisedTexts(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]), truncated_count)
 
 
 def load_pair_tokens(file: Path) -> PairTokens | None:
-    """Tokens from the cache; None if absent or damaged (it is then made again)."""
-    try:
-        arrays = load_file(file)
+    """Read tokens from the cache; None if the file is missing or damaged."""
+
+    def build(arrays: dict[str, np.ndarray]) -> PairTokens:
         sides = (
             TokenisedTexts(arrays[f"{name}_ids"], arrays[f"{name}_offsets"], int(arrays[f"{name}_cut"][0]))
             for name in ("source", "target")
         )
         return PairTokens(*sides)
-    except FileNotFoundError:
-        return None
-    except Exception:  # safetensors raises its own kinds for a truncated or foreign file
-        return None
+
+    return load_cached_arrays(file, build)
 
 
 def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all."""
+    """Write tokens to the cache, whole or not at all; UserError if it can't be written."""
     arrays: dict[str, np.ndarray] = {}
     for name, part in (("source", tokens.sources), ("target", tokens.targets)):
         arrays |= {
@@ -165,15 +185,15 @@ def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
 
 
 class PairCollator:
-    """Turns example indices into a batch of length-sorted chunks.
+    """Make a batch of example indices, in chunks of like length.
 
-    The decoder's states of all chunks are joined before the calibration: the batch's composition, and with it
-    IsoBN's covariance, is untouched.
+    The decoder's states of all chunks are joined before the calibration, so that statistics of the batch, such as
+    IsoBN's covariance, don't depend on the chunks.
 
     Args:
         tokens: the examples.
         pad_id: the tokenizer's padding token.
-        chunk_overhead: fixed cost of one more call of the model, in tokens; large values give one chunk.
+        chunk_overhead: what one more call of the model costs, in tokens; a large value gives one chunk.
     """
 
     def __init__(self, tokens: PairTokens, pad_id: int, chunk_overhead: int) -> None:
@@ -181,7 +201,7 @@ class PairCollator:
         self.lengths = tokens.lengths
 
     def __call__(self, indices: Sequence[int]) -> dict[str, Any]:
-        """Batch with ``chunks`` (see ``_pad``) and ``index`` [B], the examples in the chunks' order."""
+        """Return a batch of B examples: ``chunks`` (see ``_pad``) and ``index`` [B], the examples in their order."""
         index = np.asarray(indices)
         order = np.argsort(-self.lengths[index], kind="stable")
         index = index[order]
@@ -190,7 +210,11 @@ class PairCollator:
         return {"chunks": chunks, "index": torch.from_numpy(index)}
 
     def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
-        """``input_ids``, ``attention_mask`` [b, S]; ``labels`` [b, T], padded; ``real`` [b, T], where they aren't."""
+        """Return one chunk of b examples.
+
+        ``input_ids``, ``attention_mask`` [b, S]: the sources. ``labels`` [b, T]: the targets, padded.
+        ``real`` [b, T]: False where ``labels`` are padding.
+        """
         sources, targets = self.tokens.sources, self.tokens.targets
         ids, mask, _ = pad_rows(sources.ids, sources.offsets, index, self.pad_id)
         labels, real, _ = pad_rows(targets.ids, targets.offsets, index, self.pad_id)

@@ -1,7 +1,7 @@
-"""Romanian diacritics, which corpora spell in two ways.
+"""Normalise Romanian diacritics, which corpora spell in two ways.
 
-S and t with a comma below are Romanian's letters; older texts have the cedilla instead (Unicode had no comma until
-1999). A model that learned one spelling and is evaluated on the other loses every word that has one.
+Romanian writes s and t with a comma below. Older texts have a cedilla instead, since Unicode had no such comma until
+1999. A model trained on one spelling and evaluated on the other gets every word with these letters wrong.
 """
 
 import unicodedata
@@ -13,15 +13,16 @@ LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u021
 
 
 def normalise_diacritics(text: str, how: str) -> str:
-    """A text with its diacritics spelled in one way.
+    """Spell the Romanian diacritics of a text in one way.
 
     Args:
-        text: any text; letters of other languages stay.
-        how: ``keep`` (as it is), ``comma_below`` (s and t with a cedilla get a comma) or ``removed`` (also plain
-            letters for ă, â, î, ș and ț). Both compose decomposed letters (Unicode's NFC) first.
+        text: any text; letters of other languages are kept.
+        how: ``keep`` changes nothing. ``comma_below`` puts s and t with a comma for those with a cedilla. ``removed``
+            also puts plain letters for ă, â, î, ș and ț. The last two compose decomposed letters (Unicode's NFC)
+            first.
 
     Raises:
-        ValueError: another ``how``.
+        ValueError: ``how`` is none of ``DIACRITIC_CHOICES``.
     """
     if how not in DIACRITIC_CHOICES:
         raise ValueError(f"how={how} is none of {', '.join(DIACRITIC_CHOICES)}")

@@ -1,7 +1,8 @@
-"""Where a task's examples come from, their fingerprint, and reading them with every check.
+"""Read and fingerprint the examples of a task.
 
-Three sources, never mixed and never swapped silently: the embedded sentences, Parquet files under
-``data.root``, the hub. This module stays light: it is used to key runs before torch is imported.
+They come from one of three sources: an installed package or generator (``embedded``), Parquet files under
+``data.root``, or the hub. No source ever replaces another silently. This module imports nothing heavy, because runs
+are keyed before torch is imported.
 """
 
 import hashlib
@@ -11,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
+from isobench.data.parquet import read_field, read_table
 
 
 @dataclass
 class Examples:
-    """Texts (one or two columns, each N strings), labels [N] (int64 classes or float32 scores)."""
+    """N examples: one or two columns of N texts each, and labels [N], int64 classes or float32 scores."""
 
     texts: list[list[str]]
     labels: np.ndarray
@@ -29,17 +31,17 @@ class Examples:
 
 
 def find_data_source(task: Task, data: Data) -> str:
-    """``embedded``, ``parquet`` or ``hub``."""
+    """Return where the task's examples come from: ``embedded``, ``parquet`` or ``hub``."""
     if task.embedded:
         return "embedded"
     return "parquet" if data.root else "hub"
 
 
 def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
-    """What identifies the bytes of every split a run uses.
+    """Identify the data of every split that a run uses, for its key: by hashes, versions or the hub's revision.
 
     Raises:
-        UserError: a file or folder that is not there.
+        UserError: a split, file, folder or package is missing.
     """
     source, splits = find_data_source(task, data), (task.train_split, *task.dev_splits)
     if task.generation and task.generation.grammar:
@@ -54,7 +56,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
                 )
         if list(task.text) != ["sentence"]:
             raise UserError(f"task={task.name} has one column of text: task.text=[sentence]")
-        movie_reviews.find_csv()
+        movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
@@ -62,10 +64,13 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
 
 
 def find_parquet_file(task: Task, data: Data, split: str) -> Path:
-    """``<root>/glue/<task>/<split>.parquet``; a clear error with what is there when it is missing.
+    """Return the path of a split's file: ``<data.root>/<task.folder>/<split>.parquet``.
 
-    In ``task.folder`` instead, where it is set. Of translation and summarisation also ``<split>_PART.parquet``, if
-    there is one such file only.
+    Without ``task.folder`` the folder is ``glue/<task>``. For translation and summarisation a single
+    ``<split>_PART.parquet`` is accepted too.
+
+    Raises:
+        UserError: the folder or the file is missing; the message lists what there is instead.
     """
     root = Path(str(data.root)).expanduser()
     if not root.is_dir():
@@ -73,10 +78,10 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     name = task.folder or f"glue/{task.subset or task.name}"
     folder = root / name
     if not folder.is_dir():
-        found = [entry.name for entry in folder.parent.glob("*/")]
-        hint = (
-            suggest_nearest(folder.name, found) if found else f"it has no {name.rpartition('/')[0] or name}/ folders"
-        )
+        siblings = [entry.name for entry in folder.parent.glob("*/")]
+        hint = f"it has no {name.rpartition('/')[0] or name}/ folders"
+        if siblings:
+            hint = suggest_nearest(folder.name, siblings)
         raise UserError(f"data.root has no folder {name}: {hint}")
     path = folder / f"{split}.parquet"
     parts = list(folder.glob(f"{split}_*.parquet")) if task.generation else []
@@ -90,81 +95,61 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
 
 
 def list_partial_splits(task: Task, data: Data) -> list[str]:
-    """Files ``<split>_PART`` that a run reads for its splits, which may be parts of them; empty if none is known."""
+    """Return the names of files ``<split>_PART`` that a run reads instead of ``<split>``: they may be incomplete."""
     if find_data_source(task, data) != "parquet":
         return []
     try:
         stems = [find_parquet_file(task, data, split).stem for split in (task.train_split, *task.dev_splits)]
-    except UserError:  # said when the run is to start
+    except UserError:  # a missing file is reported when the run starts
         return []
     return [stem for stem in stems if stem not in (task.train_split, *task.dev_splits)]
 
 
 def read_examples(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
-    """One split, checked: columns, row count, labels. ``limit`` keeps a fixed choice of that many examples.
+    """Read one split and check its columns, texts and labels.
+
+    Args:
+        task: the task.
+        data: where files are.
+        split: the split's name.
+        limit: keep this many examples at most, the same ones on every machine and for every seed.
 
     Raises:
         UserError: missing columns, no rows, labels out of range, or a hub that can't be reached.
     """
     source = find_data_source(task, data)
     if source == "embedded":
-        sentences, targets = movie_reviews.read_sentences(split)
-        columns: dict[str, Any] = {task.text[0]: sentences, "label": targets}
+        sentences, classes = movie_reviews.read_sentences(split)
+        columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
         where = "movie-reviews"
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
-        columns, where = _read_parquet(path, task), str(path)
+        names, where = (*task.text, "label"), str(path)
+        table = read_table(path, names)
+        columns = {name: read_field(table, name) for name in names}
     else:
-        columns, where = _read_hub(task, split), f"{task.hub}/{task.subset} {split}"
+        rows = load_hub_split(task, split, "scale=embedded task=rotten_tomatoes")
+        columns = {name: rows[name][:] for name in (*task.text, "label")}
+        where = f"{task.hub}/{task.subset} {split}"
     labels = _check_labels(task, columns["label"], where)
-    texts = [[_check_text(text, name, where) for text in columns[name]] for name in task.text]
+    texts = [check_texts(columns[name], name, where) for name in task.text]
     return _select_examples(Examples(texts, labels), limit)
 
 
-def _read_parquet(path: Path, task: Task) -> dict[str, Any]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        names = pyarrow.parquet.read_schema(path).names
-        missing = [name for name in (*task.text, "label") if name not in names]
-        if missing:
-            raise UserError(f"{path} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
-        table = pyarrow.parquet.read_table(path, columns=[*task.text, "label"])
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} can't be read as Parquet: {extract_first_line(error)}") from error
-    return {name: table[name].to_pylist() for name in table.column_names}
-
-
-def _read_hub(task: Task, split: str) -> dict[str, Any]:
-    rows = load_hub_split(task, split, "scale=embedded task=rotten_tomatoes")
-    return {name: rows[name][:] for name in (*task.text, "label")}
-
-
 def load_hub_split(task: Task, split: str, instead: str) -> Any:
-    """One split of the hub's data set; ``instead`` is what an error names to use where there is no hub.
+    """Load one split of the task's data set on the hub; ``instead``: settings to suggest if it can't be reached.
 
     Raises:
-        UserError: the hub can't be reached, or does not give it.
+        UserError: the hub can't be reached or refused.
     """
-    there = hub.is_reachable()
-    import datasets
-
-    datasets.disable_progress_bars()
-    try:
-        return datasets.load_dataset(task.hub, task.subset, revision=task.revision, split=split)
-    except Exception as error:  # the client raises many kinds; all mean the same to the user
-        if there:
-            raise UserError(
-                f"the hub did not give {task.hub}/{task.subset} {split}: {extract_first_line(error)}"
-            ) from error
-        raise UserError(
-            f"task={task.name}: the hub can't be reached and {task.hub}/{task.subset} is not in its cache; set "
-            f"data.root=FOLDER to Parquet files, or use {instead}"
-        ) from error
+    advice = f"set data.root=FOLDER to Parquet files, or use {instead}"
+    return hub.load_hub_dataset(
+        str(task.hub), task.subset, task.revision, split, setting=f"task={task.name}", advice=advice
+    )
 
 
 def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
+    """Return the labels as an array [N]; raise UserError for what is no class or score of the task."""
     if len(labels) == 0:
         raise UserError(f"{where} has no rows")
     try:
@@ -189,29 +174,33 @@ def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
 
 
 def _round_to_classes(task: Task, values: np.ndarray) -> np.ndarray:
-    """A regression read as classes: scores rounded half to even onto ``as_classes`` equal steps."""
+    """Turn scores into classes: round each, half to even, to one of ``task.as_classes`` equally spaced scores."""
     if task.label_range is None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
     low, high = task.label_range
     return np.rint((values - low) / (high - low) * (int(task.as_classes or 0) - 1)).astype(np.int64)
 
 
-def _check_text(text: object, name: str, where: str) -> str:
-    if not isinstance(text, str):
-        raise UserError(f"{where} has a row whose {name} is not text")
-    return text
+def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
+    """Return the texts of a column; raise UserError, naming the column and the file, if one is not a string."""
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{where} has a row whose {column} is not text")
+    return texts
 
 
 def _select_examples(examples: Examples, limit: int | None) -> Examples:
-    """The ``limit`` examples whose index hashes lowest: the same ones on every machine, for every run's seed."""
+    """Keep at most ``limit`` examples, chosen by ``select_by_hash``."""
     if limit is None or limit >= len(examples):
         return examples
-    order = select_by_hash(len(examples), limit)
-    texts = [[column[i] for i in order] for column in examples.texts]
-    return Examples(texts, examples.labels[order])
+    chosen = select_by_hash(len(examples), limit)
+    texts = [[column[i] for i in chosen] for column in examples.texts]
+    return Examples(texts, examples.labels[chosen])
 
 
 def select_by_hash(count: int, limit: int, seed: int | None = None) -> list[int]:
-    """The ``limit`` of ``count`` indices that hash lowest, ascending; with a seed, by other hashes."""
+    """Choose ``limit`` of ``count`` indices: those with the lowest sha256, in ascending order.
+
+    The choice is the same on every machine, and a smaller one is part of a larger one. ``seed`` gives another choice.
+    """
     salt = "" if seed is None else f"{seed}:"
     return sorted(sorted(range(count), key=lambda i: hashlib.sha256(f"{salt}{i}".encode()).digest())[:limit])

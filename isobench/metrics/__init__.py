@@ -1,4 +1,7 @@
-"""Isotropy and task metrics."""
+"""Measures of isotropy, tensors in and numbers out, for any PyTorch program.
+
+Metrics of predictions and of generated texts are in ``task`` and ``generated_text``; they need further packages.
+"""
 
 from isobench.metrics.accumulator import IsotropyAccumulator
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of

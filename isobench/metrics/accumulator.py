@@ -1,4 +1,4 @@
-"""Isotropy of vectors that never are in memory together: one pass, mergeable over batches and processes."""
+"""Isotropy measures of more vectors than fit into memory: one pass over batches, mergeable over processes."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -19,28 +19,32 @@ from isobench.metrics.isotropy import (
 
 
 class IsotropyAccumulator:
-    """Sums from which every one-pass measure follows; d x d of memory, whatever the number of vectors.
+    """Sums over vectors, from which all measures but I1 and I2 follow; memory d x d, whatever the number of vectors.
 
-    Scatter is kept around the running mean (Chan et al. 1983), so that a mean far off costs no digits. I1 and I2 need
-    the vectors again: ``partition_isotropy_of`` streams them with ``second_moment`` and ``total``.
+    The scatter is taken around the running mean (Chan et al. 1983), so that a mean far from 0 costs no precision. I1
+    and I2 need a second pass over the vectors: ``partition_isotropy_of``, with ``second_moment`` and ``total``.
 
     Args:
         dim: width d of the vectors.
-        device: where sums are kept; batches are moved there.
+        device: where the sums are kept; batches are moved there.
     """
 
     def __init__(self, dim: int, device: torch.device | str = "cpu") -> None:
-        self.dim, self.count, self.directed = dim, 0, 0
+        self.dim = dim
+        self.count = 0  # vectors
+        self.nonzero_count = 0  # vectors that are not zero: only they have a direction
         self.mean = torch.zeros(dim, dtype=torch.float64, device=device)
-        self.scatter = torch.zeros(dim, dim, dtype=torch.float64, device=device)
-        self.unit_total = torch.zeros(dim, dtype=torch.float64, device=device)
-        self.length = torch.zeros((), dtype=torch.float64, device=device)  # sum of the vectors' lengths
+        self.scatter = torch.zeros(dim, dim, dtype=torch.float64, device=device)  # of the centred vectors
+        self.unit_sum = torch.zeros(
+            dim, dtype=torch.float64, device=device
+        )  # of the vectors divided by their lengths
+        self.length_sum = torch.zeros((), dtype=torch.float64, device=device)
 
     def update(self, h: Tensor) -> Self:
-        """Take in a batch, [B, d] with any B.
+        """Add a batch of vectors, [B, d] with any B, and return the accumulator.
 
         Raises:
-            ValueError: vectors of another width.
+            ValueError: if the vectors have another width.
         """
         if h.ndim != 2 or h.shape[1] != self.dim:
             raise ValueError(f"vectors must be [B, {self.dim}], not {tuple(h.shape)}")
@@ -51,60 +55,72 @@ class IsotropyAccumulator:
         return self
 
     def merge(self, other: "IsotropyAccumulator") -> Self:
-        """Take in what another one has seen: another process's, another file's."""
+        """Add the vectors of another accumulator, such as another process's, and return this one.
+
+        Raises:
+            ValueError: if the other accumulator has another width.
+        """
         if other.dim != self.dim:
             raise ValueError(f"an accumulator of width {other.dim} can't be merged into one of {self.dim}")
         device = self.mean.device
         self._add(
             other.count, other.mean.to(device), other.scatter.to(device),
-            other.unit_total.to(device), other.directed, other.length.to(device),
+            other.unit_sum.to(device), other.nonzero_count, other.length_sum.to(device),
         )  # fmt: skip
         return self
 
-    def _add(self, count: int, mean: Tensor, scatter: Tensor, total: Tensor, directed: int, length: Tensor) -> None:
+    def _add(
+        self, count: int, mean: Tensor, scatter: Tensor, unit_sum: Tensor, nonzero_count: int, length_sum: Tensor
+    ) -> None:
         if not count:
             return
-        together = self.count + count
+        total_count = self.count + count
         step = mean - self.mean
-        self.scatter += scatter + torch.outer(step, step) * (self.count * count / together)
-        self.mean = self.mean + step * (count / together)
-        self.count, self.directed = together, self.directed + directed
-        self.unit_total += total
-        self.length += length
+        self.scatter += scatter + torch.outer(step, step) * (self.count * count / total_count)
+        self.mean = self.mean + step * (count / total_count)
+        self.count, self.nonzero_count = total_count, self.nonzero_count + nonzero_count
+        self.unit_sum += unit_sum
+        self.length_sum += length_sum
 
     @property
     def covariance(self) -> Tensor:
-        """[d, d], divided by N."""
+        """The vectors' covariance, [d, d], divided by N."""
         return self.scatter / max(1, self.count)
 
     @property
     def second_moment(self) -> Tensor:
-        """H^T H, [d, d]."""
+        """H^T H, [d, d], for the vectors H [N, d] as they are, not centred."""
         return self.scatter + self.count * torch.outer(self.mean, self.mean)
 
     @property
     def total(self) -> Tensor:
-        """The vectors' sum, [d]."""
+        """The sum of the vectors, [d]."""
         return self.count * self.mean
 
     def variances(self) -> Tensor:
-        """Squared singular values of the centred vectors, descending, [d]."""
+        """Compute the squared singular values of the centred vectors, [d], descending."""
         return gram_eigenvalues(self.scatter)
 
     def compute(self, k: Sequence[int] = (1, 2, 3)) -> dict[str, float]:
-        """``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``; as the one-shot functions.
+        """Compute all measures but I1 and I2, equal to those of the functions of the same names.
+
+        Args:
+            k: for which EV_k, the explained variance of the top k components.
+
+        Returns:
+            ``ev<k>`` for each k, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``.
 
         Raises:
-            ValueError: nothing was taken in.
+            ValueError: if no vectors were added.
         """
         if not self.count:
-            raise ValueError("no vectors were taken in")
+            raise ValueError("no vectors were added: call update first")
         values = self.variances()[: self.count]
         shares = explained_variance_of(values, list(k))
         return {
             **{f"ev{number}": share for number, share in zip(k, shares, strict=True)},
             "isoscore": isoscore_of(self.covariance),
-            "average_cosine": average_cosine_of(self.unit_total, self.directed),
+            "average_cosine": average_cosine_of(self.unit_sum, self.nonzero_count),
             "effective_rank": effective_rank_of(values),
-            "mean_ratio": mean_ratio_of(self.mean, self.length / self.count),
+            "mean_ratio": mean_ratio_of(self.mean, self.length_sum / self.count),
         }

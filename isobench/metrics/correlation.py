@@ -1,4 +1,4 @@
-"""Correlation between dimensions, and the groups of dimensions that vary together."""
+"""Correlation between dimensions, and clusters of dimensions that vary together."""
 
 import numpy as np
 import torch
@@ -8,9 +8,9 @@ from isobench.common.linalg import to_float64
 
 
 def correlation_of(covariance: Tensor) -> Tensor:
-    """Pearson correlation between dimensions, from their covariance: [d, d] -> [d, d] float64.
+    """Compute Pearson correlations between dimensions from their covariance: [d, d] -> [d, d] float64.
 
-    A constant dimension correlates 0 with the others and 1 with itself.
+    A constant dimension has correlation 0 with the others and 1 with itself.
     """
     c = to_float64(covariance)
     deviation = c.diagonal().sqrt()
@@ -20,33 +20,34 @@ def correlation_of(covariance: Tensor) -> Tensor:
 
 
 def clusters_of(correlation: Tensor, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-    """Dimensions in an order that puts correlated ones side by side, and the groups that they form.
+    """Cluster dimensions by correlation, and order them so that correlated ones are neighbours.
 
-    Hierarchical clustering (average linkage) at distance 1 - |rho|: two groups are joined while the mean |rho|
-    between them is at least the threshold. Of the tree's orders the one with the most correlated neighbours
-    (Bar-Joseph et al. 2001). Members of a group stand next to each other.
+    The clustering is hierarchical (average linkage) with distance 1 - |rho|: two clusters are merged while the mean
+    |rho| between them is at least the threshold. The order is the one of the tree's orders whose neighbours are most
+    correlated (Bar-Joseph et al. 2001); the members of a cluster are adjacent in it.
 
     Args:
-        correlation: [d, d], d at least 2.
-        threshold: 0 to 1; 0 joins everything.
+        correlation: correlations rho, [d, d], with d at least 2.
+        threshold: smallest mean |rho| of a merger, 0 to 1; 0 gives a single cluster.
 
     Returns:
-        The order, [d], a permutation of 0..d-1; the group of every dimension, [d], 1 the largest.
+        The order, [d], a permutation of 0..d-1, and the cluster of each dimension, [d], numbered from 1, the largest.
 
     Raises:
-        ValueError: a single dimension.
+        ValueError: if there is a single dimension.
     """
     from scipy.cluster.hierarchy import fcluster, leaves_list, linkage  # slow to import
     from scipy.spatial.distance import squareform
 
     distance = 1 - correlation.abs().cpu().numpy()
     tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
-    group = fcluster(tree, 1 - threshold, "distance") - 1
-    number = np.empty(group.max() + 1, dtype=np.int64)
-    number[np.argsort(-np.bincount(group), kind="stable")] = np.arange(1, len(number) + 1)
-    return leaves_list(tree), number[group]
+    cluster = fcluster(tree, 1 - threshold, "distance") - 1
+    rank_by_size = np.empty(cluster.max() + 1, dtype=np.int64)
+    rank_by_size[np.argsort(-np.bincount(cluster), kind="stable")] = np.arange(1, len(rank_by_size) + 1)
+    return leaves_list(tree), rank_by_size[cluster]
 
 
-def block_diagonal(groups: np.ndarray) -> np.ndarray:
-    """IsoBN's assumption: |rho| is 1 within a group and 0 between groups; [d] -> [d, d]."""
-    return (groups[:, None] == groups).astype(np.float64)
+def block_diagonal(clusters: np.ndarray) -> np.ndarray:
+    """Build the |rho| that IsoBN assumes, [d, d], from cluster numbers [d]: 1 within a cluster, 0 between."""
+    same: np.ndarray = clusters[:, None] == clusters
+    return same.astype(np.float64)

@@ -1,4 +1,4 @@
-"""How well single dimensions tell classes apart: the Fisher score."""
+"""The Fisher score: how well each single dimension separates the classes."""
 
 import torch
 from torch import Tensor
@@ -7,25 +7,25 @@ from isobench.common.linalg import gram_diagonal, row_mean
 
 
 def fisher_score(h: Tensor, labels: Tensor) -> Tensor:
-    """Fisher score of every dimension (Efficient Task Adaptation with Normalization, Eq. 1).
+    """Compute the Fisher score of each dimension (Efficient Task Adaptation with Normalization, Eq. 1).
 
-    F_j = sum_k n_k (mu_kj - mu_j)^2 / sum_k n_k sigma_kj^2, over the classes k that have examples, sigma_kj^2 divided
-    by n_k. A dimension that is constant scores 0, as all do where there is one class; one that is constant within
-    every class but not the same in all tells them apart without error and scores infinity.
+    F_j = sum_k n_k (mu_kj - mu_j)^2 / sum_k n_k sigma_kj^2, over the classes k that have examples; sigma_kj^2 is
+    divided by n_k. A constant dimension scores 0, and all dimensions do if there is one class only. A dimension that
+    is constant within each class but differs between classes separates them without error and scores infinity.
 
     Args:
         h: vectors, [N, d].
         labels: their classes, [N], integers.
 
     Returns:
-        [d] float64, each 0 or more, on the vectors' device.
+        The scores, [d] float64, each 0 or more, on the device of ``h``.
 
     Raises:
-        ValueError: no vectors, or not one label for each.
+        ValueError: if there are no vectors, or the number of labels differs from theirs.
     """
     if h.ndim != 2 or not len(h) or labels.shape != h.shape[:1]:
         raise ValueError(
-            f"a Fisher score is of vectors [N, d] and labels [N], not {(*h.shape,)} and {(*labels.shape,)}"
+            f"a Fisher score needs vectors [N, d] and labels [N], not {(*h.shape,)} and {(*labels.shape,)}"
         )
     labels = labels.to(h.device)
     mean = row_mean(h)

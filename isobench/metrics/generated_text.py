@@ -1,8 +1,9 @@
-"""Metrics of generated texts, by sacrebleu and rouge-score; validate.TEXT_METRICS names them.
+"""Metrics of generated texts, computed by sacrebleu and rouge-score: bleu, chrf, rouge1, rouge2, rougeL.
 
-BLEU (Papineni et al. 2002) and chrF (Popović 2015) are of the corpus. ROUGE (Lin 2004) is the F1 of each example,
-averaged; L is of the whole text as one sequence. ROUGE's tokenizer knows ASCII letters and digits only: it is for
-English. Both packages are imported where they are used: rouge-score takes seconds.
+BLEU (Papineni et al. 2002) and chrF (Popović 2015) are computed over the whole corpus. ROUGE (Lin 2004) is the mean
+of the examples' F1; ROUGE-L takes a text as one sequence, also if it has several lines. ROUGE's tokenizer knows only
+ASCII letters and digits, so it is for English. Both packages are imported where they are used, because rouge-score
+takes seconds to import.
 """
 
 import contextlib
@@ -15,15 +16,18 @@ from isobench.common.provenance import read_package_version
 
 
 def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
-    """Every named metric, a fraction, best 1; of an empty text 0.
+    """Compute the named metrics as fractions from 0 to 1, the best; an empty text scores 0.
 
     Args:
-        names: some of validate.TEXT_METRICS.
+        names: names of metrics, of those that the module's docstring lists.
         references: N texts, at least one.
-        hypotheses: N texts, the i-th for the i-th reference.
+        hypotheses: N generated texts, the i-th for the i-th reference.
+
+    Returns:
+        The score of each named metric, in the order of ``names``.
 
     Raises:
-        ValueError: another number of hypotheses than of references, or none.
+        ValueError: if the numbers of hypotheses and references differ, or are 0.
     """
     if len(references) != len(hypotheses) or not references:
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
@@ -36,7 +40,7 @@ def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: 
 
 
 def build_metric_signatures(names: Sequence[str]) -> dict[str, str]:
-    """How every named metric is computed, by which version: sacrebleu's own signature, and the like for ROUGE."""
+    """Describe how each named metric is computed, and by which version, in the form of sacrebleu's signatures."""
     return {
         name: _rouge_signature(name) if name.startswith("rouge") else _sacrebleu_signature(name) for name in names
     }
@@ -49,21 +53,23 @@ def _make_corpus_metric(name: str) -> Any:
 
 
 def _compute_rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
-    """All asked ROUGE types in one pass over the examples."""
+    """Compute the named ROUGE types in one pass over the examples."""
     if not names:
         return {}
-    with contextlib.redirect_stderr(sys.__stderr__):  # absl, which it logs by, would one day close another
+    with contextlib.redirect_stderr(sys.__stderr__):  # absl keeps the stream it finds, and closes any but this
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer
 
-    scorer = RougeScorer(names, tokenizer=DefaultTokenizer(use_stemmer=True))  # given, it isn't logged
+    scorer = RougeScorer(
+        names, tokenizer=DefaultTokenizer(use_stemmer=True)
+    )  # passing one keeps rouge-score from logging its choice
     scores = [scorer.score(*pair) for pair in zip(references, hypotheses, strict=True)]
     return {name: fmean(score[name].fmeasure for score in scores) for name in names}
 
 
 def _sacrebleu_signature(name: str) -> str:
     metric = _make_corpus_metric(name)
-    metric.corpus_score([""], [[""]])  # the number of references is known only then
+    metric.corpus_score([""], [[""]])  # the signature needs the number of references
     return str(metric.get_signature())
 
 

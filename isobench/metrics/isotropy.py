@@ -1,6 +1,6 @@
-"""Isotropy of a set of vectors. Float64 inside; plain Python floats out.
+"""Measures of the isotropy of a set of vectors, computed in float64 and returned as Python floats.
 
-Each measure has a second form, ``..._of``, for what an ``IsotropyAccumulator`` keeps instead of the vectors.
+Each measure has a second form, ``..._of``, that takes what an ``IsotropyAccumulator`` keeps instead of the vectors.
 """
 
 import math
@@ -18,17 +18,20 @@ def explained_variance(h: Tensor, k: int) -> float: ...
 @overload
 def explained_variance(h: Tensor, k: Sequence[int]) -> list[float]: ...
 def explained_variance(h: Tensor, k: int | Sequence[int]) -> float | list[float]:
-    """Share of the variance in the top k principal components (IsoBN, Eq. 9, on the centred matrix).
+    """Compute EV_k, the share of the variance that the top k principal components explain (IsoBN, Eq. 9).
 
-    Eq. 9 forgets the centring its own text relies on (invariance to the mean); it is done here. The squared
-    singular values are the eigenvalues of the smaller Gram matrix, so no SVD of ``h`` is needed.
+    The vectors are centred first. Eq. 9 as printed is not, although its text relies on invariance to the mean. The
+    squared singular values are the eigenvalues of the smaller Gram matrix, so no SVD is needed.
 
     Args:
         h: vectors, [N, d].
-        k: how many components, or several such numbers.
+        k: number of components, or several such numbers.
 
     Returns:
-        EV_k in [0, 1], one for each k; NaN if ``h`` does not vary at all (a single row, or equal rows).
+        EV_k in [0, 1], or a list with one for each k; NaN without any variance (a single row, or equal rows).
+
+    Raises:
+        ValueError: if there are no vectors.
     """
     return explained_variance_of(squared_singular_values(h), k)
 
@@ -38,7 +41,7 @@ def explained_variance_of(values: Tensor, k: int) -> float: ...
 @overload
 def explained_variance_of(values: Tensor, k: Sequence[int]) -> list[float]: ...
 def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | list[float]:
-    """The same from the variances along the principal components, descending."""
+    """Compute EV_k from the variances along the principal components, descending (scaled by any factor)."""
     total = values.sum()
     ks = [k] if isinstance(k, int) else list(k)
     shares = [(values[:i].sum() / total).item() if total > 0 else math.nan for i in ks]
@@ -46,9 +49,9 @@ def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | lis
 
 
 def squared_singular_values(h: Tensor, centered: bool = True) -> Tensor:
-    """Squared singular values of the centred vectors [N, d], min(N, d) of them, descending, float64.
+    """Compute the squared singular values of vectors [N, d]: min(N, d) of them, descending, float64.
 
-    Without any variance all are 0, not rounding noise. ``centered=False`` takes the vectors as they are.
+    The vectors are centred unless ``centered`` is False. Without any variance all values are exactly 0.
     """
     _check_vectors(h)
     origin = row_mean(h) if centered else None
@@ -61,40 +64,41 @@ def squared_singular_values(h: Tensor, centered: bool = True) -> Tensor:
 
 
 def gram_eigenvalues(product: Tensor) -> Tensor:
-    """Eigenvalues of a Gram product [n, n], descending; 0 for those that rounding alone can make."""
+    """Compute the eigenvalues of a Gram matrix [n, n], descending; those within rounding error of 0 become 0."""
     values = torch.linalg.eigvalsh(product).flip(0)
     floor = values[0] * len(values) * torch.finfo(values.dtype).eps
     return torch.where(values > floor, values, 0.0)
 
 
 def spectrum(h: Tensor, centered: bool = True) -> Tensor:
-    """Singular values of the centred vectors [N, d], min(N, d) of them, descending, float64."""
+    """Compute the singular values of vectors [N, d], centred by default: min(N, d) of them, descending, float64."""
     return squared_singular_values(h, centered).sqrt()
 
 
 def isoscore(h: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
-    """IsoScore (Rudman et al. 2022), in closed form (tr(C)^2 / |C|_F^2 - 1) / (d - 1); with shrinkage IsoScore*.
+    """Compute IsoScore (Rudman et al. 2022), in closed form (tr(C)^2 / |C|_F^2 - 1) / (d - 1), C the covariance.
 
-    1 for a covariance that is a multiple of the identity, 0 for variance in one direction only. IsoScore* (Rudman &
-    Eickhoff 2024) takes (1 - shrinkage) C + shrinkage * target, for batches too small to know their covariance.
+    1 means that C is a multiple of the identity, 0 that all variance is in one direction. With shrinkage it is
+    IsoScore* (Rudman & Eickhoff 2024), for batches too small to estimate a covariance: C is then
+    (1 - shrinkage) C + shrinkage * target.
 
     Args:
         h: vectors, [N, d].
-        shrinkage: IsoScore*'s zeta, 0 to 1.
-        target: a covariance, [d, d], of more vectors; by default tr(C) / d times the identity.
+        shrinkage: zeta of IsoScore*, 0 to 1.
+        target: covariance [d, d] of a larger sample; by default tr(C) / d times the identity.
 
     Returns:
-        A number in [0, 1]; NaN without any variance, or of one dimension.
+        A number in [0, 1]; NaN without any variance, or if d is 1.
 
     Raises:
-        ValueError: a shrinkage outside 0..1, or a target of another size.
+        ValueError: if there are no vectors, shrinkage is outside 0..1, or the target has another size.
     """
     _check_vectors(h)
     return isoscore_of(gram(h.detach(), row_mean(h)) / len(h), shrinkage, target)
 
 
 def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
-    """The same from the covariance, [d, d]."""
+    """Compute IsoScore from the covariance, [d, d]; arguments, result and errors as in ``isoscore``."""
     if not 0 <= shrinkage <= 1:
         raise ValueError(f"shrinkage must be between 0 and 1, not {shrinkage}")
     dim = covariance.shape[0]
@@ -107,74 +111,91 @@ def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | Non
     largest = c.diagonal().max()
     if dim < 2 or not largest > 0:
         return math.nan
-    c = c / largest  # so that no square overflows or vanishes
+    c = c / largest  # so that no square overflows or underflows
     return ((c.trace().square() / c.square().sum() - 1) / (dim - 1)).item()
 
 
 def average_cosine(w: Tensor) -> float:
-    """Mean cosine over all pairs of different rows, (|s|^2 - N) / (N (N - 1)) with s the sum of the unit rows.
+    """Compute the mean cosine over all pairs of different rows of a matrix [N, d].
 
-    A zero row has no direction and is left out; NaN for fewer than two others.
+    It is (|s|^2 - N) / (N (N - 1)), with s the sum of the unit rows. A zero row has no direction and is left out;
+    with fewer than two other rows the result is NaN.
+
+    Raises:
+        ValueError: if there are no rows.
     """
     _check_vectors(w)
-    total, directed = sum_unit_rows(w)
-    return average_cosine_of(total, directed)
+    return average_cosine_of(*sum_unit_rows(w))
 
 
-def average_cosine_of(total: Tensor, directed: int) -> float:
-    """The same from the sum of the unit rows, [d], and their number."""
-    if directed < 2:
+def average_cosine_of(unit_sum: Tensor, nonzero_count: int) -> float:
+    """Compute the mean cosine from the sum of the unit rows, [d], and the number of rows that are not zero."""
+    if nonzero_count < 2:
         return math.nan
-    return ((total.square().sum() - directed) / (directed * (directed - 1))).item()
+    return ((unit_sum.square().sum() - nonzero_count) / (nonzero_count * (nonzero_count - 1))).item()
 
 
 def cosine_regularization(w: Tensor) -> float:
-    """sum over i != j of cos(w_i, w_j) / V^2, what the penalty ``CosineRegularization`` has at strength 1."""
+    """Compute the cosine regularisation of a matrix [V, d]: the sum over i != j of cos(w_i, w_j), divided by V^2.
+
+    It is the penalty of ``calibration.CosineRegularization`` at strength 1. Cosines with a zero row count as 0.
+
+    Raises:
+        ValueError: if there are no rows.
+    """
     _check_vectors(w)
-    total, directed = sum_unit_rows(w)
-    return ((total.square().sum() - directed) / len(w) ** 2).item()
+    unit_sum, nonzero_count = sum_unit_rows(w)
+    return ((unit_sum.square().sum() - nonzero_count) / len(w) ** 2).item()
 
 
 def sum_unit_rows(w: Tensor) -> tuple[Tensor, int]:
-    """Sum of the unit rows, [d], float64, and how many rows have a direction."""
-    total = torch.zeros(w.shape[1], dtype=torch.float64, device=w.device)
-    directed = 0
+    """Sum the rows of a matrix [N, d], each divided by its length: [d] float64; count the rows that are not zero."""
+    unit_sum = torch.zeros(w.shape[1], dtype=torch.float64, device=w.device)
+    nonzero_count = 0
     for rows in w.detach().split(PIECE_ROWS):
         precise = to_float64(rows)
-        largest = precise.abs().amax(1, keepdim=True)  # (b, 1): in its units no square overflows
+        largest = precise.abs().amax(1, keepdim=True)  # [b, 1]; divided by it, no entry's square overflows
         precise = precise / torch.where(largest > 0, largest, 1.0)
-        norms = torch.linalg.vector_norm(precise, dim=1)
-        total += precise.T @ torch.where(norms > 0, 1 / norms, 0.0)
-        directed += int((norms > 0).sum())
-    return total, directed
+        lengths = torch.linalg.vector_norm(precise, dim=1)
+        unit_sum += precise.T @ torch.where(lengths > 0, 1 / lengths, 0.0)
+        nonzero_count += int((lengths > 0).sum())
+    return unit_sum, nonzero_count
 
 
 def effective_rank(h: Tensor) -> float:
-    """exp of the entropy of the centred vectors' singular values as shares (Roy & Vetterli 2007).
+    """Compute the effective rank of vectors [N, d] (Roy & Vetterli 2007).
 
-    Between 1 and min(N, d); NaN without any variance.
+    It is exp(-sum p_k log p_k), with p_k the singular values of the centred vectors divided by their sum: between 1
+    and min(N, d), or NaN without any variance.
+
+    Raises:
+        ValueError: if there are no vectors.
     """
     return effective_rank_of(squared_singular_values(h))
 
 
 def effective_rank_of(values: Tensor) -> float:
-    """The same from the variances along the principal components."""
+    """Compute the effective rank from the variances along the principal components (scaled by any factor)."""
     singular = values.sqrt()
     shares = singular[singular > 0] / singular.sum()
     return torch.exp(-(shares * shares.log()).sum()).item() if len(shares) else math.nan
 
 
 def mean_ratio(w: Tensor) -> float:
-    """|mean of the rows| over the mean of their lengths (Too-much-in-common, Table 1); NaN if all rows are zero."""
+    """Compute |mean row| / mean row length of a matrix [N, d] (Too Much in Common, Table 1); NaN if all are zero.
+
+    Raises:
+        ValueError: if there are no rows.
+    """
     _check_vectors(w)
     return mean_ratio_of(row_mean(w), row_norms(w).mean())
 
 
-def mean_ratio_of(mean: Tensor, length: Tensor) -> float:
-    """The same from the mean vector, [d], and the mean length."""
-    return (torch.linalg.vector_norm(mean) / length).item() if length > 0 else math.nan
+def mean_ratio_of(mean: Tensor, mean_length: Tensor) -> float:
+    """Compute the mean ratio from the mean row, [d], and the mean row length, []."""
+    return (torch.linalg.vector_norm(mean) / mean_length).item() if mean_length > 0 else math.nan
 
 
 def _check_vectors(x: Tensor) -> None:
     if x.ndim != 2 or not len(x):
-        raise ValueError(f"isotropy is of vectors [N, d] with at least one row, not {tuple(x.shape)}")
+        raise ValueError(f"isotropy needs vectors [N, d] with at least one row, not {tuple(x.shape)}")

@@ -1,4 +1,4 @@
-"""Local isotropy: of clusters, each around its own centre (Cai et al. 2021)."""
+"""Local isotropy: isotropy after each cluster of vectors is centred (Cai et al. 2021)."""
 
 import torch
 from torch import Tensor
@@ -9,20 +9,20 @@ from isobench.metrics.partition import partition_isotropy
 
 
 def local_isotropy(h: Tensor, clusters: int, seed: int = 0) -> dict[str, float]:
-    """Isotropy of vectors [N, d] once each cluster's centre is taken away.
+    """Cluster vectors, subtract each cluster's mean from its members, and measure the isotropy of the result.
 
-    Clusters by k-means (scikit-learn's, k-means++ start, ten of them).
+    The clusters are those of scikit-learn's k-means, the best of ten k-means++ starts.
 
     Args:
         h: vectors, [N, d].
-        clusters: how many; Cai et al. choose by silhouette, between 2 and 15 for sentence models.
-        seed: of the start.
+        clusters: number of clusters; Cai et al. choose it by silhouette, 2 to 15 for sentence models.
+        seed: seed of k-means.
 
     Returns:
-        ``average_cosine``, ``i1`` and ``i2`` of the centred clusters' vectors taken together.
+        ``average_cosine``, ``i1`` and ``i2`` of all centred vectors together.
 
     Raises:
-        ValueError: fewer vectors than clusters, or no cluster.
+        ValueError: if clusters is outside 1..N.
     """
     from sklearn.cluster import KMeans  # slow to import
 

@@ -1,4 +1,4 @@
-"""I1 and I2: how constant the partition function is over directions (Arora et al. 2016; Mu & Viswanath 2018)."""
+"""I1 and I2: isotropy by the partition function Z(v) (Arora et al. 2016; Mu & Viswanath 2018)."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,24 +14,26 @@ DIRECTION_KINDS: tuple[DirectionKind, ...] = ("eigenvectors", "symmetric", "as_p
 
 
 def partition_isotropy(w: Tensor, directions: DirectionKind = "eigenvectors") -> tuple[float, float]:
-    """I1 and I2 of Mu & Viswanath (2018): how constant the partition function is over directions.
+    """Compute I1 and I2, which say how constant the partition function is over directions (Mu & Viswanath 2018).
 
-    Z(v) = sum_i exp(v . w_i) for every eigenvector v of W^T W; I1 = min Z / max Z and
-    I2 = std(Z) / mean(Z) (population standard deviation). 1 and 0 for a perfectly isotropic W.
-    All of it from log Z, so nothing overflows.
-
-    The sign of an eigenvector is arbitrary and changes Z. ``eigenvectors`` turns each v towards the rows'
-    sum (v . sum_i w_i >= 0; where that is 0, as of centred rows, v's largest entry is positive); ``symmetric``
-    uses both v and -v. ``as_printed`` is no measure of isotropy: it gives numbers that compare with those the
-    isotropy-calibration paper prints, which its own definition can't give. There the directions are the ROWS of
-    the eigenvector matrix (as good as random ones), and I2 lacks its 1/|V|
-    (experiments/isotropy_calibration/errata.md).
+    Z(v) = sum_i exp(v . w_i), for the eigenvectors v of W^T W. I1 = min Z / max Z, and I2 = std(Z) / mean(Z) with the
+    population standard deviation. A perfectly isotropic W has I1 = 1 and I2 = 0. Computed from log Z, which does not
+    overflow.
 
     Args:
-        w: vectors, [V, d].
+        w: vectors w_i as rows, [V, d].
+        directions: which v are used; the sign of an eigenvector is arbitrary, but changes Z. ``eigenvectors``: each v
+            with the sign for which v . sum_i w_i >= 0 (if that is 0, as for centred rows, the sign for which v's
+            largest entry is positive). ``symmetric``: both v and -v. ``as_printed``: no measure of isotropy, but
+            comparable with the numbers printed in On Isotropy Calibration of Transformers, which its own definition
+            can't give: the ROWS of the eigenvector matrix serve as directions, and I2 lacks its factor 1 / |V|
+            (experiments/isotropy_calibration/errata.md).
+
+    Returns:
+        I1 in [0, 1] and I2 >= 0.
 
     Raises:
-        ValueError: an unknown ``directions``, or no rows.
+        ValueError: if ``directions`` is unknown, or there are no rows.
     """
     if len(w) == 0:
         raise ValueError("partition_isotropy needs at least one row")
@@ -41,31 +43,58 @@ def partition_isotropy(w: Tensor, directions: DirectionKind = "eigenvectors") ->
 
 
 def partition_isotropy_of(
-    rows: Callable[[], Iterable[Tensor]], second: Tensor, total: Tensor, directions: DirectionKind = "eigenvectors"
+    rows: Callable[[], Iterable[Tensor]],
+    second_moment: Tensor,
+    total: Tensor,
+    directions: DirectionKind = "eigenvectors",
 ) -> tuple[float, float]:
-    """The same for rows that are streamed: batches [b, d] of W, with W^T W [d, d] and the sum of its rows [d]."""
+    """Compute I1 and I2 of rows that are read in batches; result and errors as in ``partition_isotropy``.
+
+    Args:
+        rows: called once, returns the rows of W in batches [b, d].
+        second_moment: W^T W, [d, d].
+        total: sum of the rows, [d].
+        directions: as in ``partition_isotropy``.
+    """
     if directions not in DIRECTION_KINDS:
         known = ", ".join(map(repr, DIRECTION_KINDS))
         raise ValueError(f"directions must be one of {known}, not {directions!r}")
-    vectors = orient_eigenvectors(torch.linalg.eigh(second).eigenvectors, second, total)  # columns, (d, d)
+    vectors = orient_eigenvectors(torch.linalg.eigh(second_moment).eigenvectors, second_moment, total)  # [d, d]
     if directions == "as_printed":
         vectors = vectors.T
     log_z = log_partition(rows(), vectors, opposite=directions == "symmetric")
-    z = torch.exp(log_z - log_z.max())  # in (0, 1]: ratios of Z are all that is asked for
+    z = torch.exp(log_z - log_z.max())  # divided by max Z, which changes neither I1 nor I2
     i2 = (z.std(correction=0) / z.mean()).item()
     return z.min().item(), i2 * math.sqrt(len(z)) if directions == "as_printed" else i2
 
 
-def orient_eigenvectors(vectors: Tensor, second: Tensor, total: Tensor) -> Tensor:
-    """Columns turned towards the rows' sum; where that has no part along one, by its largest entry, made positive."""
-    along = total @ vectors
-    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))[0]
-    nothing = along.abs() <= 1e-9 * (second.trace().sqrt() + torch.linalg.vector_norm(total))
-    return vectors * torch.where(torch.where(nothing, largest, along) < 0, -1.0, 1.0)
+def orient_eigenvectors(vectors: Tensor, second_moment: Tensor, total: Tensor) -> Tensor:
+    """Choose the sign of each eigenvector so that its dot product with the sum of the rows is positive.
+
+    Where that product is 0 up to rounding, the entry with the largest magnitude becomes positive.
+
+    Args:
+        vectors: eigenvectors as columns, [d, d].
+        second_moment: W^T W, [d, d].
+        total: sum of the rows of W, [d].
+    """
+    dot_products = total @ vectors
+    largest_entries = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))[0]
+    orthogonal = dot_products.abs() <= 1e-9 * (second_moment.trace().sqrt() + torch.linalg.vector_norm(total))
+    return vectors * torch.where(torch.where(orthogonal, largest_entries, dot_products) < 0, -1.0, 1.0)
 
 
 def log_partition(rows: Iterable[Tensor], vectors: Tensor, opposite: bool = False) -> Tensor:
-    """log Z of every column of ``vectors`` [d, m], float64, from batches [b, d]; ``opposite``: of -v too, [2 m]."""
+    """Compute log Z(v) for each column v of ``vectors``.
+
+    Args:
+        rows: the rows of W in batches, [b, d].
+        vectors: directions as columns, [d, m], float64.
+        opposite: True to compute log Z(-v) as well.
+
+    Returns:
+        log Z, [m] float64; with ``opposite`` [2 m], first for v, then for -v.
+    """
     log_z = torch.full(((1 + opposite) * vectors.shape[1],), -math.inf, dtype=torch.float64, device=vectors.device)
     for batch in rows:
         for piece in batch.split(GRAM_ROWS_ON_CPU if batch.device.type == "cpu" else PIECE_ROWS):

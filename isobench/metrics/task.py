@@ -1,14 +1,15 @@
-"""Task metrics, as GLUE defines them, by scikit-learn and scipy."""
+"""Task metrics as GLUE defines them, computed by scikit-learn and scipy."""
 
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
 from sklearn import metrics as sk
 
-# Every metric takes (labels [N], predictions [N]) and returns a fraction, best 1.
+# Each metric takes (labels [N], predictions [N]) and returns a number, the best being 1.
 METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": lambda y, p: float(sk.accuracy_score(y, p)),
     "f1": lambda y, p: float(sk.f1_score(y, p, zero_division=0)),
@@ -21,23 +22,29 @@ METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def evaluate_predictions(names: list[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Every named metric; NaN where it is undefined (a correlation with a constant)."""
+    """Compute the named metrics; NaN where one is undefined, such as a correlation with a constant.
+
+    Args:
+        names: keys of METRIC_FUNCTIONS.
+        labels: true classes or scores, [N].
+        predictions: predicted classes or scores, [N].
+    """
     return {name: METRIC_FUNCTIONS[name](labels, predictions) for name in names}
 
 
 def nan_to_zero(value: float) -> float:
-    """The number a run is selected and compared by: an undefined metric counts as 0, never as missing."""
+    """Replace NaN by 0: when runs are selected and compared, an undefined metric counts as 0 and not as missing."""
     return 0.0 if math.isnan(value) else value
 
 
 def is_constant(predictions: np.ndarray | Sequence[str]) -> bool:
-    """True if the model says the same for every example: a failure with a name."""
+    """Return True if a model predicts the same for all examples, of which there are at least two."""
     return len(predictions) > 1 and all(prediction == predictions[0] for prediction in predictions)
 
 
-def _correlate(function: Callable, labels: np.ndarray, predictions: np.ndarray) -> float:
+def _correlate(function: Callable[..., Any], labels: np.ndarray, predictions: np.ndarray) -> float:
     if len(labels) < 2:
         return math.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant input: NaN says it
+        warnings.simplefilter("ignore")  # scipy warns of constant input; the NaN that it returns is enough
         return float(function(labels.astype(np.float64), predictions.astype(np.float64)).statistic)

@@ -1,44 +1,48 @@
-"""The exponent of a rank-frequency curve: f(r) proportional to r^-s (Zipf 1949)."""
+"""The exponent s of a rank-frequency curve, f(r) proportional to r^-s (Zipf 1949)."""
 
 import math
 
 import numpy as np
 from scipy.optimize import brentq
 
-MAX_EXPONENT = 100.0  # no exponent above it is looked for
+MAX_EXPONENT = 100.0  # upper end of the search
 
 
 def zipf_exponents(counts: np.ndarray, first: int, last: int) -> tuple[float, float]:
-    """The exponent s from the counts of some ranks, in two ways; NaN twice if there are fewer than two ranks.
+    """Estimate the exponent s from the counts at ranks ``first`` to ``last``, in two ways.
 
-    Least squares: the slope of log count against log rank, every rank weighing the same. Maximum likelihood: of the
-    occurrences at these ranks, drawn with p(r) = r^-s / sum of all ranks' r^-s, so that frequent ranks weigh more;
-    at its solution the mean log rank that is expected equals the observed one.
+    Least squares takes the slope of log count against log rank; all ranks weigh the same. Maximum likelihood takes
+    the occurrences at these ranks as draws with p(r) = r^-s / sum over the ranks of r^-s, so that frequent ranks
+    weigh more; at its solution the expected mean log rank equals the observed one.
 
     Args:
-        counts: positive, descending, [N]: rank r at index r - 1.
-        first: the first rank that counts.
-        last: the last one; ranks beyond N are left out.
+        counts: positive, descending, [N]; rank r is at index r - 1.
+        first: first rank used.
+        last: last rank used; ranks above N are left out.
 
     Returns:
-        By least squares, by maximum likelihood.
+        The estimates by least squares and by maximum likelihood; NaN twice if there are fewer than two ranks, and NaN
+        for a maximum-likelihood exponent above MAX_EXPONENT.
 
     Raises:
-        ValueError: counts that are not positive and descending, or ``first`` below 1.
+        ValueError: if counts are not positive and descending, or ``first`` is below 1.
     """
     if first < 1 or np.any(counts <= 0) or np.any(np.diff(counts) > 0):
         raise ValueError("counts must be positive and descending, ranks at least 1")
-    taken = np.asarray(counts[first - 1 : last], np.float64)
-    if len(taken) < 2:
+    used_counts = np.asarray(counts[first - 1 : last], np.float64)
+    if len(used_counts) < 2:
         return math.nan, math.nan
-    logs = np.log(np.arange(first, first + len(taken)))
-    observed = np.average(logs, weights=taken)
+    log_ranks = np.log(np.arange(first, first + len(used_counts)))
+    observed_mean = np.average(log_ranks, weights=used_counts)
 
-    def surplus(s: float) -> float:
-        weights = np.exp(-s * (logs - logs[0]))
-        return float(np.average(logs, weights=weights) - observed)
+    def excess_mean_log_rank(s: float) -> float:
+        """Expected minus observed mean log rank; it falls as s grows."""
+        weights = np.exp(-s * (log_ranks - log_ranks[0]))
+        return float(np.average(log_ranks, weights=weights) - observed_mean)
 
-    squares = float(-np.polyfit(logs, np.log(taken), 1)[0])
-    if surplus(0.0) <= 0:  # all counts are equal
-        return squares, 0.0
-    return squares, brentq(surplus, 0.0, MAX_EXPONENT) if surplus(MAX_EXPONENT) < 0 else math.nan
+    least_squares = float(-np.polyfit(log_ranks, np.log(used_counts), 1)[0])
+    if excess_mean_log_rank(0.0) <= 0:  # all counts are equal
+        return least_squares, 0.0
+    if excess_mean_log_rank(MAX_EXPONENT) >= 0:
+        return least_squares, math.nan
+    return least_squares, float(brentq(excess_mean_log_rank, 0.0, MAX_EXPONENT))

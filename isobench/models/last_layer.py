@@ -1,8 +1,8 @@
-"""A last layer that computes the first token only.
+"""Compute only the first token in an encoder's last layer.
 
-Where the sentence vector is the first token's, nobody reads the last layer's other tokens: they are needed
-as keys and values, but not as queries nor in the feed-forward part. Leaving them out is lossless and saves
-about 10/12 of that layer: 14% of a six-layer encoder, 7% of a twelve-layer one.
+If the sentence vector is the first token's, the last layer's outputs for other tokens are never read. That layer
+needs the other tokens as keys and values only, not as queries or in its feed-forward part. Leaving those out changes
+no result and saves about 10/12 of the layer: 14% of a six-layer encoder, 7% of a twelve-layer one.
 """
 
 import types
@@ -13,7 +13,11 @@ from torch import Tensor
 
 
 def restrict_to_first_token(model: Any) -> bool:
-    """Change the model's last layer in place; False, and nothing changed, for architectures not known here."""
+    """Make the last layer of a BERT, RoBERTa or DistilBERT model compute its first token only, in place.
+
+    Returns:
+        False, with the model unchanged, for other architectures, decoders and other implementations of attention.
+    """
     config: Any = model.config
     layer: Any
     if getattr(config, "is_decoder", False) or config._attn_implementation not in ("sdpa", "eager"):
@@ -31,7 +35,7 @@ def restrict_to_first_token(model: Any) -> bool:
 def bert_forward(
     self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, *_: Any, **__: Any
 ) -> Tensor:
-    """BertLayer and RobertaLayer: [b, T, d] -> [b, 1, d]."""
+    """Replace the forward of BertLayer and RobertaLayer: [b, T, d] -> [b, 1, d]."""
     first, attention = hidden_states[:, :1], self.attention.self
     query, key, value = attention.query(first), attention.key(hidden_states), attention.value(hidden_states)
     dropout = attention.dropout.p if self.training else 0.0
@@ -40,7 +44,7 @@ def bert_forward(
 
 
 def distilbert_forward(self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
-    """DistilBERT's TransformerBlock: [b, T, d] -> [b, 1, d]."""
+    """Replace the forward of DistilBERT's TransformerBlock: [b, T, d] -> [b, 1, d]."""
     first, attention = hidden_states[:, :1], self.attention
     query, key, value = attention.q_lin(first), attention.k_lin(hidden_states), attention.v_lin(hidden_states)
     dropout = attention.dropout.p if self.training else 0.0
@@ -50,7 +54,19 @@ def distilbert_forward(self: Any, hidden_states: Tensor, attention_mask: Tensor 
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float) -> Tensor:
-    """Scaled dot-product attention of [b, 1, d] over [b, T, d] -> [b, 1, d]; ``mask`` [b, 1, T or 1, T] or None."""
+    """Compute multi-head scaled dot-product attention of the first token.
+
+    Args:
+        query: of the first token, [b, 1, d].
+        key: of all tokens, [b, T, d].
+        value: of all tokens, [b, T, d].
+        heads: number of attention heads.
+        mask: the model's attention mask, [b, 1, T, T] or [b, 1, 1, T], or None.
+        dropout: probability, 0 in evaluation.
+
+    Returns:
+        [b, 1, d].
+    """
     q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))  # (b, heads, T, d / heads)
     mask = mask if mask is None else mask[:, :, :1]
     context = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)

@@ -98,7 +98,7 @@ def find_published_cell(
 
 
 def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: str) -> PrintedCell | None:
-    """Find the same in the column of this printed name."""
+    """Find the printed cell, and the encoder it is of, in the column with this printed name."""
     row = table.methods.get(method)
     if row is None:
         return None

@@ -1,36 +1,37 @@
-"""How a run is not at its paper's scale: what the tables say of its data and its encoder."""
+"""Describe how a run's data and encoder differ from its paper's, for records and tables."""
 
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.data import sources, weights
 
-# Tasks of the isotropy-calibration paper's Tables 2, 3 and 5, and the training examples of its reduced sets.
+# Tasks of the isotropy-calibration paper's Tables 2, 3 and 5: None for the whole training set, else the number of
+# training examples of the paper's reduced set.
 GENERATION_TASKS = {
     "wmt16_en_ro": None, "wmt16_de_en": None, "cnn_dailymail": None,
     "wmt16_en_ro_50k": 50_000, "wmt16_de_en_50k": 50_000, "cnn_dailymail_20k": 20_000,
 }  # fmt: skip
-STSB_AS_CLASSES_PAPER = "isotropy_calibration"  # it trains STS-B as six classes itself (its errata.md)
+STSB_AS_CLASSES_PAPER = "isotropy_calibration"  # this paper itself trains STS-B as six classes (its errata.md)
 
 
 def find_scale_differences(cfg: Config) -> list[str]:
-    """How a run's data and encoder differ from the paper's; empty where they don't."""
+    """Return how a run's encoder and data differ from the paper's, one phrase each; empty if they don't."""
     return find_encoder_differences(cfg) + find_task_differences(cfg)
 
 
 def find_encoder_differences(cfg: Config) -> list[str]:
-    """The same of the encoder alone."""
+    """Return how a run's encoder differs from the paper's."""
     if cfg.encoder.scratch is not None:
-        what = "is randomly initialised: the numbers show the machinery, not the paper"
-        return [f"encoder {cfg.encoder.name} {what}"]
-    own = not cfg.encoder.hub or weights.find_encoder_source(cfg.encoder) == "path"
-    return [f"encoder {cfg.encoder.name} is not the paper's"] if own else []
+        why = "is randomly initialised: its numbers can't be compared with the paper's"
+        return [f"encoder {cfg.encoder.name} {why}"]
+    is_from_hub = cfg.encoder.hub and weights.find_encoder_source(cfg.encoder) != "path"
+    return [] if is_from_hub else [f"encoder {cfg.encoder.name} is not the paper's"]
 
 
 def find_task_differences(cfg: Config) -> list[str]:
-    """The same of the data alone."""
+    """Return how a run's data differ from the paper's."""
     notes = []
-    of_nobody = cfg.task.generation is not None and cfg.task.name not in GENERATION_TASKS
-    if of_nobody or sources.find_data_source(cfg.task, cfg.data) == "embedded":
+    is_unknown = cfg.task.generation is not None and cfg.task.name not in GENERATION_TASKS
+    if is_unknown or sources.find_data_source(cfg.task, cfg.data) == "embedded":
         notes.append(f"task {cfg.task.name} is not in the paper")
     if cfg.task.reduced != GENERATION_TASKS.get(cfg.task.name):
         notes.append(f"training set reduced to {cfg.task.reduced or 'nothing'}")

@@ -1,4 +1,7 @@
-"""python -m isobench.report: run isobench/cli/report.py, which this folder may not import (the tower's direction)."""
+"""Make ``python -m isobench.report`` run isobench/cli/report.py.
+
+By name and not by an import, because ``report`` must not depend on ``cli``, which stands below it.
+"""
 
 import runpy
 

@@ -1,17 +1,15 @@
-"""The papers' claims on embeddings, each checked on the rows of an analysis."""
+"""Check the papers' claims on embeddings, each on the rows of numbers that an analysis wrote."""
 
 import math
 import statistics
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
-
-TidyRows = list[dict[str, Any]]
+from isobench.report.document import TidyRows
 
 
 def judge_cases(holds: Iterable[bool], numbers: str) -> Outcome:
-    """Holds where it holds of every case, does not where of none."""
+    """Return the outcome: holds in every case, in none, or undecided; ``holds`` has one truth value a case."""
     cases = list(holds)
     if not cases:
         return Outcome(NOT_RUN, "nothing to compare")
@@ -19,7 +17,7 @@ def judge_cases(holds: Iterable[bool], numbers: str) -> Outcome:
 
 
 def isobn_lowers_ev(rows: TidyRows) -> Outcome:
-    """EV_1 under nothing > BN > IsoBN, and IsoBN's drop more than twice BN's."""
+    """Check that EV_1 falls from none to BN to IsoBN, and by IsoBN more than twice as much as by BN."""
     first = {(r["encoder"], r["task"], r["method"]): r["ev"] for r in rows if r["k"] == 1}
     cases, numbers = [], []
     for encoder, task in dict.fromkeys(key[:2] for key in first):
@@ -30,39 +28,42 @@ def isobn_lowers_ev(rows: TidyRows) -> Outcome:
 
 
 def select_last_epochs(rows: TidyRows) -> TidyRows:
-    """Of every run its last epoch."""
+    """Return the row of each run's last epoch."""
     return list({(r["encoder"], r["task"], r["method"], r["seed"]): r for r in rows}.values())
 
 
 def classifier_stays_at_init(rows: TidyRows) -> Outcome:
-    """The cosine to the initialisation is above .99 at the end of every run."""
+    """Check that the classifier's cosine to its initialisation is above .99 at the end of every run."""
     ends = [row["cosine"] for row in select_last_epochs(rows)]
     return judge_cases((value > 0.99 for value in ends), f"smallest cosine {min(ends):.4f} of {len(ends)} runs")
 
 
 def top_component_is_exaggerated(rows: TidyRows) -> Outcome:
-    """The first component has more of the logits' variance than in the optimal classifier, at every run's end."""
+    """Check that the first component's share of the logits' variance exceeds the optimal classifier's in each run."""
     ends = [(row["fine_tuned_top1"], row["optimal_top1"]) for row in select_last_epochs(rows)]
     ours, best = (100 * statistics.fmean(values) for values in zip(*ends, strict=True))
     return judge_cases((a > b for a, b in ends), f"{ours:.0f}% against {best:.0f}%")
 
 
 def centring_restores_isotropy(rows: TidyRows) -> Outcome:
-    """I(W) rises to above .85 by centring alone, and further without the top components."""
+    """Check that centring alone raises I(W) above .85, and that removing the top components raises it further."""
     numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}, {r['i1_removed']:.3f}" for r in rows]
     cases = (r["i1_raw"] < r["i1_centred"] < r["i1_removed"] and r["i1_centred"] > 0.85 for r in rows)
     return judge_cases(cases, "; ".join(numbers))
 
 
 def word_similarity_improves(*methods: str) -> Callable[[TidyRows], Outcome]:
-    """Average word similarity is higher than raw, by inner product and by cosine, under each of ``methods``."""
+    """Make the check that each method's average word similarity is above that of raw vectors.
+
+    By inner product and by cosine.
+    """
 
     def check(rows: TidyRows) -> Outcome:
-        found = {(r["encoder"], r["similarity"], r["method"]): r["pearson"] for r in rows}
+        pearson = {(r["encoder"], r["similarity"], r["method"]): r["pearson"] for r in rows}
         cases, numbers = [], []
-        for (encoder, similarity, method), value in found.items():
-            if method in methods and (encoder, similarity, "raw") in found:
-                gain = value - found[encoder, similarity, "raw"]
+        for (encoder, similarity, method), value in pearson.items():
+            if method in methods and (encoder, similarity, "raw") in pearson:
+                gain = value - pearson[encoder, similarity, "raw"]
                 cases.append(gain > 0)
                 numbers.append(f"{encoder}, {method}, {similarity} {gain:+.2f}")
         return judge_cases(cases, "; ".join(numbers))
@@ -71,16 +72,19 @@ def word_similarity_improves(*methods: str) -> Callable[[TidyRows], Outcome]:
 
 
 def rare_tokens_are_nearer(rows: TidyRows) -> Outcome:
-    """Unused or rare tokens are nearer to rare tokens than to frequent ones."""
-    pairs: dict[str, list[float]] = {}
+    """Check that unused tokens have a higher cosine with rare tokens than with frequent ones.
+
+    An encoder's rows are ranges of token ids in ascending order, from frequent tokens to rare ones.
+    """
+    cosines: dict[str, list[float]] = {}
     for row in rows:
         if row["vectors"] == "raw":
-            pairs.setdefault(row["encoder"], []).append(row["cosine"])
-    numbers = (f"{encoder}: {values[0]:.2f} to {values[-1]:.2f}" for encoder, values in pairs.items())
-    return judge_cases((values[0] < values[-1] for values in pairs.values()), "; ".join(numbers))
+            cosines.setdefault(row["encoder"], []).append(row["cosine"])
+    numbers = (f"{encoder}: {values[0]:.2f} to {values[-1]:.2f}" for encoder, values in cosines.items())
+    return judge_cases((values[0] < values[-1] for values in cosines.values()), "; ".join(numbers))
 
 
 def variance_is_not_importance(rows: TidyRows) -> Outcome:
-    """|Spearman| of standard deviation and Fisher score is below .3."""
+    """Check that a dimension's standard deviation and Fisher score correlate little: |Spearman| below .3."""
     numbers = "; ".join(f"{row['encoder']}, {row['task']}: {row['spearman']:+.2f}" for row in rows)
     return judge_cases((abs(row["spearman"]) < 0.3 for row in rows), numbers)

@@ -1,4 +1,7 @@
-"""The cells of a report's tables, sorted for comparing every method with a base across tasks."""
+"""Collect the cells of a report's tables so that every method can be compared with plain fine-tuning across tasks.
+
+An arm is the scores of one method on one task, one a seed.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,30 +11,31 @@ from isobench.report.document import Cell, ReportTable
 from isobench.report.resampling import Arms
 
 MethodKey = tuple[str, str]  # encoder, method
-CONSTANT_PREDICTOR = "constant_predictor"
+BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
+CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts the same for every example
 
 
 @dataclass
 class MethodArms:
-    """A method's runs beside the base's: column -> both arms, one column a task.
+    """The scores of a method and of plain fine-tuning on the same tasks: column -> both arms, one column a task.
 
-    ``tested``: where both have two seeds or more; ``single``: where one has not.
+    Attributes:
+        tested: the columns in which both have two seeds or more, so that a test is possible.
+        single_seed: the columns in which one of them has a single seed.
     """
 
     tested: dict[str, Arms] = field(default_factory=dict)
-    single: dict[str, Arms] = field(default_factory=dict)
+    single_seed: dict[str, Arms] = field(default_factory=dict)
 
 
 class BaselineComparison:
-    """The cells of all tables, each column of a line once.
+    """The cells of all tables by encoder and method; a column that several tables show is taken once.
 
     Args:
-        tables: with ``comparison`` in the cells of scores (in percent), and of these only.
-        base: the method that the others are compared with.
+        tables: cells of scores (in percent) have a ``comparison``; other cells have none.
     """
 
-    def __init__(self, tables: Sequence[ReportTable], base: str) -> None:
-        self.base = base
+    def __init__(self, tables: Sequence[ReportTable]) -> None:
         self.cells: dict[MethodKey, dict[str, Cell]] = {}
         self.tasks: dict[str, str] = {}
         for table in tables:
@@ -41,39 +45,39 @@ class BaselineComparison:
                 for column, cell in line.cells.items():
                     if column not in own or (own[column].comparison is None and cell.comparison is not None):
                         own[column] = cell
-        self.methods = [name for name in self.cells if name[1] != base]
+        self.methods = [name for name in self.cells if name[1] != BASE_METHOD]
         self.several_encoders = len({encoder for encoder, _ in self.cells}) > 1
 
     def format_method(self, name: MethodKey) -> str:
-        """A method, with its encoder if there are several."""
+        """Return the method's name, with its encoder's if there are several encoders."""
         return f"{name[1]} ({name[0]})" if self.several_encoders else name[1]
 
-    def task(self, column: str) -> str:
-        """The task of a column, itself where none is known."""
+    def find_task(self, column: str) -> str:
+        """Return the task of a column, or the column's title if its task is not known."""
         return self.tasks.get(column, column)
 
-    def find_base_cells(self, name: MethodKey) -> dict[str, Cell]:
-        """The base's cells of the same encoder."""
-        return self.cells.get((name[0], self.base), {})
+    def find_baseline_cells(self, name: MethodKey) -> dict[str, Cell]:
+        """Return plain fine-tuning's cells with the same encoder: column -> cell."""
+        return self.cells.get((name[0], BASE_METHOD), {})
 
-    def has_base_scores(self, name: MethodKey) -> bool:
-        """True if the base has any score of the same encoder."""
-        return any(cell.values for cell in self.find_base_cells(name).values())
+    def has_baseline_scores(self, name: MethodKey) -> bool:
+        """Return True if plain fine-tuning has any score with the same encoder."""
+        return any(cell.values for cell in self.find_baseline_cells(name).values())
 
     def collect_arms(self, name: MethodKey) -> MethodArms:
-        """A method's and the base's values; of columns that show the same runs the first."""
-        found, seen = MethodArms(), set()
+        """Collect the scores of a method and of plain fine-tuning; of several columns of one task only the first."""
+        arms, collected_tasks = MethodArms(), set[str]()
         for column, cell in self.cells[name].items():
-            base = self.find_base_cells(name).get(column)
-            if cell.comparison is None or base is None or not is_usable(cell) or not is_usable(base):
+            baseline = self.find_baseline_cells(name).get(column)
+            if cell.comparison is None or baseline is None or not is_usable(cell) or not is_usable(baseline):
                 continue
-            if self.task(column) not in seen:
-                seen.add(self.task(column))
-                several = min(len(cell.values), len(base.values)) > 1
-                (found.tested if several else found.single)[column] = (cell.values, base.values)
-        return found
+            if self.find_task(column) not in collected_tasks:
+                collected_tasks.add(self.find_task(column))
+                several = min(len(cell.values), len(baseline.values)) > 1
+                (arms.tested if several else arms.single_seed)[column] = (cell.values, baseline.values)
+        return arms
 
 
 def is_usable(cell: Cell) -> bool:
-    """True if a cell's values may be averaged: no constant predictor and no undefined score among its runs."""
+    """Return True if a cell's values may be averaged: it has some, no run is a constant predictor, none is NaN."""
     return bool(cell.values) and CONSTANT_PREDICTOR not in cell.troubles and not any(map(math.isnan, cell.values))

@@ -1,4 +1,4 @@
-"""From an experiment's runs to a ``Report``: select, tabulate, judge each cell by the published one, compare."""
+"""Build a ``Report`` from an experiment's runs: select, tabulate, compare cells with published ones and methods."""
 
 import math
 from collections import Counter
@@ -7,82 +7,78 @@ from typing import Any
 from isobench.config.schema import Experiment, format_method_name
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
-from isobench.report.paper_table import BASE_METHOD, PaperTable, list_paper_tables
+from isobench.report.paper_table import PaperTable, list_paper_tables
+from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
 from isobench.runs.row import Row, count_troubles, find_failure
-from isobench.runs.state import find_run_states
 
-DEFAULT_STATISTICS = ["mean", "sd"]  # a cell's statistics where the paper has no table
+DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
 
 
 def build_report(experiment: Experiment, rows: list[Row]) -> Report:
-    """The report of these runs, ended or not.
+    """Build the report of these runs, ended or not.
+
+    Args:
+        experiment: its name, paper, tables and selection rule.
+        rows: the runs with their states (`isobench.runs.state.add_states`).
 
     Raises:
-        UserError: a selection that can't be made.
+        UserError: the selection rule can't be applied to these runs.
     """
-    for row, state in zip(rows, find_run_states(rows), strict=True):
-        row.state = state.name
-    tables, selections, kept = [], dict[str, None](), set[str]()
-    settings = split_by_setting(rows)
-    for alike in settings:
-        chosen, selection = select_runs(alike, experiment.selection)
-        scale = "; ".join(dict.fromkeys(note for row in alike for note in read_scale_differences(row)))
-        found = build_tables(experiment, chosen, find_varying_settings(alike))
-        for table in found:
-            table.title += f" ({scale or 'as in the paper'})" if len(settings) > 1 else ""
-        tables += found
-        selections[selection] = None
-        kept |= {row.folder.key for row in chosen}
+    tables, rules, selected_keys = list[ReportTable](), dict[str, None](), set[str]()
+    parts = split_by_scale(rows)
+    for part in parts:
+        selected, rule = select_runs(part, experiment.selection)
+        part_tables = build_tables(experiment, selected, find_varying_settings(part))
+        if len(parts) > 1:
+            for table in part_tables:
+                table.title += f" ({'; '.join(list_scale_differences(part)) or 'as in the paper'})"
+        tables += part_tables
+        rules[rule] = None
+        selected_keys |= {row.folder.key for row in selected}
     apply_holm_correction(tables)
     runs = build_run_rows(rows)
     for run, row in zip(runs, rows, strict=True):
-        run["selected"] = row.folder.key in kept
+        run["selected"] = row.folder.key in selected_keys
     return Report(
         experiment=experiment.name or "runs",
         paper=experiment.paper,
         tables=tables,
         runs=runs,
         epochs=build_epoch_rows(rows),
-        selection=f"{' '.join(selections)} {describe_epoch_rule(rows)}",
+        selection=f"{' '.join(rules)} From each run: its {describe_epoch_rule(rows)}.",
         state=dict(Counter(row.state for row in rows)),
-        scale=list(dict.fromkeys(note for row in rows for note in read_scale_differences(row))),
+        scale=list_scale_differences(rows),
         evidence=describe_evidence(tables),
         failures=[sentence for row in rows if (sentence := describe_failure(row))],
         provenance=summarize_provenance(runs),
-        notes=[*describe_generation(rows), *collect_warnings(rows)],
+        notes=[*describe_generation(rows), *list_warnings(rows)],
     )
 
 
-def split_by_setting(rows: list[Row]) -> list[list[Row]]:
-    """The runs in as many parts as an encoder and task has settings: nothing is compared or selected across them."""
-    seen: dict[tuple[str, str], dict[tuple[str, ...], None]] = {}
+def split_by_scale(rows: list[Row]) -> list[list[Row]]:
+    """Split runs so that each part holds one scale per encoder and task: different scales are never compared."""
+    scales: dict[tuple[str, str], list[list[str]]] = {}  # encoder, task -> the different scales of its runs
     parts: dict[int, list[Row]] = {}
     for row in rows:
-        settings = seen.setdefault((row.cfg.encoder.name, row.cfg.task.name), {})
-        settings.setdefault(tuple(read_scale_differences(row)))
-        parts.setdefault(list(settings).index(tuple(read_scale_differences(row))), []).append(row)
+        known = scales.setdefault((row.cfg.encoder.name, row.cfg.task.name), [])
+        scale = read_scale_differences(row)
+        if scale not in known:
+            known.append(scale)
+        parts.setdefault(known.index(scale), []).append(row)
     return list(parts.values())
 
 
-def describe_epoch_rule(rows: list[Row]) -> str:
-    """Which epoch of a run is reported, in words."""
-    if {row.cfg.optimization.report for row in rows} == {"last"}:
-        return "Of every run its last epoch."
-    held_out = any(row.cfg.task.held_out is not None for row in rows)
-    where = "on examples held out of the training set" if held_out else "on the dev set, the set it is reported on"
-    return f"Of every run the best epoch {where}."
-
-
 def describe_settings(rows: list[Row], varying: list[str]) -> str:
-    """The configuration of a line's runs, in words; by task where tasks differ."""
+    """Describe the configuration of a line's runs, by task if tasks differ; empty if no setting varies."""
     if not varying:
         return ""
     tasks: dict[str, str] = {}
@@ -97,50 +93,48 @@ def describe_settings(rows: list[Row], varying: list[str]) -> str:
 
 
 def build_tables(experiment: Experiment, rows: list[Row], varying: list[str]) -> list[ReportTable]:
-    """The paper's tables that the runs have columns of; one of the tasks where the paper has none."""
-    found = []
+    """Build the paper's tables that have columns for these runs; if there is none, one table of all tasks."""
+    tables = []
     for name, content, columns in list_paper_tables(experiment, rows):
         if columns:
             title = f"{experiment.paper}, {name}: {content.what}"
-            found.append(build_table(name, title, PaperTable(content, columns, rows), varying))
-    if not found:
+            tables.append(build_table(name, title, PaperTable(content, columns, rows), varying))
+    if not tables:
         content = PublishedTable(what="", form=DEFAULT_STATISTICS, cells={}, columns={}, methods={})
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}
         table = PaperTable(content, list(build_foreign_columns(list(tasks.values()), [SCORE_KIND])), rows)
-        found.append(build_table("", "mean and standard deviation over seeds", table, varying))
-    return found
+        tables.append(build_table("", "mean and standard deviation over seeds", table, varying))
+    return tables
 
 
 def build_table(name: str, title: str, table: PaperTable, varying: list[str]) -> ReportTable:
-    """One table with its cells."""
+    """Build a table with its cells; ``varying``: settings in which its runs may differ."""
     lines = []
     for encoder, method in table.lines:
         cells = {column.title: build_cell(table, encoder, method, column) for column in table.columns}
-        runs = [
-            row for (of, name, _), group in table.seeds.items() if (of, name) == (encoder, method) for row in group
-        ]
+        runs = [row for key, group in table.runs_by_key.items() if key[:2] == (encoder, method) for row in group]
         lines.append(
-            ReportLine(encoder, method, cells, table.time(encoder, method), describe_settings(runs, varying))
+            ReportLine(encoder, method, cells, table.format_time(encoder, method), describe_settings(runs, varying))
         )
     tasks = {column.title: column.task for column in table.columns}
-    return ReportTable(name, title, list(tasks), lines, table.notes(with_time=True), tasks)
+    return ReportTable(name, title, list(tasks), lines, table.list_notes(with_time=True), tasks)
 
 
 def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:
-    """One cell: the seeds, the paper's form, the verdict, the comparison with plain fine-tuning."""
-    rows = table.runs(encoder, method, column.task)
-    scored = [(row.cfg.seed, value) for row in rows if (value := column.value(row)) is not None]
+    """Build a cell: values by seed, their statistics as printed, verdict, comparison with plain fine-tuning."""
+    rows = table.find_runs(encoder, method, column.task)
+    scored = [(row.cfg.seed, value) for row in rows if (value := column.read_value(row)) is not None]
     cell = Cell(
         values=[value for _, value in scored],
         seeds=[seed for seed, _ in scored],
         ours=table.format_cell(encoder, method, column, marked=False),
         troubles=dict(count_troubles(rows)),
     )
-    found = published.find_cell_in_column(table.content, encoder, method, column.title)
-    if found:
-        cell.published, cell.published_of = found
+    published_cell = published.find_cell_in_column(table.content, encoder, method, column.title)
+    if published_cell:
+        cell.published, cell.published_of = published_cell
     cell.verdict, cell.why = judge_cell(table, column, cell, encoder, method, rows)
-    base = table.values(encoder, BASE_METHOD, column)
+    base = table.read_values(encoder, BASE_METHOD, column)
     constant = any(table.is_constant(encoder, name, column) for name in (method, BASE_METHOD))
     if method != BASE_METHOD and column.is_score and cell.values and base and not constant:
         cell.comparison = compare(cell.values, base)
@@ -150,41 +144,40 @@ def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> 
 def judge_cell(
     table: PaperTable, column: Column, cell: Cell, encoder: str, method: str, rows: list[Row]
 ) -> tuple[str, str]:
-    """How our cell stands to the published one, and why."""
+    """Return the verdict on our cell against the published one, and the reason."""
     if not cell.values:
         return "", "no run ended" if rows else "not run"
     if cell.published is None:
         return "not comparable", "not in the paper"
     if column.time:
-        return "not comparable", "times of two machines"
+        return "not comparable", "times of different machines"
     if cell.published_of != encoder:
         return "not comparable", f"the paper's cell is {cell.published_of}'s"
-    notes = list(dict.fromkeys(note for row in rows for note in read_scale_differences(row)))
-    if notes:
-        return "not comparable", f"scale: {'; '.join(notes)}"
+    if differences := list_scale_differences(rows):
+        return "not comparable", f"scale: {'; '.join(differences)}"
     row = table.content.methods[method]
     printed = table.content.cells[encoder][row][column.title]
-    ours = table.summary(cell.values)[0]
+    ours = table.summarize_values(cell.values)[0]
     target, spread = printed[0], find_printed_spread(table.content.form, printed)
     if ours is None or target is None:
         return "not comparable", "no number"
     if math.isnan(ours) or math.isnan(target):
         both = math.isnan(ours) and math.isnan(target)
-        return ("within", "both undefined") if both else ("not comparable", "one is undefined")
-    said = f"{ours - target:+.2f}, {'no spread is printed' if spread is None else f'spread {spread:g}'}"
+        return ("within", "both undefined") if both else ("not comparable", "one of the two is undefined")
+    reason = f"{ours - target:+.2f}, {'no spread is printed' if spread is None else f'spread {spread:g}'}"
     if matches_printed(ours, target) or (spread is not None and abs(ours - target) <= spread):
-        return "within", said
-    return ("above" if ours > target else "below"), said
+        return "within", reason
+    return ("above" if ours > target else "below"), reason
 
 
 def matches_printed(ours: float, target: Any) -> bool:
-    """True if a number gives the printed one, rounded or cut to its digits."""
+    """Return True if a number, rounded or cut to the printed one's digits, equals it."""
     scale = 10 ** len(str(target).partition(".")[2])
     return float(target) in (round(ours * scale) / scale, math.trunc(ours * scale) / scale)
 
 
 def find_printed_spread(form: list[str], printed: list[Any]) -> float | None:
-    """The deviation that a cell prints, if it does."""
+    """Return the standard deviation that a published cell prints; None if it prints none."""
     for name, value in zip(form, printed, strict=True):
         if name.endswith("sd") and value is not None:
             return float(value)
@@ -192,27 +185,22 @@ def find_printed_spread(form: list[str], printed: list[Any]) -> float | None:
 
 
 def describe_failure(row: Row) -> str | None:
-    """What went wrong in a run, in a line; None if nothing did."""
+    """Say what went wrong in a run, in one line; None if nothing did."""
     name = find_failure(row)
     if name is None and not row.trouble:
         return None
     cfg = row.cfg
     failure = row.record.failure if row.record else None
-    said = row.trouble or (failure.message if failure else "")
+    message = row.trouble or (failure.message if failure else "")
     about = f"{cfg.task.name}, {cfg.encoder.name}, {format_method_name(cfg.calibration)}, seed {cfg.seed}"
-    return f"{about}: {name or 'damaged'} {said}".strip()
+    return f"{about}: {name or 'damaged'} {message}".strip()
 
 
 def summarize_provenance(runs: list[dict[str, Any]]) -> dict[str, str]:
-    """What the runs come from; where they differ, every value."""
-    found: dict[str, dict[str, None]] = {}
+    """List the code, machine and data of the runs; where runs differ, every value."""
+    values_by_name: dict[str, dict[str, None]] = {}
     for run in runs:
         for name in ("commit", "code_changed", "python", "torch", "machine", "data", "weights"):
             if run[name] is not None:
-                found.setdefault(name, {})[str(run[name])] = None
-    return {name: ", ".join(values) for name, values in found.items()}
-
-
-def collect_warnings(rows: list[Row]) -> list[str]:
-    """What runs warned of, each once."""
-    return list(dict.fromkeys(w for row in rows if row.record for w in row.record.warnings))
+                values_by_name.setdefault(name, {})[str(run[name])] = None
+    return {name: ", ".join(values) for name, values in values_by_name.items()}

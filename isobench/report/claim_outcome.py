@@ -1,4 +1,4 @@
-"""What becomes of a claim."""
+"""The outcome of checking a paper's claim on our own runs and analyses."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,12 @@ HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided
 
 
 class Outcome(NamedTuple):
-    """One of the five words above, and the numbers that say so, or what went wrong."""
+    """The outcome of one claim.
+
+    Attributes:
+        word: one of the five words above; ``unknown`` means that what was run can't be read.
+        numbers: the numbers behind it, or why there is no outcome.
+    """
 
     word: str
     numbers: str

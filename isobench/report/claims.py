@@ -1,4 +1,4 @@
-"""What the five papers claim, and whether this installation's own runs and analyses say so too."""
+"""What the five papers claim, and the check of each claim on our own runs or analyses."""
 
 import math
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from isobench.report.analysis_claims import (
 from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.document import Report
+from isobench.report.effects import ALPHA
 from isobench.report.evidence import (
     column_detectable_difference,
     describe_p,
@@ -24,63 +25,70 @@ from isobench.report.evidence import (
     format_points,
     group_arms_by_column,
 )
-from isobench.report.paper_table import ALPHA, BASE_METHOD
 from isobench.report.resampling import mean_difference_interval, stratified_permutation_test
 from isobench.report.seed_statistics import collect_test_family, holm
 
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
-RELEVANT_GAIN = 1.0  # points: runs that can't show this much say nothing by showing none
-MIN_RUNS = 30  # runs: that fewer show no relation says nothing
+RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
+MIN_RUNS = 30  # fewer runs don't support "no relation"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's claim, the experiment that shows it, and the check: of its ``Report``, or of an analysis's rows.
+    """A paper's claim, and how it is checked.
 
-    ``rows``: which file of an analysis's numbers is checked; empty for runs.
+    Attributes:
+        paper: the paper's name.
+        text: the claim in one sentence.
+        experiment: the experiment whose runs or analysis are checked.
+        check: takes the experiment's ``Report``, or the rows of ``rows_file`` if there is one.
+        rows_file: which file of the analysis's numbers is checked, without its suffix; empty for runs.
     """
 
     paper: str
     text: str
     experiment: str
     check: Callable[[Any], Outcome]
-    rows: str = ""
+    rows_file: str = ""
 
 
 def improves(*methods: str) -> Callable[[Report], Outcome]:
-    """Whether each of the methods is better than plain fine-tuning, on average over encoders and tasks."""
+    """Make the check that each of the methods is better than plain fine-tuning, averaged over encoders and tasks."""
 
     def check(report: Report) -> Outcome:
-        runs = BaselineComparison(report.tables, BASE_METHOD)
-        found = [judge_improvement(runs, method) for method in methods]
-        missing = [outcome.numbers for outcome in found if outcome.word == NOT_RUN]
+        runs = BaselineComparison(report.tables)
+        outcomes = [judge_improvement(runs, method) for method in methods]
+        missing = [outcome.numbers for outcome in outcomes if outcome.word == NOT_RUN]
         if missing:
             return Outcome(NOT_RUN, "; ".join(missing))
-        word = found[0].word if len({outcome.word for outcome in found}) == 1 else UNDECIDED
-        return Outcome(word, "; ".join(outcome.numbers for outcome in found))
+        word = outcomes[0].word if len({outcome.word for outcome in outcomes}) == 1 else UNDECIDED
+        return Outcome(word, "; ".join(outcome.numbers for outcome in outcomes))
 
     return check
 
 
 def judge_improvement(runs: BaselineComparison, method: str) -> Outcome:
-    """One method against plain fine-tuning: decided where the bootstrap interval and the permutation test agree."""
+    """Compare one method with plain fine-tuning.
+
+    Decided only if the bootstrap interval excludes zero and the permutation test is significant.
+    """
     names = [name for name in runs.methods if name[1] == method]
     compared = {
         (name, c): cell.comparison for name in names for c, cell in runs.cells[name].items() if cell.comparison
     }
-    if undefined := [column for (_, column), made in compared.items() if math.isnan(made.difference)]:
+    if undefined := [column for (_, column), comparison in compared.items() if math.isnan(comparison.difference)]:
         return Outcome(NOT_RUN, f"{method}: undefined score (NaN) on {', '.join(dict.fromkeys(undefined))}")
     constant = {
-        runs.task(column): None
+        runs.find_task(column): None
         for name in names
         for column, cell in runs.cells[name].items()
         if CONSTANT_PREDICTOR in cell.troubles
-        or CONSTANT_PREDICTOR in runs.find_base_cells(name).get(column, cell).troubles
+        or CONSTANT_PREDICTOR in runs.find_baseline_cells(name).get(column, cell).troubles
     }
-    left_out = f" (in no mean, constant predictors: {', '.join(constant)})" if constant else ""
-    found = [runs.collect_arms(name) for name in names]
-    tasks = [arms for against in found for arms in against.tested.values()]
-    if not tasks or any(against.single for against in found):
+    left_out = f" (left out, constant predictors: {', '.join(constant)})" if constant else ""
+    arms = [runs.collect_arms(name) for name in names]
+    tasks = [pair for own in arms for pair in own.tested.values()]
+    if not tasks or any(own.single_seed for own in arms):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
     mean, p = mean_difference_interval(tasks), stratified_permutation_test(tasks).p
     if math.isnan(mean.low):
@@ -95,30 +103,38 @@ def judge_improvement(runs: BaselineComparison, method: str) -> Outcome:
 
 
 def nothing_improves(report: Report) -> Outcome:
-    """Whether no method's gain on a task survives Holm's correction; "not run" if no test was possible.
+    """Check that no method's gain on a task survives Holm's correction; "not run" if no test was possible.
 
-    That none does says something only if the runs would have shown a gain of ``SMALL`` points on every task.
+    If none survives, the claim holds only if the runs would have shown a gain of ``RELEVANT_GAIN`` points on every
+    task; else it is undecided.
     """
     number = len(collect_test_family(report.tables))
     if not number:
         return Outcome(NOT_RUN, "no comparison of two or more seeds")
-    left = find_holm_survivors(report.tables)
-    better = [f"{name[1]} on {column}" for name, columns in left.items() for column, by in columns.items() if by > 0]
-    said = f"{len(better)} of {number} comparisons are gains that survive Holm"
-    if better:
-        return Outcome(FAILS, f"{said}: {', '.join(better)}")
-    runs = BaselineComparison(report.tables, BASE_METHOD)
-    found = {name: runs.collect_arms(name) for name in runs.methods}
-    least = max(map(column_detectable_difference, group_arms_by_column(found).values()), default=math.inf)
-    said += f"; differences under {least:.2g} points would usually go unnoticed"
-    made = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
-    if untested := sum(comparison.welch is None for comparison in made):
-        return Outcome(UNDECIDED, f"{said}; {untested} more can't be tested")
-    return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, said)
+    gains = [
+        f"{method} on {column}"
+        for (_, method), columns in find_holm_survivors(report.tables).items()
+        for column, difference in columns.items()
+        if difference > 0
+    ]
+    numbers = f"{len(gains)} of {number} comparisons are gains that survive Holm"
+    if gains:
+        return Outcome(FAILS, f"{numbers}: {', '.join(gains)}")
+    runs = BaselineComparison(report.tables)
+    arms = {name: runs.collect_arms(name) for name in runs.methods}
+    least = max(map(column_detectable_difference, group_arms_by_column(arms).values()), default=math.inf)
+    numbers += f"; differences under {least:.2g} points would usually go unnoticed"
+    comparisons = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
+    if untested := sum(comparison.welch is None for comparison in comparisons):
+        return Outcome(UNDECIDED, f"{numbers}; {untested} more can't be tested")
+    return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, numbers)
 
 
 def isotropy_is_unrelated(report: Report) -> Outcome:
-    """Whether I1 of the embeddings is unrelated to the score over all runs of a task and encoder, after Holm."""
+    """Check that I1 of the embeddings does not correlate with the score over the runs of any task and encoder.
+
+    By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more.
+    """
     from scipy import stats
 
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -132,20 +148,20 @@ def isotropy_is_unrelated(report: Report) -> Outcome:
     left_out = f"; left out, I1 or score is constant: {'; '.join(constant)}" if constant else ""
     if not varied:
         return Outcome(NOT_RUN, f"no task and encoder with six runs that differ{left_out}")
-    found = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in varied.values()]
-    related = sum(p < ALPHA for p in holm([float(result.pvalue) for result in found]))
+    tests = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in varied.values()]
+    related = sum(p < ALPHA for p in holm([float(test.pvalue) for test in tests]))
     number = sum(map(len, varied.values()))
-    rho = ", ".join(f"{result.statistic:+.2f}" for result in found)
-    said = f"Spearman {rho} ({number} runs); {related} of {len(found)} with p < {ALPHA} after Holm{left_out}"
-    return Outcome(FAILS if related else HOLDS if number >= MIN_RUNS else UNDECIDED, said)
+    rho = ", ".join(f"{test.statistic:+.2f}" for test in tests)
+    numbers = f"Spearman {rho} ({number} runs); {related} of {len(tests)} with p < {ALPHA} after Holm{left_out}"
+    return Outcome(FAILS if related else HOLDS if number >= MIN_RUNS else UNDECIDED, numbers)
 
 
 def collapses(*methods: str) -> Callable[[Report], Outcome]:
-    """Whether some runs of the methods predict one class for everything."""
+    """Make the check that some runs of these methods predict one class for every example."""
 
     def check(report: Report) -> Outcome:
         runs = [run for run in report.runs if run["method"] in methods and run["status"] == "finished"]
-        constant = sum(run["failure"] == "constant_predictor" for run in runs)
+        constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in runs)
         if not runs:
             return Outcome(NOT_RUN, "no such run")
         return Outcome(HOLDS if constant else FAILS, f"{constant} of {len(runs)} runs predict one class")
@@ -160,12 +176,12 @@ CLAIMS = [
         ISOBN, "IsoBN lowers EV_1 of pretrained [CLS] much, batch normalisation little (Table 2)", "isobn_ev",
         isobn_lowers_ev, "explained_variance",
     ),
-    Claim(ISOBN, "Fine-tuning leaves the classifier at its initialisation (Figure 2)", "isobn_drift",
+    Claim(ISOBN, "Fine-tuning leaves the classifier near its initialisation (Figure 2)", "isobn_drift",
           classifier_stays_at_init, "drift"),
     Claim(ISOBN, "Fine-tuned classifiers exaggerate the first component (Figure 3)", "isobn_drift",
           top_component_is_exaggerated, "drift"),
     Claim(CALIBRATION, "No calibration improves fine-tuning (Table 1)", "glue_calibration", nothing_improves),
-    Claim(CALIBRATION, "Isotropy does not go with the task's score (Section 4)", "glue_calibration",
+    Claim(CALIBRATION, "Isotropy does not correlate with the task's score (Section 4)", "glue_calibration",
           isotropy_is_unrelated),
     Claim(CALIBRATION, "Spectrum control collapses to one class on some tasks (Table 1)", "glue_calibration",
           collapses("spectrum_polynomial", "spectrum_exponential")),

@@ -1,17 +1,26 @@
-"""What a report says, before it takes a form: every view (terminal, Markdown, LaTeX, HTML) is made from this."""
+"""The content of a report, before any form: terminal, Markdown, LaTeX and HTML are all made from these classes."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
 VERDICTS = ("within", "above", "below", "not comparable", "")  # of a cell against the published one; "" for no run
 
 
 @dataclass
 class Comparison:
-    """A method against plain fine-tuning on one column, over seeds.
+    """The comparison of a method with plain fine-tuning in one column, over seeds.
 
-    ``welch``, ``permutation``: two-sided p, None where the seeds don't allow one. ``holm``: Welch's p after Holm over
-    the family. ``effect``: Hedges' g with its 95% interval ``low``..``high``. ``difference``: of the means.
+    Every field but the first is None where there are too few seeds, or nothing varies.
+
+    Attributes:
+        difference: of the means, the method's less plain fine-tuning's.
+        welch: two-sided p of Welch's t-test.
+        permutation: two-sided p of the permutation test.
+        holm: Welch's p after Holm's correction over all comparisons of the report.
+        effect: Hedges' g.
+        low: lower end of its 95% interval.
+        high: upper end of its 95% interval.
     """
 
     difference: float
@@ -27,9 +36,16 @@ class Comparison:
 class Cell:
     """One encoder and method in one column of a table.
 
-    ``values``: one a seed that has a number, in the column's unit (percent, or as it is). ``ours``: the same in the
-    paper's form. ``published``: the paper's cell, of the encoder ``published_of``. ``verdict``: one of ``VERDICTS``,
-    with ``why`` in words. ``troubles``: what went wrong -> how many runs.
+    Attributes:
+        values: one number for each seed that has one, in the column's unit (percent, minutes, or an isotropy).
+        seeds: the seeds of these values, in the same order.
+        ours: statistics of the values, printed in the paper's form.
+        published: the paper's cell as printed; None if the paper has none.
+        published_of: the encoder of the paper's cell, which may be another than ours.
+        verdict: how ours compares with the published cell, one of ``VERDICTS``.
+        why: the reason for the verdict, in words.
+        troubles: what went wrong -> in how many runs.
+        comparison: with plain fine-tuning; None where that says nothing.
     """
 
     values: list[float] = field(default_factory=list)
@@ -45,24 +61,34 @@ class Cell:
 
 @dataclass
 class ReportLine:
-    """One encoder and method: a line of a table.
+    """A line of a table: one encoder and method.
 
-    ``time``: training seconds an epoch over plain fine-tuning's. ``settings``: the chosen configuration, by task
-    where it differs, in words; empty where there was nothing to choose.
+    Attributes:
+        encoder: its name.
+        method: its name.
+        cells: column title -> cell.
+        time: training time per epoch over plain fine-tuning's, as printed.
+        settings: the configuration that was selected, in words, by task if tasks differ; empty without a choice.
     """
 
     encoder: str
     method: str
-    cells: dict[str, Cell]  # column title -> cell
+    cells: dict[str, Cell]
     time: str = "-"
     settings: str = ""
 
 
 @dataclass
 class ReportTable:
-    """A table in the paper's form. ``name`` in published.yaml, empty where the paper has none.
+    """A table in the paper's form.
 
-    ``tasks``: column title -> task; columns of one task show the same runs.
+    Attributes:
+        name: its name in published.yaml; empty if the paper has no such table.
+        title: the heading above it.
+        columns: titles of the columns, in order.
+        lines: one for each encoder and method.
+        notes: sentences below the table.
+        tasks: column title -> task; columns of one task show the same runs.
     """
 
     name: str
@@ -75,19 +101,28 @@ class ReportTable:
 
 @dataclass
 class Report:
-    """Everything about one experiment in this installation.
+    """What the runs of one experiment in this output folder show.
 
-    ``runs``: tidy, one a run; ``epochs``: tidy, one a run and epoch. ``selection``: the rule, in words. ``state``:
-    how many runs are in which state. ``scale``: how they are not the paper's setting. ``evidence``: what the runs
-    support and what they can't, in sentences. ``failures``: one line each. ``provenance``: of the runs, values that
-    differ joined.
+    Attributes:
+        experiment: its name.
+        paper: the name of the paper that it reproduces; None if there is none.
+        tables: in the paper's form.
+        runs: tidy rows, one a run.
+        epochs: tidy rows, one a run and epoch.
+        selection: how configurations and epochs were selected, in words.
+        state: state of a run -> number of runs.
+        scale: how the setting differs from the paper's, in words; empty if it does not.
+        evidence: sentences on what the runs support and what they can't.
+        failures: one line for each run that failed.
+        provenance: what code, data and machine the runs used; values that differ between runs are joined.
+        notes: other sentences: generation settings, truncation, warnings.
     """
 
     experiment: str
     paper: str | None
     tables: list[ReportTable]
-    runs: list[dict[str, Any]]
-    epochs: list[dict[str, Any]]
+    runs: TidyRows
+    epochs: TidyRows
     selection: str
     state: dict[str, int]
     scale: list[str]

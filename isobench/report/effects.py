@@ -1,6 +1,6 @@
-"""How large a difference is, how large it must be to be seen, and what picking the best of several adds.
+"""Effect sizes: how large a difference is, how large it must be to be found, what picking the best of several adds.
 
-By theory (noncentral t, order statistics), for arms of normal scores with one variance.
+All by theory (noncentral t, order statistics), for normal scores with one variance.
 """
 
 import math
@@ -8,8 +8,9 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-ALPHA, POWER = 0.05, 0.8
-MAX_T_STATISTIC = 1000  # t up to which scipy inverts the noncentral t well, and soon
+ALPHA = 0.05  # significance level of every test in the reports, as in the papers
+POWER = 0.8
+MAX_T_STATISTIC = 1000  # beyond this t scipy's inverse of the noncentral t distribution is slow and inaccurate
 
 
 class Estimate(NamedTuple):
@@ -23,8 +24,16 @@ class Estimate(NamedTuple):
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
+def have_several_values(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Return True if both methods have two values or more and none is NaN."""
+    return min(len(ours), len(theirs)) > 1 and not any(map(math.isnan, (*ours, *theirs)))
+
+
 def pooled_sd(arms: Sequence[Sequence[float]]) -> float:
-    """Standard deviation within arms, each variance weighted by its degrees of freedom; NaN without any."""
+    """Compute the standard deviation within arms (one arm: the scores of one method).
+
+    Each arm's variance is weighted by its degrees of freedom. NaN if every arm has fewer than two values.
+    """
     arms = [arm for arm in arms if len(arm) > 1]
     freedom = sum(len(arm) - 1 for arm in arms)
     total = sum((len(arm) - 1) * statistics.variance(arm) for arm in arms)
@@ -32,22 +41,25 @@ def pooled_sd(arms: Sequence[Sequence[float]]) -> float:
 
 
 def hedges_g(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
-    """Hedges' g: the difference of means in pooled standard deviations, without d's bias.
+    """Compute Hedges' g, the difference of means in pooled standard deviations without Cohen's d's bias.
 
-    d = (mean - mean) / s, g = J d, J = Gamma(f/2) / (sqrt(f/2) Gamma((f-1)/2)), f = n + m - 2 (Hedges 1981).
-    The interval is exact under normality: t = d sqrt(nm / (n+m)) is noncentral t, whose noncentralities that put t
-    at its 97.5% and 2.5% quantiles are, divided by that root, d's limits (Steiger & Fouladi 1997), times J g's.
-    All NaN where it says nothing: one seed, no spread within the arms, an undefined value; the limits alone where
-    there is next to no spread (t beyond ``FARTHEST``).
+    With n and m values, means a and b, pooled standard deviation s and f = n + m - 2 (Hedges 1981):
+    d = (a - b) / s and g = J d, where J = Gamma(f/2) / (sqrt(f/2) Gamma((f-1)/2)).
+
+    The interval is exact for normal scores (Steiger & Fouladi 1997). t = d sqrt(nm / (n+m)) has a noncentral t
+    distribution. The two noncentralities for which t is the 97.5% and the 2.5% quantile, divided by that root, are
+    d's limits; J times these are g's.
+
+    Returns:
+        g with its interval. All NaN if an arm has fewer than two values, no value varies or a value is NaN. The
+        limits alone are NaN if t exceeds ``MAX_T_STATISTIC``, because values hardly vary.
     """
-    from scipy import special  # slow to import
+    from scipy import special  # imported here because it is slow, and planning a sweep doesn't need it
 
-    n, m = len(ours), len(theirs)
-    if min(n, m) < 2 or any(math.isnan(value) for value in (*ours, *theirs)):
-        return NO_ESTIMATE
     spread = pooled_sd([ours, theirs])
-    if spread == 0:
+    if not have_several_values(ours, theirs) or spread == 0:
         return NO_ESTIMATE
+    n, m = len(ours), len(theirs)
     freedom, root = n + m - 2, math.sqrt(n * m / (n + m))
     d = (statistics.fmean(ours) - statistics.fmean(theirs)) / spread
     unbias = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(freedom / 2)
@@ -58,11 +70,11 @@ def hedges_g(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
 
 
 def detectable_effect(n: int, m: int | None = None, power: float = POWER) -> float:
-    """The least true difference, in standard deviations, that arms of n and m seeds (m: n) find with ``power``.
+    """Compute the smallest true difference, in standard deviations, that a t-test finds with probability ``power``.
 
-    By a two-sided t-test at .05; it is what Hedges' g estimates. The noncentrality at which t exceeds its critical
-    value with probability ``power``; that it falls below the other one has then a probability under 1e-3. NaN for
-    fewer than two seeds an arm.
+    The test is two-sided at level ``ALPHA`` with n and m values (m: as many as n). The result is the noncentrality
+    at which t exceeds its upper critical value with that probability; that t falls below the lower one has then a
+    probability under 0.001 and is left out. Hedges' g estimates the same quantity. NaN for fewer than two values.
     """
     from scipy import special, stats
 
@@ -74,14 +86,15 @@ def detectable_effect(n: int, m: int | None = None, power: float = POWER) -> flo
 
 
 def detectable_difference(sd: float, n: int, m: int | None = None, power: float = POWER) -> float:
-    """The same in the score's unit: ``sd`` is the score's standard deviation over seeds."""
+    """Compute ``detectable_effect`` in the score's unit; ``sd``: the score's standard deviation over seeds."""
     return sd * detectable_effect(n, m, power)
 
 
 def expected_maximum(k: int) -> float:
-    """Mean of the largest of k independent standard normal values: what selecting one of k equals gains, in SDs.
+    """Compute the mean of the largest of k independent standard normal values.
 
-    The integral of x k phi(x) Phi(x)^(k-1).
+    That is what selecting the best of k equally good configurations gains by chance, in standard deviations: the
+    integral of x k phi(x) Phi(x)^(k-1) over x.
     """
     from scipy import integrate, stats
 

@@ -1,10 +1,13 @@
-"""What the runs support and what they can't, in sentences. Published numbers have no part in it."""
+"""Write, in sentences, what the runs support and what they can't. Published numbers have no part in it.
+
+An arm is the scores of one method on one task, one a seed. The baseline is plain fine-tuning.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from isobench.common.terminal import format_count
-from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison, MethodArms, MethodKey
+from isobench.report.baseline_comparison import BaselineComparison, MethodArms, MethodKey
 from isobench.report.document import ReportTable
 from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
 from isobench.report.resampling import (
@@ -16,86 +19,94 @@ from isobench.report.resampling import (
     stratified_permutation_test,
 )
 from isobench.report.seed_statistics import collect_test_family, holm, smallest_p
+from isobench.report.trouble_notes import describe_troubles
 
-UNDEFINED_SCORE = "undefined score (NaN)"
-UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  # states, not what became of a run
-MIN_COVERAGE = 0.94  # a 95% bootstrap interval that covers less is said to be too narrow
+BASELINE = "plain fine-tuning"
+MIN_COVERAGE = 0.94  # 95% bootstrap intervals that contain the true value less often are said to be too narrow
 
 
-def describe_evidence(tables: Sequence[ReportTable], base: str = "none") -> list[str]:
-    """Sentences on the comparisons of all methods with ``base``, each with its numbers; nothing beyond them.
+def describe_evidence(tables: Sequence[ReportTable]) -> list[str]:
+    """Write sentences on the comparisons of all methods with plain fine-tuning, each with its numbers.
 
     Args:
-        tables: with ``comparison`` in the cells of scores (in percent), and of these only. Columns of one task
+        tables: cells of scores (in percent) have a ``comparison``; other cells have none. Columns of one task
             (``ReportTable.tasks``) show the same runs: across tasks the first of them counts.
-        base: the method that the others are compared with.
     """
-    runs = BaselineComparison(tables, base)
-    against = {name: runs.collect_arms(name) for name in runs.methods}
+    runs = BaselineComparison(tables)
+    arms = {name: runs.collect_arms(name) for name in runs.methods}
     return [
-        *describe_uncompared(runs, against),
+        *describe_uncompared(runs, arms),
         *describe_comparisons(runs, tables),
-        *describe_across_tasks(runs, against, find_holm_survivors(tables)),
-        *describe_single_seeds(runs, against),
-        *describe_power_limits(against),
+        *describe_across_tasks(runs, arms, find_holm_survivors(tables)),
+        *describe_single_seeds(runs, arms),
+        *describe_power_limits(arms),
         *describe_repeated_columns(runs),
         *describe_troubles(runs),
     ]
 
 
-def describe_uncompared(runs: BaselineComparison, against: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
-    """What has no counterpart."""
+def describe_uncompared(runs: BaselineComparison, arms: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
+    """Name the methods that can be compared with nothing."""
     if not runs.methods:
-        yield f"Only {runs.base} was run: there is nothing to compare." if runs.cells else "There are no runs."
-    alone = [name for name in runs.methods if not runs.has_base_scores(name)]
+        yield f"Only {BASELINE} was run: there is nothing to compare." if runs.cells else "There are no runs."
+    alone = [name for name in runs.methods if not runs.has_baseline_scores(name)]
     if alone:
         names = " or ".join(runs.format_method(name) for name in alone)
-        yield f"No run of {runs.base} has a score to compare with: whether {names} helps can't be said."
-    for name, found in against.items():
-        if name not in alone and not found.tested and not found.single:
-            method = runs.format_method(name)
-            yield f"{method}: there is no task on which its runs and those of {runs.base} can be compared."
+        yield f"No run of {BASELINE} has a score to compare with, so whether {names} helps can't be said."
+    for name, own in arms.items():
+        if name not in alone and not own.tested and not own.single_seed:
+            yield f"{runs.format_method(name)}: its runs can't be compared with those of {BASELINE} on any task."
 
 
 def describe_comparisons(runs: BaselineComparison, tables: Sequence[ReportTable]) -> Iterator[str]:
-    """How many there are, how many are below .05, how many by chance, how many after Holm's correction."""
-    tested = [(key, copies[0], copies[0].welch or 0.0) for key, copies in collect_test_family(tables).items()]
+    """Count the comparisons: how many there are, are significant, are expected by chance, and survive Holm."""
+    tested = [copies[0] for copies in collect_test_family(tables).values()]
     if not tested:
         return
-    low = [comparison for _, comparison, p in tested if p < ALPHA]
-    better = sum(comparison.difference > 0 for comparison in low)
+    significant = [comparison for comparison in tested if (comparison.welch or 0.0) < ALPHA]
+    better = sum(comparison.difference > 0 for comparison in significant)
     yield (
-        f"{format_count(len(tested), 'comparison')} with {runs.base}: {len(low)} with p < {ALPHA} (Welch's t-test, "
-        f"not corrected; {better} better, {len(low) - better} worse); "
+        f"{format_count(len(tested), 'comparison')} with {BASELINE}: {len(significant)} with p < {ALPHA} (Welch's "
+        f"t-test, not corrected; {better} better, {len(significant) - better} worse); "
         f"chance alone gives about {ALPHA * len(tested):.2g}."
     )
     if len(tested) > 1:
-        left = [
+        survivors = [
             f"{runs.format_method(name)} on {column} ({format_points(difference)} points)"
             for name, columns in find_holm_survivors(tables).items()
             for column, difference in columns.items()
         ]
-        yield f"After Holm's correction over these {len(tested)}, {len(left) or 'none'} remain" + (
-            f"{'s' * (len(left) == 1)}: {', '.join(left)}." if left else "s: no single difference is established."
+        yield f"After Holm's correction over these {len(tested)}, {len(survivors) or 'none'} remain" + (
+            f"{'s' * (len(survivors) == 1)}: {', '.join(survivors)}."
+            if survivors
+            else "s: no single difference is established."
         )
 
 
 def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
-    """Columns and differences of every method that survive Holm's correction over all comparisons."""
-    tested = collect_test_family(tables)
-    adjusted = holm([copies[0].welch or 0.0 for copies in tested.values()])
-    found: dict[MethodKey, dict[str, float]] = {}
-    for ((encoder, method, column, _), copies), p in zip(tested.items(), adjusted, strict=True):
+    """Find the differences that survive Holm's correction over all comparisons: method -> column -> difference."""
+    family = collect_test_family(tables)
+    adjusted = holm([copies[0].welch or 0.0 for copies in family.values()])
+    survivors: dict[MethodKey, dict[str, float]] = {}
+    for ((encoder, method, column, _), copies), p in zip(family.items(), adjusted, strict=True):
         if p < ALPHA:
-            found.setdefault((encoder, method), {})[column] = copies[0].difference
-    return found
+            survivors.setdefault((encoder, method), {})[column] = copies[0].difference
+    return survivors
 
 
 def describe_across_tasks(
-    runs: BaselineComparison, against: Mapping[MethodKey, MethodArms], single: Mapping[MethodKey, Mapping[str, float]]
+    runs: BaselineComparison,
+    arms: Mapping[MethodKey, MethodArms],
+    survivors: Mapping[MethodKey, Mapping[str, float]],
 ) -> Iterator[str]:
-    """Every method over its tasks; p corrected for the number of methods. ``single``: the ``survivors``."""
-    tested = {name: list(found.tested.values()) for name, found in against.items() if found.tested}
+    """Compare every method with plain fine-tuning over all its tasks; p is corrected for the number of methods.
+
+    Args:
+        runs: the cells of all tables.
+        arms: the scores of each method and of plain fine-tuning.
+        survivors: from ``find_holm_survivors``.
+    """
+    tested = {name: list(own.tested.values()) for name, own in arms.items() if own.tested}
     tests = {name: stratified_permutation_test(tasks) for name, tasks in tested.items()}
     adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
     for name, tasks in tested.items():
@@ -103,149 +114,129 @@ def describe_across_tasks(
         how = "exact" if test.drawn is None else f"{test.drawn:,} random relabellings"
         corrected = f"; {describe_p(adjusted[name])} after Holm over {len(tests)} methods" if len(tests) > 1 else ""
         several = len(tasks) > 1
-        columns = {c: by for c, by in single.get(name, {}).items() if c in against[name].tested}
-        says = describe_difference(mean_difference(tasks), adjusted[name], columns, several)
+        single_tasks = {c: by for c, by in survivors.get(name, {}).items() if c in arms[name].tested}
+        verdict = describe_difference(mean_difference(tasks), adjusted[name], single_tasks, several)
         yield (
-            f"{runs.format_method(name)} on {format_columns(list(against[name].tested))}: {says}. "
+            f"{runs.format_method(name)} on {format_columns(list(arms[name].tested))}: {verdict}. "
             f"{'Mean difference' if several else 'Difference'} {format_interval(mean, format_points)} points, "
             f"probability of improvement {format_interval(probability_of_improvement(tasks), '{:.2f}'.format)}, "
             f"permutation test{' within tasks' * several} {describe_p(test.p)} ({how}{corrected})."
         )
-    fewest = min((len(arm) for tasks in tested.values() for arms in tasks for arm in arms), default=0)
+    fewest = min((len(arm) for tasks in tested.values() for pair in tasks for arm in pair), default=0)
     if tested and bootstrap_coverage(fewest) < MIN_COVERAGE:
         yield (
-            f"Brackets: 95% bootstrap intervals, runs drawn within tasks. With {fewest} seeds they are too narrow: "
-            f"they hold the truth in {bootstrap_coverage(fewest):.0%} of cases at best."
+            f"Brackets are 95% bootstrap intervals, which resample the runs of each task. With {fewest} seeds they "
+            f"are too narrow: they contain the true value in {bootstrap_coverage(fewest):.0%} of cases at best."
         )
 
 
-def describe_difference(difference: float, p: float, single: Mapping[str, float], several: bool) -> str:
-    """What a mean difference and its corrected p say, no more.
+def describe_difference(difference: float, p: float, survivors: Mapping[str, float], several: bool) -> str:
+    """Say what a mean difference and its corrected p show, and no more.
 
-    ``single``: differences on one task that survive Holm. ``several``: there are more tasks than one.
+    Args:
+        difference: mean over tasks, in points.
+        p: of the test over all tasks, corrected for the number of methods.
+        survivors: column -> difference, for single tasks whose difference survives Holm's correction.
+        several: True if there is more than one task.
     """
     if p < ALPHA:
         return "higher than chance explains" if difference > 0 else "does not help here, lower than chance explains"
-    if not single:
+    if not survivors:
         return "no difference shown"
-    better, worse = ([c for c, by in single.items() if (by > 0) is sign] for sign in (True, False))
-    parts = [f"{what} on {', '.join(c)} (after Holm)" for what, c in (("helps", better), ("harms", worse)) if c]
-    shown = "no difference shown" if better and worse else f"not shown to {'help' if better else 'harm'}"
-    return f"{', '.join(parts)}, {shown} {'over all tasks' if several else 'by the permutation test'}"
+    better, worse = ([c for c, by in survivors.items() if (by > 0) is sign] for sign in (True, False))
+    parts = [f"{verb} on {', '.join(c)} (after Holm)" for verb, c in (("helps", better), ("harms", worse)) if c]
+    overall = "no difference shown" if better and worse else f"not shown to {'help' if better else 'harm'}"
+    return f"{', '.join(parts)}, {overall} {'over all tasks' if several else 'by the permutation test'}"
 
 
-def describe_single_seeds(runs: BaselineComparison, against: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
-    """Where there is one run in an arm: numbers without a test."""
-    for name, found in against.items():
-        if found.single:
-            mean = "mean " * (len(found.single) > 1)
+def describe_single_seeds(runs: BaselineComparison, arms: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
+    """Give the differences that rest on a single seed, and say that no test is possible."""
+    for name, own in arms.items():
+        if own.single_seed:
+            mean = "mean " * (len(own.single_seed) > 1)
+            difference = format_points(mean_difference(list(own.single_seed.values())))
             yield (
-                f"{runs.format_method(name)} on {format_columns(list(found.single))}: one seed in an arm, "
-                f"no test is possible; its {mean}difference of "
-                f"{format_points(mean_difference(list(found.single.values())))} points may be chance."
+                f"{runs.format_method(name)} on {format_columns(list(own.single_seed))}: it or {BASELINE} has a "
+                f"single seed, so no test is possible; its {mean}difference of {difference} points may be chance."
             )
 
 
-def describe_power_limits(against: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
-    """What so few seeds can't show: the smallest p, and the least difference that is usually found."""
-    columns = group_arms_by_column(against)
-    sizes = [(len(ours), len(theirs)) for every in columns.values() for ours, theirs in every]
+def describe_power_limits(arms: Mapping[MethodKey, MethodArms]) -> Iterator[str]:
+    """Say what so few seeds can't show: the smallest possible p, and the least difference that is usually found."""
+    columns = group_arms_by_column(arms)
+    sizes = [(len(ours), len(theirs)) for pairs in columns.values() for ours, theirs in pairs]
     if hopeless := [size for size in sizes if smallest_p(*size) >= ALPHA]:
         some = f" ({len(hopeless)} of {len(sizes)} comparisons)" if len(hopeless) < len(sizes) else ""
         least_p = min(smallest_p(*size) for size in hopeless)
         yield (
-            f"With {format_seeds_per_arm(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, "
+            f"With {format_seeds_per_method(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, "
             f"however large the difference: its smallest possible p is {least_p:.2f}."
         )
-    least = {column: column_detectable_difference(every) for (_, column), every in columns.items()}
-    if least := {column: points for column, points in least.items() if points > 0}:
-        low, high = min(least, key=least.__getitem__), max(least, key=least.__getitem__)
-        span = f"about {least[low]:.2g} points" + (f" ({low}) to {least[high]:.2g} ({high})" if low != high else "")
+    detectable = {column: column_detectable_difference(pairs) for (_, column), pairs in columns.items()}
+    if detectable := {column: points for column, points in detectable.items() if points > 0}:
+        low, high = min(detectable, key=detectable.__getitem__), max(detectable, key=detectable.__getitem__)
+        span = f"about {detectable[low]:.2g} points"
+        span += f" ({low}) to {detectable[high]:.2g} ({high})" if low != high else ""
         yield (
-            f"With {format_seeds_per_arm(sizes)} a difference under {span} would usually go unnoticed: at the spread "
-            f"of these runs, that is what a single t-test at {ALPHA}, not corrected, finds in {POWER:.0%} of cases."
+            f"With {format_seeds_per_method(sizes)} a difference under {span} would usually go unnoticed: at the "
+            f"spread of these runs, a single t-test at {ALPHA}, not corrected, finds one as large in {POWER:.0%} of "
+            "cases."
         )
 
 
-def group_arms_by_column(against: Mapping[MethodKey, MethodArms]) -> dict[tuple[str, str], list[Arms]]:
-    """The tested arms of all methods by encoder and column."""
+def group_arms_by_column(arms: Mapping[MethodKey, MethodArms]) -> dict[tuple[str, str], list[Arms]]:
+    """Group the tested arms of all methods: (encoder, column) -> one pair of arms a method."""
     columns: dict[tuple[str, str], list[Arms]] = {}
-    for (encoder, _), found in against.items():
-        for column, arms in found.tested.items():
-            columns.setdefault((encoder, column), []).append(arms)
+    for (encoder, _), own in arms.items():
+        for column, pair in own.tested.items():
+            columns.setdefault((encoder, column), []).append(pair)
     return columns
 
 
-def column_detectable_difference(every: Sequence[Arms]) -> float:
-    """The least difference that one column's runs would show, from their pooled spread and the smallest arms."""
-    base = every[0][1]
-    spread = pooled_sd([base, *(ours for ours, _ in every)])
-    return detectable_difference(spread, min(len(ours) for ours, _ in every), len(base))
+def column_detectable_difference(pairs: Sequence[Arms]) -> float:
+    """Compute the least difference usually found in a column, from its runs' pooled spread and the smallest arms.
+
+    Args:
+        pairs: for each method its scores and plain fine-tuning's, which are the same in every pair.
+    """
+    baseline = pairs[0][1]
+    spread = pooled_sd([baseline, *(ours for ours, _ in pairs)])
+    return detectable_difference(spread, min(len(ours) for ours, _ in pairs), len(baseline))
 
 
 def describe_repeated_columns(runs: BaselineComparison) -> Iterator[str]:
-    """Columns that show runs which another one shows already."""
+    """Name the columns that show the same runs as an earlier one."""
     columns = dict.fromkeys(c for cells in runs.cells.values() for c, cell in cells.items() if cell.comparison)
-    first: dict[str, str] = {}
+    first: dict[str, str] = {}  # task -> its first column
     for column in columns:
-        if first.setdefault(runs.task(column), column) != column:
-            yield f"{column} shows the runs of {first[runs.task(column)]} again: across tasks one of them counts."
-
-
-def describe_troubles(runs: BaselineComparison) -> Iterator[str]:
-    """What went wrong, the base's too, and that it is in no mean."""
-    for name, cells in runs.cells.items():
-        found: dict[tuple[str, str], tuple[str, int]] = {}  # task, what -> first column, runs
-        for column, cell in cells.items():
-            undefined = sum(map(math.isnan, cell.values)) - cell.troubles.get(CONSTANT_PREDICTOR, 0)
-            for what, number in (cell.troubles | ({UNDEFINED_SCORE: undefined} if undefined > 0 else {})).items():
-                found.setdefault((runs.task(column), what), (column, number))
-        kinds: dict[str, list[str]] = {}
-        for (_, what), (column, number) in found.items():
-            named = (
-                f"{number} on {column}"
-                if what in (CONSTANT_PREDICTOR, UNDEFINED_SCORE)
-                else f"{number} {what} on {column}"
-            )
-            kinds.setdefault(describe_consequence(what), []).append(named)
-        for words, where in kinds.items():
-            yield f"{runs.format_method(name)}: {words.format(', '.join(where))}."
-
-
-def describe_consequence(what: str) -> str:
-    """A sentence on runs with this trouble, with a place for which."""
-    if what == CONSTANT_PREDICTOR:
-        return "constant predictors ({}): those tasks are in no mean, though the collapse is a result"
-    if what == UNDEFINED_SCORE:
-        return "undefined scores, NaN ({}): those tasks are in no mean"
-    if what in UNFINISHED_STATES:
-        return "runs without a result ({}): in no mean, which may yet change"
-    return "failed runs ({}): without a score and in no mean, which is of the others only"
+        earlier = first.setdefault(runs.find_task(column), column)
+        if earlier != column:
+            yield f"{column} shows the runs of {earlier} again: across tasks only {earlier} counts."
 
 
 def format_columns(columns: Sequence[str]) -> str:
-    """A few by name, many by number."""
+    """Name up to three columns; of more, give the number."""
     return ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} tasks"
 
 
-def format_seeds_per_arm(sizes: Sequence[tuple[int, int]]) -> str:
-    """How many seeds arms have, in words."""
+def format_seeds_per_method(sizes: Sequence[tuple[int, int]]) -> str:
+    """Say how many seeds each of two compared methods has."""
     low, high = min(map(min, sizes)), max(map(max, sizes))
-    return f"{low} seeds an arm" if low == high else f"{low} to {high} seeds an arm"
+    return f"{low} seeds per method" if low == high else f"{low} to {high} seeds per method"
 
 
 def format_interval(estimate: Estimate, form: Callable[[float], str]) -> str:
-    """A number with its interval, where there is one."""
-    shown = form(estimate.value)
-    return shown if math.isnan(estimate.low) else f"{shown} [{form(estimate.low)}, {form(estimate.high)}]"
+    """Write a number, followed by its interval in brackets if it has one."""
+    value = form(estimate.value)
+    return value if math.isnan(estimate.low) else f"{value} [{form(estimate.low)}, {form(estimate.high)}]"
 
 
 def format_points(difference: float) -> str:
-    """A difference with its sign; none has next to nothing."""
-    shown = f"{difference:+.2f}"
-    return "0.00" if shown in ("+0.00", "-0.00") else shown
+    """Write a difference with its sign and two decimals; zero has no sign."""
+    text = f"{difference:+.2f}"
+    return "0.00" if text in ("+0.00", "-0.00") else text
 
 
 def describe_p(p: float) -> str:
-    """A p with two digits that count."""
+    """Write a p-value with two significant digits, or two decimals from 0.1 on."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"

@@ -1,7 +1,7 @@
-"""The report page's figures: inline SVG, one small panel each, so that a narrow screen can stack them.
+"""Draw the report page's figures: inline SVG in small panels, which a narrow screen can stack.
 
-The only text in a panel is axis labels and numbers: whatever names something (a method, a task) is in the HTML
-around it. Colours are the page's CSS variables, so a panel is readable on a light and on a dark page.
+A panel's only text is axis labels and numbers; names of methods and tasks are in the HTML around it. Colours are the
+page's CSS variables, so that a panel is readable on a light and on a dark page.
 """
 
 import io
@@ -20,8 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from isobench.common.plots import FIGURE_STYLE, LINE_STYLES
-from isobench.report.page_data import Point, TidyRows, to_finite_float
-from isobench.report.paper_table import BASE_METHOD
+from isobench.report.baseline_comparison import BASE_METHOD
+from isobench.report.document import TidyRows
+from isobench.report.page_data import Point, to_finite_float
 
 T = TypeVar("T")
 INK_PLACEHOLDER = "#010203"  # stands for the page's text colour
@@ -30,7 +31,10 @@ CSS_VARIABLES = {INK_PLACEHOLDER: "currentColor"} | {
     colour: f"var(--m{i})" for i, colour in enumerate(COLOUR_PLACEHOLDERS)
 }
 METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-MAX_RUNS_DRAWN, MAX_POINTS_DRAWN = 10, 600  # at most: runs of a method in a panel of curves, points in a scatter
+MAX_RUNS_DRAWN, MAX_POINTS_DRAWN = (
+    10,
+    600,
+)  # most runs of a method in a panel of curves, most points in a scatter plot
 PANEL_SIZE, AXES_FRAME = (2.4, 1.7), (0.2, 0.24, 0.76, 0.68)  # inches; left, bottom, width, height as parts of it
 RC_PARAMS = FIGURE_STYLE | {
     "text.color": INK_PLACEHOLDER, "axes.labelcolor": INK_PLACEHOLDER, "axes.edgecolor": INK_PLACEHOLDER,
@@ -42,42 +46,45 @@ RC_PARAMS = FIGURE_STYLE | {
 
 @dataclass(frozen=True)
 class MethodStyle:
-    """How a method is drawn everywhere on the page: its number, -1 for plain fine-tuning, which is in ink."""
+    """How a method is drawn everywhere on the page.
+
+    Attributes:
+        index: the method's number; -1 is plain fine-tuning, which has the colour of the text.
+    """
 
     index: int
 
     @property
     def colour(self) -> str:
-        """As matplotlib takes it."""
+        """The colour for matplotlib: a placeholder, which ``render_svg`` replaces by the page's variable."""
         return INK_PLACEHOLDER if self.index < 0 else COLOUR_PLACEHOLDERS[self.index % len(COLOUR_PLACEHOLDERS)]
 
     @property
     def css(self) -> str:
-        """As the page takes it."""
+        """The colour for the page: a CSS variable."""
         return CSS_VARIABLES[self.colour]
 
     @property
     def dash(self) -> str:
-        """As matplotlib takes it."""
-        return LINE_STYLES[self.step % len(LINE_STYLES)]
+        """The line style, in matplotlib's notation."""
+        return LINE_STYLES[self.style_index % len(LINE_STYLES)]
 
     @property
     def marker(self) -> str:
-        """As matplotlib takes it."""
-        return METHOD_MARKERS[self.step % len(METHOD_MARKERS)]
+        """The marker, in matplotlib's notation."""
+        return METHOD_MARKERS[self.style_index % len(METHOD_MARKERS)]
 
     @property
-    def step(self) -> int:
-        """Grows with the colour, and once more when the colours start anew."""
-        return (
-            0
-            if self.index < 0
-            else 1 + self.index % len(COLOUR_PLACEHOLDERS) + self.index // len(COLOUR_PLACEHOLDERS)
-        )
+    def style_index(self) -> int:
+        """Which dash and marker to take: shifted by one in each round of colours, so that no pair repeats early."""
+        if self.index < 0:
+            return 0
+        rounds, position = divmod(self.index, len(COLOUR_PLACEHOLDERS))
+        return 1 + position + rounds
 
 
 def assign_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
-    """A look for every method; the same for the same methods in the same order."""
+    """Give every method a style; the same methods in the same order get the same styles."""
     names = list(dict.fromkeys(methods))
     others = [name for name in names if name != BASE_METHOD]
     plain = {BASE_METHOD: MethodStyle(-1)} if BASE_METHOD in names else {}
@@ -85,7 +92,7 @@ def assign_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
 
 
 class PanelDrawer:
-    """Draws one panel after the other on the same axes: making axes takes longer than drawing on them."""
+    """Draws one panel after another on the same axes, because making axes takes longer than drawing on them."""
 
     def __init__(self) -> None:
         with matplotlib.rc_context(RC_PARAMS):
@@ -96,8 +103,18 @@ class PanelDrawer:
         self.axes.patch.set_visible(False)
         self.drawn = 0
 
-    def draw_panel(self, paint: Callable[[Axes], None], x: str, y: str, says: str, integers: bool = False) -> Markup:
-        """What ``paint`` puts on the axes, as SVG; ``says``: its description for who can't see it."""
+    def draw_panel(
+        self, paint: Callable[[Axes], None], x: str, y: str, description: str, integers: bool = False
+    ) -> Markup:
+        """Draw one panel and return it as SVG.
+
+        Args:
+            paint: draws lines on the axes.
+            x: label of the horizontal axis.
+            y: label of the vertical axis.
+            description: what the panel shows, for readers who can't see it.
+            integers: True if the horizontal axis has whole numbers only.
+        """
         with matplotlib.rc_context(RC_PARAMS):
             paint(self.axes)
             self.axes.set_xlabel(x)
@@ -107,17 +124,17 @@ class PanelDrawer:
                 set_ticks(self.axes, name, values, integers and name == "x")
             self.axes.relim()
             self.axes.autoscale()
-            svg = self.save(says)
+            svg = self.render_svg(description)
         for line in list(self.axes.lines):
             line.remove()
         return svg
 
-    def save(self, says: str) -> Markup:
-        """The panel as it stands, without what an inline SVG has no use for, its ids the page's only ones."""
+    def render_svg(self, description: str) -> Markup:
+        """Write the panel as SVG for a page: no header, no styles of its own, ids that no other panel has."""
         self.drawn += 1
         out = io.StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        self.canvas.print_svg(out, metadata=nothing)
+        no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        self.canvas.print_svg(out, metadata=no_metadata)
         text = out.getvalue()
         text = text[text.index("<svg") :]
         text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
@@ -128,14 +145,14 @@ class PanelDrawer:
         text = re.sub(r"\s*\n\s*", " ", text)
         for colour, variable in CSS_VARIABLES.items():
             text = text.replace(colour, variable)
-        return Markup(text).replace("<svg", Markup('<svg role="img" aria-label="{}"').format(says), 1)
+        return Markup(text).replace("<svg", Markup('<svg role="img" aria-label="{}"').format(description), 1)
 
 
 def set_ticks(axes: Axes, name: str, values: Sequence[float], integers: bool = False) -> None:
-    """At most four short labels on axis x or y; powers of ten where the numbers span more than two of them."""
+    """Put at most four short labels on axis ``name`` (x or y); powers of ten if values span more than two of them."""
     axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
-    known = [value for value in values if math.isfinite(value)]
-    if known and min(known) > 0 and max(known) / min(known) > 100 and not integers:
+    finite = [value for value in values if math.isfinite(value)]
+    if finite and min(finite) > 0 and max(finite) / min(finite) > 100 and not integers:
         axes.set(**{f"{name}scale": "log"})
         axis.set_major_locator(LogLocator(numticks=4))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}".replace("e-0", "e\N{MINUS SIGN}")))
@@ -147,11 +164,11 @@ def set_ticks(axes: Axes, name: str, values: Sequence[float], integers: bool = F
 
 
 def draw_curves(
-    sheet: PanelDrawer, epochs: TidyRows, measure: str, look: dict[str, MethodStyle], says: str
+    drawer: PanelDrawer, epochs: TidyRows, measure: str, styles: dict[str, MethodStyle], description: str
 ) -> Markup | None:
-    """A measure against the epoch: a thin line a run, the mean of each method's on top; None without a number.
+    """Draw a measure against the epoch: a thin line for each run, a thick one for each method's mean.
 
-    The mean is of the runs that have come as far.
+    The mean at an epoch is over the runs that have reached it. None if no epoch has a number.
     """
     lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in epochs:
@@ -163,42 +180,42 @@ def draw_curves(
         return None
 
     def paint(axes: Axes) -> None:
-        for method in (name for name in look if name in lines):
+        for method in (name for name in styles if name in lines):
             runs = [sorted(run) for run in lines[method].values()]
             joined = [point for run in subsample_evenly(runs, MAX_RUNS_DRAWN) for point in [*run, (np.nan, np.nan)]]
-            axes.plot(*zip(*joined, strict=True), color=look[method].colour, lw=0.6, alpha=0.45, zorder=1)
-        for method in (name for name in look if name in lines):
-            of_epoch: dict[float, list[float]] = {}
+            axes.plot(*zip(*joined, strict=True), color=styles[method].colour, lw=0.6, alpha=0.45, zorder=1)
+        for method in (name for name in styles if name in lines):
+            values_by_epoch: dict[float, list[float]] = {}
             for epoch, value in (point for run in lines[method].values() for point in run):
-                of_epoch.setdefault(epoch, []).append(value)
-            xs = sorted(of_epoch)
-            means = [float(np.mean(of_epoch[x])) for x in xs]
-            marker = look[method].marker if len(xs) == 1 else ""  # a line of one epoch can't be seen
-            axes.plot(xs, means, color=look[method].colour, ls=look[method].dash, marker=marker, ms=3, zorder=2)
+                values_by_epoch.setdefault(epoch, []).append(value)
+            xs = sorted(values_by_epoch)
+            means = [float(np.mean(values_by_epoch[x])) for x in xs]
+            marker = styles[method].marker if len(xs) == 1 else ""  # a line of one epoch can't be seen
+            axes.plot(xs, means, color=styles[method].colour, ls=styles[method].dash, marker=marker, ms=3, zorder=2)
 
-    return sheet.draw_panel(paint, "epoch", "", says, integers=True)
+    return drawer.draw_panel(paint, "epoch", "", description, integers=True)
 
 
 def draw_scatter(
-    sheet: PanelDrawer, cloud: Sequence[Point], look: dict[str, MethodStyle], x: str, y: str, says: str
+    drawer: PanelDrawer, points: Sequence[Point], styles: dict[str, MethodStyle], x: str, y: str, description: str
 ) -> Markup | None:
-    """Score against isotropy, a point a run; None without a point."""
-    if not cloud:
+    """Draw score against isotropy, a point for each run; None without points."""
+    if not points:
         return None
 
     def paint(axes: Axes) -> None:
-        shown = subsample_evenly(cloud, MAX_POINTS_DRAWN)
-        for method in look:
-            own = [(point.x, point.y) for point in shown if point.method == method]
+        drawn = subsample_evenly(points, MAX_POINTS_DRAWN)
+        for method in styles:
+            own = [(point.x, point.y) for point in drawn if point.method == method]
             if own:
-                colour, marker = look[method].colour, look[method].marker
+                colour, marker = styles[method].colour, styles[method].marker
                 axes.plot(*zip(*own, strict=True), color=colour, marker=marker, ls="", ms=3, mew=0, alpha=0.7)
 
-    return sheet.draw_panel(paint, x, y, says)
+    return drawer.draw_panel(paint, x, y, description)
 
 
 def subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
-    """At most so many of the items, evenly spaced."""
+    """Return at most ``most`` of the items, evenly spaced."""
     if len(items) <= most:
         return items
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]

@@ -1,64 +1,66 @@
-"""A report as one HTML page that needs nothing else: no network, no script; light and dark, any width, print."""
+"""Write a report as one HTML page that needs nothing else: no network, no script; light, dark, any width, print."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Template
 from markupsafe import Markup
 
 from isobench.report import figures, page_data
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.claims import OUTCOME_SYMBOLS
-from isobench.report.document import Cell, Report, ReportTable
+from isobench.report.document import Cell, Report, ReportTable, TidyRows
+from isobench.report.effects import ALPHA
 from isobench.report.figures import MethodStyle, PanelDrawer
 from isobench.report.markdown_latex import format_mark
-from isobench.report.page_data import ISOTROPY_COLUMNS, TidyRows
-from isobench.report.paper_table import ALPHA, BASE_METHOD
+from isobench.report.page_data import ISOTROPY_COLUMNS
+from isobench.report.templating import make_environment
 
 __all__ = ["render_claims", "render_report"]
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-# At most: pairs of encoder and task with curves, those not folded away, runs of a method in one, points in a scatter.
+# At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
 DRAWING_LIMITS = {"groups": 30, "open": 4, "runs": figures.MAX_RUNS_DRAWN, "points": figures.MAX_POINTS_DRAWN}
-VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}  # verdict -> symbol
+VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
 
 
 def render_report(report: Report) -> str:
-    """The page, the same for the same report.
+    """Write the page; equal reports give the same page.
 
-    ``runs`` and ``epochs`` may lack any column and any value, and a report may lack everything: the page then says
-    what is missing.
+    ``runs`` and ``epochs`` may lack any column and any value, and every part of the report may be empty: the page
+    then says what is missing.
     """
     report = page_data.add_scale_to_encoder(report)
     methods = [
         *(line.method for table in report.tables for line in table.lines),
         *list_distinct_values(report.runs, "method"),
+        *list_distinct_values(report.epochs, "method"),
     ]
-    look = figures.assign_styles([*methods, *list_distinct_values(report.epochs, "method")])
-    sheet = PanelDrawer()
-    same_epoch = page_data.group_rows(report.epochs, "encoder", "task", "method", "epoch")
-    return load_template().render(
+    styles = figures.assign_styles(methods)
+    drawer = PanelDrawer()
+    runs_at_epoch = page_data.group_rows(report.epochs, "encoder", "task", "method", "epoch")
+    return load_template("page.html.j2").render(
         report=report,
-        look=look,
+        styles=styles,
         total=sum(report.state.values()),
         scales=list_distinct_values(report.runs, "scale"),
-        tables=[_TableView(table) for table in report.tables],
-        curves=list(draw_curve_groups(sheet, report.epochs, look)),
+        views=[_TableView(table) for table in report.tables],
+        curves=list(draw_curve_groups(drawer, report.epochs, styles)),
         unfinished=sum(count for name, count in report.state.items() if name not in ("done", "failed")),
         curve_groups=len(page_data.group_rows(report.epochs, "encoder", "task")),
-        isotropy=IsotropySection.of(sheet, report.runs, look),
+        isotropy=IsotropySection.draw(drawer, report.runs, styles),
         overheads=page_data.compute_overheads(report.runs),
         tasks=list_distinct_values(report.runs, "task"),
         limits=DRAWING_LIMITS,
-        most_runs=max(map(len, same_epoch.values()), default=0),
-        several=has_several_configs(report),
+        most_runs=max(map(len, runs_at_epoch.values()), default=0),
+        several_configs=has_several_configs(report),
     )
 
 
 def render_claims(claims: list[dict[str, Any]]) -> str:
-    """The page of the papers' claims (rows of ``overview``), each with what was found here."""
+    """Write the page of the papers' claims, each with its outcome; ``claims``: from ``isobench.cli.claims``."""
     papers: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
         papers.setdefault(claim["paper"], []).append(claim)
@@ -70,12 +72,9 @@ def render_claims(claims: list[dict[str, Any]]) -> str:
     )
 
 
-def load_template(name: str = "page.html.j2") -> Any:
-    """A page's template."""
-    loader = FileSystemLoader(Path(__file__).parent / "templates")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+def load_template(name: str) -> Template:
+    """Load a page's template, with the filters and constants that it uses."""
+    environment = make_environment()
     environment.filters |= {
         "words": format_name,
         "p": format_p_value,
@@ -88,19 +87,22 @@ def load_template(name: str = "page.html.j2") -> Any:
 
 
 def list_distinct_values(rows: TidyRows, name: str) -> list[str]:
-    """The different values of a column, in order of appearance, without those that are not there."""
+    """Return the different values of a column, in order of appearance, without missing ones."""
     return list(dict.fromkeys(str(row[name]) for row in rows if row.get(name) is not None))
 
 
 def has_several_configs(report: Report) -> bool:
-    """True if a method has runs of more than one configuration: a line is a chosen one, or runs differ in more."""
-    chosen = any(line.settings for table in report.tables for line in table.lines)
+    """Return True if a method has runs of several configurations.
+
+    A table's line then names the one that was selected, or several runs share encoder, task, method, seed and scale.
+    """
+    selected = any(line.settings for table in report.tables for line in table.lines)
     same = page_data.group_rows(report.runs, "encoder", "task", "method", "seed", "scale")
-    return chosen or any(len(runs) > 1 for runs in same.values())
+    return selected or any(len(runs) > 1 for runs in same.values())
 
 
 class _TableView:
-    """A table with what the page adds to it: numbered reasons, comparisons in a list, every column's axis."""
+    """A table with what the page adds to it: numbered reasons, a list of comparisons, plots of every cell's seeds."""
 
     def __init__(self, table: ReportTable) -> None:
         self.table = table
@@ -109,8 +111,8 @@ class _TableView:
         self.comparisons = list(list_comparisons(table))
         self.tests = sum(cell.comparison.welch is not None for *_, cell in self.comparisons if cell.comparison)
         self.verdicts = [verdict for verdict in VERDICT_SYMBOLS if any(cell.verdict == verdict for cell in cells)]
-        self.marked = any(format_mark(cell) for cell in cells)
-        self.single = bool(cells) and max(len(cell.values) for cell in cells) == 1
+        self.has_marks = any(format_mark(cell) for cell in cells)
+        self.single_seed = bool(cells) and max(len(cell.values) for cell in cells) == 1
         self.has_time = any(line.time not in ("", "-") for line in table.lines)
         self.axes = {name: axis for name in table.columns if (axis := page_data.build_axis(table, name))}
         self.strips = {
@@ -122,7 +124,7 @@ class _TableView:
 
 
 def list_comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, Cell]]:
-    """Encoder, method, its settings, column and cell of every comparison with plain fine-tuning."""
+    """List every comparison with plain fine-tuning: encoder, method, its settings, column and cell."""
     for line in table.lines:
         for name in table.columns:
             cell = line.cells.get(name)
@@ -140,33 +142,41 @@ class Panel:
 
 @dataclass
 class CurveGroup:
-    """The panels of one encoder and task, and the methods in them."""
+    """The panels of one encoder and task, and the methods that they show."""
 
     title: str
     panels: list[Panel]
     methods: list[str]
 
 
-def draw_curve_groups(sheet: PanelDrawer, epochs: TidyRows, look: dict[str, MethodStyle]) -> Iterator[CurveGroup]:
-    """The curves over training of every encoder and task, up to ``LIMITS``."""
-    measures = {"score": "Score"} | {name: f"{symbol}, {of}" for name, (symbol, of) in ISOTROPY_COLUMNS.items()}
-    for (encoder, task), rows in list(page_data.group_rows(epochs, "encoder", "task").items())[
-        : DRAWING_LIMITS["groups"]
-    ]:
+def draw_curve_groups(drawer: PanelDrawer, epochs: TidyRows, styles: dict[str, MethodStyle]) -> Iterator[CurveGroup]:
+    """Draw the curves over training of each encoder and task, of no more than ``DRAWING_LIMITS`` allow."""
+    measures = {"score": "Score"} | {
+        name: f"{symbol}, {matrix}" for name, (symbol, matrix) in ISOTROPY_COLUMNS.items()
+    }
+    groups = list(page_data.group_rows(epochs, "encoder", "task").items())
+    for (encoder, task), rows in groups[: DRAWING_LIMITS["groups"]]:
         title = f"{task}, {encoder}"
-        drawn = [
+        panels = [
             Panel(text, svg)
             for name, text in measures.items()
-            if (svg := figures.draw_curves(sheet, rows, name, look, f"{text} against the epoch: {title}"))
+            if (svg := figures.draw_curves(drawer, rows, name, styles, f"{text} against the epoch: {title}"))
         ]
-        if drawn:
-            here = set(list_distinct_values(rows, "method"))
-            yield CurveGroup(title, drawn, [method for method in look if method in here])
+        if panels:
+            methods = set(list_distinct_values(rows, "method"))
+            yield CurveGroup(title, panels, [method for method in styles if method in methods])
 
 
 @dataclass
 class IsotropySection:
-    """Isotropy against score: panels and correlations, as they are and less the means of encoder and task."""
+    """Isotropy against score.
+
+    Attributes:
+        names: of the measures, as column titles.
+        parts: title, panels and correlations of the points as measured, and less the means of encoder and task.
+        methods: those that the panels show.
+        most_points: the number of points of the measure that has most.
+    """
 
     names: list[str]
     parts: list[tuple[str, list[Panel], dict[str, list[page_data.Correlation]]]]
@@ -174,10 +184,10 @@ class IsotropySection:
     most_points: int
 
     @classmethod
-    def of(cls, sheet: PanelDrawer, runs: TidyRows, look: dict[str, MethodStyle]) -> "IsotropySection":
-        """Of the measures that any run has."""
-        clouds = {name: page_data.collect_points(runs, name) for name in ISOTROPY_COLUMNS}
-        measures = [name for name, cloud in clouds.items() if cloud]
+    def draw(cls, drawer: PanelDrawer, runs: TidyRows, styles: dict[str, MethodStyle]) -> "IsotropySection":
+        """Draw the section for the measures that any run has."""
+        points = {name: page_data.collect_points(runs, name) for name in ISOTROPY_COLUMNS}
+        measures = [name for name, own in points.items() if own]
         with_score = [run for run in runs if page_data.to_finite_float(run.get("score")) is not None]
         kinds = {False: "As measured"}
         if len(page_data.group_rows(with_score, "encoder", "task")) > 1:
@@ -186,33 +196,33 @@ class IsotropySection:
         for centred, kind in kinds.items() if measures else ():
             panels = []
             for name in measures:
-                symbol, of = ISOTROPY_COLUMNS[name]
-                cloud = page_data.collect_points(runs, name, centred) if centred else clouds[name]
+                symbol, matrix = ISOTROPY_COLUMNS[name]
+                drawn = page_data.collect_points(runs, name, centred) if centred else points[name]
                 labels = (f"{symbol} less mean", "score less mean") if centred else (symbol, "score")
-                says = f"Score against {symbol} of the {of}, a point a run. {kind}."
-                if svg := figures.draw_scatter(sheet, cloud, look, *labels, says):
-                    panels.append(Panel(f"{symbol}, {of}", svg))
+                description = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
+                if svg := figures.draw_scatter(drawer, drawn, styles, *labels, description):
+                    panels.append(Panel(f"{symbol}, {matrix}", svg))
             parts.append((kind, panels, page_data.compute_correlations(with_score, measures, centred)))
-        here = {point.method for cloud in clouds.values() for point in cloud}
+        methods = {point.method for own in points.values() for point in own}
         names = [", ".join(ISOTROPY_COLUMNS[name]) for name in measures]
-        most = max(map(len, clouds.values()), default=0)
-        return cls(names, parts, [method for method in look if method in here], most)
+        most = max(map(len, points.values()), default=0)
+        return cls(names, parts, [method for method in styles if method in methods], most)
 
 
 def format_name(name: str) -> str:
-    """A name from the records, such as constant_predictor, as words."""
+    """Write a name from the records, such as constant_predictor, as words."""
     return name.replace("_", " ")
 
 
 def format_p_value(p: float | None) -> str:
-    """A p-value as papers print it."""
+    """Write a p-value as papers print it, without the zero before the point; a dash for none."""
     if p is None or page_data.to_finite_float(p) is None:
         return DASH
     return "< .001" if p < 0.001 else "1" if p >= 0.9995 else f"{p:.3f}".removeprefix("0")
 
 
 def format_signed(value: float | None, digits: int = 2) -> str:
-    """A number with its sign, a dash for none."""
+    """Write a number with its sign; zero has none; a dash if there is no finite number."""
     if page_data.to_finite_float(value) is None:
         return DASH
     text = f"{value:+.{digits}f}"
@@ -220,11 +230,11 @@ def format_signed(value: float | None, digits: int = 2) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """A time in seconds, to about three digits."""
+    """Write a time in seconds with about three digits."""
     digits = 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:,.{digits}f} s"
 
 
 def format_number(value: float | None) -> str:
-    """A number in four digits at most, a dash for none."""
+    """Write a number with at most four digits; a dash for none."""
     return DASH if value is None else f"{value:.4g}".replace("-", MINUS)

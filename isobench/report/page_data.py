@@ -1,4 +1,4 @@
-"""What a report's page derives from tidy rows and cells: correlations, overheads, where the seeds stand."""
+"""Derive from tidy rows and cells what the report's page shows: correlations, overheads, positions of the seeds."""
 
 import math
 import re
@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from isobench.report.document import Cell, Report, ReportTable
-from isobench.report.paper_table import BASE_METHOD
+from isobench.report.baseline_comparison import BASE_METHOD
+from isobench.report.document import Cell, Report, ReportTable, TidyRows
 
-TidyRows = list[dict[str, Any]]
-COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts that set our cell against the published one
+COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-# Isotropy columns of the tidy rows -> symbol and matrix, in the page's order.
+# Isotropy columns of the tidy rows -> symbol and the matrix that it is measured on, in the page's order.
 ISOTROPY_COLUMNS = {
     "embedding/ev1": ("EV₁", "embeddings"),
     "embedding/ev2": ("EV₂", "embeddings"),
@@ -27,35 +26,38 @@ ISOTROPY_COLUMNS = {
 
 
 def to_finite_float(value: Any) -> float | None:
-    """A finite number as float; None for None, NaN, infinities and what is no number."""
+    """Return a finite number as float; None for anything else, NaN and infinities included."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         return None
     return float(value) if math.isfinite(value) else None
 
 
 def add_scale_to_encoder(report: Report) -> Report:
-    """The same report; where its runs are of several scales, tidy rows name theirs behind the encoder."""
+    """Return the report with each run's scale behind its encoder's name, if its runs are of several scales.
+
+    The page groups runs by encoder, so that this keeps runs of different scales apart.
+    """
     scales = {run.get("key"): run.get("scale") for run in report.runs}
     if len(set(scales.values())) < 2:
         return report
 
-    def named(row: dict[str, Any]) -> dict[str, Any]:
+    def add_scale(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "encoder": f"{row.get('encoder')} (scale {scales.get(row.get('key'))})"}
 
-    return replace(report, runs=[named(row) for row in report.runs], epochs=[named(row) for row in report.epochs])
+    return replace(report, runs=list(map(add_scale, report.runs)), epochs=list(map(add_scale, report.epochs)))
 
 
 def group_rows(rows: TidyRows, *columns: str) -> dict[tuple[Any, ...], TidyRows]:
-    """Rows by their values of the columns, in order of appearance."""
-    found: dict[tuple[Any, ...], TidyRows] = {}
+    """Group rows by their values in the columns, in order of appearance; a missing value is None."""
+    groups: dict[tuple[Any, ...], TidyRows] = {}
     for row in rows:
-        found.setdefault(tuple(row.get(column) for column in columns), []).append(row)
-    return found
+        groups.setdefault(tuple(row.get(column) for column in columns), []).append(row)
+    return groups
 
 
 @dataclass(frozen=True)
 class Point:
-    """A run's isotropy and score."""
+    """A run's isotropy (x) and score (y)."""
 
     method: str
     x: float
@@ -63,55 +65,66 @@ class Point:
 
 
 def collect_points(runs: TidyRows, measure: str, centred: bool = False) -> list[Point]:
-    """One a run that has both numbers.
+    """Return a point for each run that has both the measure and a score.
 
-    ``centred``: less the mean over these runs of the same encoder and task; those that are alone there are left out.
+    Args:
+        runs: tidy rows.
+        measure: column of the isotropy.
+        centred: subtract from each point the mean over the runs of its encoder and task; a run that is the only one
+            of its encoder and task is then left out.
     """
-    found = []
+    points = []
     for group in group_rows(runs, "encoder", "task").values():
         pairs = [
             (str(run.get("method")), to_finite_float(run.get(measure)), to_finite_float(run.get("score")))
             for run in group
         ]
-        here = [Point(method, x, y) for method, x, y in pairs if x is not None and y is not None]
-        if centred and here:
-            x, y = (sum(values) / len(here) for values in zip(*((p.x, p.y) for p in here), strict=True))
-            here = [Point(p.method, p.x - x, p.y - y) for p in here] if len(here) > 1 else []
-        found += here
-    return found
+        group_points = [Point(method, x, y) for method, x, y in pairs if x is not None and y is not None]
+        if centred and group_points:
+            x, y = (sum(values) / len(values) for values in zip(*((p.x, p.y) for p in group_points), strict=True))
+            group_points = [Point(p.method, p.x - x, p.y - y) for p in group_points] if len(group_points) > 1 else []
+        points += group_points
+    return points
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's; None where it is not defined: fewer than three points, or one value only."""
+    """Spearman's rank correlation of n points; None where undefined: fewer than three points, or all values equal."""
 
     rho: float | None
     n: int
 
 
-def spearman(cloud: Sequence[Point]) -> Correlation:
-    """Spearman's rank correlation of isotropy and score."""
+def compute_spearman(points: Sequence[Point]) -> Correlation:
+    """Compute Spearman's rank correlation of isotropy and score."""
     from scipy import stats  # slow to import
 
-    xs, ys = [point.x for point in cloud], [point.y for point in cloud]
-    if len(cloud) < 3 or len(set(xs)) < 2 or len(set(ys)) < 2:
-        return Correlation(None, len(cloud))
-    return Correlation(float(stats.spearmanr(xs, ys).statistic), len(cloud))
+    xs, ys = [point.x for point in points], [point.y for point in points]
+    if len(points) < 3 or len(set(xs)) < 2 or len(set(ys)) < 2:
+        return Correlation(None, len(points))
+    return Correlation(float(stats.spearmanr(xs, ys).statistic), len(points))
 
 
 def compute_correlations(runs: TidyRows, measures: Sequence[str], centred: bool) -> dict[str, list[Correlation]]:
-    """A line for all runs ("") and one a method; in it one correlation a measure."""
+    """Correlate each measure with the score: over all runs (key "") and over each method's; one value a measure."""
     methods = list(dict.fromkeys(str(run.get("method")) for run in runs))
-    chosen = {"": runs} | {name: [run for run in runs if str(run.get("method")) == name] for name in methods}
+    groups = {"": runs} | {name: [run for run in runs if str(run.get("method")) == name] for name in methods}
     return {
-        name: [spearman(collect_points(rows, measure, centred)) for measure in measures]
-        for name, rows in chosen.items()
+        name: [compute_spearman(collect_points(rows, measure, centred)) for measure in measures]
+        for name, rows in groups.items()
     }
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """Training seconds an epoch (of the fastest seed) and peak MiB (of the largest), and over those of ``BASE``."""
+    """Time and memory of a method, and their ratios to plain fine-tuning's; None where nothing was measured.
+
+    Attributes:
+        seconds: training seconds per epoch, of the fastest seed.
+        memory: peak memory in MiB, of the seed that took most.
+        seconds_ratio: seconds over plain fine-tuning's.
+        memory_ratio: memory over plain fine-tuning's.
+    """
 
     seconds: float | None
     memory: float | None
@@ -120,36 +133,43 @@ class Overhead:
 
 
 def compute_overheads(runs: TidyRows) -> dict[tuple[str, str], dict[str, Overhead]]:
-    """Time and memory by encoder and method, then task: only of runs that have either."""
+    """Compute time and memory: (encoder, method) -> task -> overhead, without runs that have neither."""
     costs = {key: compute_cost(group) for key, group in group_rows(runs, "encoder", "method", "task").items()}
-    found: dict[tuple[str, str], dict[str, Overhead]] = {}
+    overheads: dict[tuple[str, str], dict[str, Overhead]] = {}
     for (encoder, method, task), own in costs.items():
         base = costs.get((encoder, BASE_METHOD, task))
         if own.seconds is None and own.memory is None:
             continue
         if base and method != BASE_METHOD:
-            ratios = (ratio(own.seconds, base.seconds), ratio(own.memory, base.memory))
+            ratios = (compute_ratio(own.seconds, base.seconds), compute_ratio(own.memory, base.memory))
             own = Overhead(own.seconds, own.memory, *ratios)
-        found.setdefault((str(encoder), str(method)), {})[str(task)] = own
-    return found
+        overheads.setdefault((str(encoder), str(method)), {})[str(task)] = own
+    return overheads
 
 
 def compute_cost(runs: TidyRows) -> Overhead:
-    """What the runs of one encoder, method and task took."""
+    """Return time and memory of the runs of one encoder, method and task, without ratios."""
     pairs = [(to_finite_float(run.get("training_seconds")), to_finite_float(run.get("epochs"))) for run in runs]
     seconds = [seconds / epochs for seconds, epochs in pairs if seconds is not None and epochs]
     memory = [mib for run in runs if (mib := to_finite_float(run.get("peak_memory_mib"))) is not None]
     return Overhead(min(seconds, default=None), max(memory, default=None))
 
 
-def ratio(ours: float | None, base: float | None) -> float | None:
-    """Ours over the base's, None without either."""
+def compute_ratio(ours: float | None, base: float | None) -> float | None:
+    """Return ours divided by the base's; None if either is missing or the base's is zero."""
     return ours / base if ours is not None and base else None
 
 
 @dataclass(frozen=True)
 class StripPlot:
-    """One cell's seeds on its column's axis: places from 0 to 100, and the same in words."""
+    """One cell's seeds on its column's axis.
+
+    Attributes:
+        dots: positions of the seeds' values, from 0 (low end of the axis) to 100.
+        published: position of the published value; None if ours can't be compared with it.
+        words: the same in words, for readers who can't see the plot.
+        undefined: how many seeds have a value that is not a finite number.
+    """
 
     dots: list[float]
     published: float | None
@@ -159,18 +179,21 @@ class StripPlot:
 
 @dataclass(frozen=True)
 class Axis:
-    """What a column's strips span, in the column's unit."""
+    """The range that a column's strip plots share, in the column's unit."""
 
     low: float
     high: float
 
     def place(self, value: float) -> float:
-        """0 at the low end, 100 at the high one; the middle if they are the same."""
+        """Return a value's position: 0 at the low end, 100 at the high end, 50 if both ends are equal."""
         return 50.0 if self.high <= self.low else 100 * (value - self.low) / (self.high - self.low)
 
 
 def build_axis(table: ReportTable, column: str) -> Axis | None:
-    """From the smallest to the largest value of a column, comparable published ones included; None without any."""
+    """Make the axis from a column's smallest to its largest value, comparable published ones included.
+
+    None if the column has no value.
+    """
     cells = [line.cells[column] for line in table.lines if column in line.cells]
     values = [
         value
@@ -182,24 +205,24 @@ def build_axis(table: ReportTable, column: str) -> Axis | None:
 
 
 def build_strip_plot(cell: Cell, axis: Axis) -> StripPlot:
-    """A cell's seeds on its column's axis."""
+    """Place a cell's seeds on its column's axis."""
     seeds = [*cell.seeds, *["?"] * (len(cell.values) - len(cell.seeds))]
-    told = ["undefined" if to_finite_float(value) is None else f"{value:.4g}" for value in cell.values]
-    words = [f"seed {seed}: {value}" for seed, value in zip(seeds, told, strict=False)]
+    values = ["undefined" if to_finite_float(value) is None else f"{value:.4g}" for value in cell.values]
+    words = [f"seed {seed}: {value}" for seed, value in zip(seeds, values, strict=False)]
     published = parse_published_number(cell)
     if published is not None:
         words.append(f"published: {published:.4g}")
     dots = [axis.place(value) for value in list_finite_values(cell)]
-    place = None if published is None else axis.place(published)
-    return StripPlot(dots, place, ", ".join(words), len(cell.values) - len(dots))
+    position = None if published is None else axis.place(published)
+    return StripPlot(dots, position, ", ".join(words), len(cell.values) - len(dots))
 
 
 def list_finite_values(cell: Cell) -> list[float]:
-    """The cell's values that are numbers."""
+    """Return the cell's finite values."""
     return [float(value) for value in cell.values if to_finite_float(value) is not None]
 
 
 def parse_published_number(cell: Cell) -> float | None:
-    """The first number of the published cell, where ours may be set against it."""
-    found = NUMBER_PATTERN.search(cell.published or "") if cell.verdict in COMPARABLE_VERDICTS else None
-    return float(found.group()) if found else None
+    """Return the first number of the published cell; None if ours can't be compared with it."""
+    number = NUMBER_PATTERN.search(cell.published or "") if cell.verdict in COMPARABLE_VERDICTS else None
+    return float(number.group()) if number else None

@@ -1,4 +1,4 @@
-"""The columns of a paper's table: what one shows of a run, and which ones the tasks that ran have."""
+"""The columns of a paper's table: what each shows of a run, and which of them the tasks that ran have."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from isobench.config.schema import Task
 from isobench.papers.published import PublishedTable
 from isobench.runs.row import Row
 
-ColumnKind = tuple[str | None, str | None]  # of a column: its isotropy and its time
+ColumnKind = tuple[str | None, str | None]  # a column's ``isotropy`` and ``time``; both None for a score
 SCORE_KIND: ColumnKind = (None, None)
 
 
@@ -16,23 +16,29 @@ SCORE_KIND: ColumnKind = (None, None)
 class Column:
     """One printed column: a task's metric on a dev split, an isotropy of the reported epoch, or the time of an epoch.
 
-    ``isotropy``: its name in the records. ``time``: the unit, ``minutes``.
+    Attributes:
+        title: as printed in the paper.
+        task: whose runs it shows.
+        metrics: names of the metric; several if the paper does not say which of them it prints.
+        split: the dev split; None for the task's first.
+        isotropy: the isotropy's name in the records; None if the column shows none.
+        time: the unit, ``minutes``; None if the column shows no time.
     """
 
     title: str
     task: str
-    metrics: tuple[str, ...] = ()  # what the column may be, where the paper does not say
+    metrics: tuple[str, ...] = ()
     split: str | None = None
     isotropy: str | None = None
     time: str | None = None
 
     @property
     def is_score(self) -> bool:
-        """True for a metric: only scores are percentages and are compared with plain fine-tuning's."""
+        """True for a metric: only scores are percentages, and only they are compared with plain fine-tuning's."""
         return self.isotropy is None and self.time is None
 
-    def value(self, row: Row) -> float | None:
-        """A run's number, in percent where it is a score; NaN where undefined, None if the run has none."""
+    def read_value(self, row: Row) -> float | None:
+        """Read a run's number, in percent if it is a score; NaN if undefined, None if the run has none."""
         if row.record is None or row.record.failure or row.record.best is None:
             return None
         if self.time:
@@ -47,10 +53,11 @@ class Column:
             number = scores.get(primary if primary in self.metrics else self.metrics[0])
         return math.nan if number is None else (100 if self.is_score else 1) * float(number)
 
-    def text(self, number: float | None) -> str | None:
-        """A number as printed: two decimals of a percentage, three of an isotropy, or a power if that is tiny.
+    def format_value(self, number: float | None) -> str | None:
+        """Write a number as the paper prints it.
 
-        Of minutes as many as tell two times apart: 246, 17.2, 0.31.
+        A percentage has two decimals; an isotropy three, or an exponent if it is tiny; minutes about three digits:
+        246, 17.2, 0.31.
         """
         if number is None or math.isnan(number):
             return None if number is None else "NaN"
@@ -62,17 +69,23 @@ class Column:
 
 
 def build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
-    """The paper's columns for the tasks that ran."""
-    for title, what in content.columns.items():
-        metric = what.metric or []
-        task = tasks.get(what.task)
-        has = [name for name in ([metric] if isinstance(metric, str) else metric) if task and name in task.metrics]
-        if task and (has or what.metric is None):
-            yield Column(title, task.name, tuple(has), what.split, what.isotropy, what.time)
+    """Make the columns of a paper's table whose tasks ran.
+
+    Args:
+        content: the table's part of published.yaml.
+        tasks: name -> task, of the tasks that ran.
+    """
+    for title, column in content.columns.items():
+        printed = column.metric or []
+        task = tasks.get(column.task)
+        names = [printed] if isinstance(printed, str) else printed
+        metrics = tuple(name for name in names if task and name in task.metrics)
+        if task and (metrics or column.metric is None):
+            yield Column(title, task.name, metrics, column.split, column.isotropy, column.time)
 
 
 def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Iterator[Column]:
-    """Columns of the same kinds for tasks that the paper doesn't have."""
+    """Make columns of the given kinds for tasks that the paper doesn't have."""
     for task in foreign:
         for isotropy, time in kinds:
             title = f"{task.name} {isotropy or time or task.primary}"
@@ -80,7 +93,10 @@ def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Itera
 
 
 def compute_epoch_seconds(rows: list[Row]) -> float | None:
-    """Training seconds of an epoch, of the fastest seed: what else the machine did counts least; None without any."""
+    """Return the training seconds per epoch of the fastest seed, which the machine's other work slowed least.
+
+    None if no run has an epoch.
+    """
     records = [row.record for row in rows if row.record and row.record.history]
     seconds = [record.cost.training_seconds / len(record.history) for record in records]
     return min(seconds, default=None)

@@ -1,4 +1,4 @@
-"""A paper's table in its own form: methods by tasks, ours with the printed cell below, significance, time."""
+"""A paper's table in its own form: methods by tasks, our numbers with marks and times, the published cells below."""
 
 import math
 import statistics
@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from isobench.config.schema import format_method_name
+from isobench.common.terminal import format_count
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
+from isobench.report.effects import ALPHA
 from isobench.report.paper_columns import (
     Column,
     ColumnKind,
@@ -20,15 +22,15 @@ from isobench.report.paper_columns import (
     build_paper_columns,
     compute_epoch_seconds,
 )
-from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
+from isobench.report.seed_statistics import MARK_LEGEND, choose_mark, compute_cell_statistics, holm, welch
+from isobench.runs.grouping import read_run_names
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
-
-ALPHA = 0.05  # the papers' level
-BASE_METHOD = "none"
 
 
 class PaperTable:
-    """One table of a paper with the runs of a sweep in it.
+    """One table of a paper, filled with the runs of a sweep.
+
+    A line of the table is an (encoder, method).
 
     Args:
         content: the table's part of published.yaml.
@@ -38,83 +40,90 @@ class PaperTable:
 
     def __init__(self, content: PublishedTable, columns: list[Column], rows: list[Row]) -> None:
         self.content, self.columns = content, columns
-        self.seeds: dict[tuple[str, str, str], list[Row]] = {}
+        self.runs_by_key: dict[tuple[str, str, str], list[Row]] = {}
         for row in rows:
-            key = (row.cfg.encoder.name, format_method_name(row.cfg.calibration), row.cfg.task.name)
-            self.seeds.setdefault(key, []).append(row)
-        self.lines = list(dict.fromkeys((encoder, method) for encoder, method, _ in self.seeds))
+            task, encoder, method = read_run_names(row.cfg)
+            self.runs_by_key.setdefault((encoder, method, task), []).append(row)
+        self.lines = list(dict.fromkeys((encoder, method) for encoder, method, _ in self.runs_by_key))
 
-    def runs(self, encoder: str, method: str, task: str) -> list[Row]:
-        """One a seed; none where the method was not run on the task."""
-        return self.seeds.get((encoder, method, task), [])
+    def find_runs(self, encoder: str, method: str, task: str) -> list[Row]:
+        """Return the runs of a method on a task, one for each seed; empty if there are none."""
+        return self.runs_by_key.get((encoder, method, task), [])
 
-    def values(self, encoder: str, method: str, column: Column) -> list[float]:
-        """The runs' numbers, one a seed that has one."""
-        found = (column.value(row) for row in self.runs(encoder, method, column.task))
-        return [value for value in found if value is not None]
+    def read_values(self, encoder: str, method: str, column: Column) -> list[float]:
+        """Return the runs' numbers in a column, one for each seed that has one."""
+        values = (column.read_value(row) for row in self.find_runs(encoder, method, column.task))
+        return [value for value in values if value is not None]
 
     @cached_property
     def p_values(self) -> dict[tuple[str, str, Column], float]:
-        """p of every score's difference from plain fine-tuning, where there is one to speak of."""
-        found = {}
+        """Welch's p of each score's difference from plain fine-tuning's, without undefined and constant cells."""
+        p_values = {}
         for encoder, method in self.lines:
             for column in self.columns:
-                both = [(encoder, name, column) for name in (method, BASE_METHOD)]
-                if method != BASE_METHOD and column.is_score and not any(self.is_constant(*one) for one in both):
-                    found[both[0]] = welch(*(self.values(*one) for one in both))
-        return {key: p for key, p in found.items() if not math.isnan(p)}
+                cells = [(encoder, name, column) for name in (method, BASE_METHOD)]
+                if method != BASE_METHOD and column.is_score and not any(self.is_constant(*cell) for cell in cells):
+                    p_values[cells[0]] = welch(*(self.read_values(*cell) for cell in cells))
+        return {cell: p for cell, p in p_values.items() if not math.isnan(p)}
 
     def is_constant(self, encoder: str, method: str, column: Column) -> bool:
-        """True if no seed has learned to tell anything apart."""
-        return are_constant_predictors(self.runs(encoder, method, column.task))
+        """Return True if every run predicts the same for every example."""
+        return are_constant_predictors(self.find_runs(encoder, method, column.task))
 
-    def mark(self, encoder: str, method: str, column: Column) -> str:
-        """* for significantly better than plain fine-tuning, † for worse."""
-        if self.p_values.get((encoder, method, column), 1.0) >= ALPHA:
+    def format_mark(self, encoder: str, method: str, column: Column) -> str:
+        """Return * if significantly better than plain fine-tuning, † if worse, else nothing."""
+        if (encoder, method, column) not in self.p_values:
             return ""
-        difference = statistics.fmean(self.values(encoder, method, column)) - statistics.fmean(
-            self.values(encoder, BASE_METHOD, column)
-        )
-        return " *" if difference > 0 else " †"
+        ours, base = (statistics.fmean(self.read_values(encoder, name, column)) for name in (method, BASE_METHOD))
+        return choose_mark(self.p_values[encoder, method, column], ours - base)
 
-    def summary(self, values: list[float]) -> list[float | None]:
-        """The statistics of the paper's cells; None for a spread that one seed doesn't have."""
-        found = zip(self.content.form, compute_cell_statistics(values, self.content.form), strict=True)
-        return [None if name.endswith("sd") and len(values) == 1 else number for name, number in found]
+    def summarize_values(self, values: list[float]) -> list[float | None]:
+        """Compute the statistics that the paper's cells print; None for the spread of a single seed."""
+        form = self.content.form
+        numbers = zip(form, compute_cell_statistics(values, form), strict=True)
+        return [None if name.endswith("sd") and len(values) == 1 else number for name, number in numbers]
 
     def format_cell(self, encoder: str, method: str, column: Column, marked: bool = True) -> str:
-        """Ours: statistics over seeds with what went wrong in some, or its name if it went wrong in all."""
-        rows = self.runs(encoder, method, column.task)
-        wrong = count_troubles(rows)
-        values = self.values(encoder, method, column)
+        """Write our cell: statistics over seeds, a mark if ``marked``, and what went wrong in how many runs."""
+        rows = self.find_runs(encoder, method, column.task)
+        troubles = count_troubles(rows)
+        values = self.read_values(encoder, method, column)
         if not rows:
             return ""
         if not values:
-            return ", ".join(wrong)
-        numbers = published.format_statistics(self.content.form, [column.text(x) for x in self.summary(values)])
+            return ", ".join(troubles)
+        numbers = published.format_statistics(
+            self.content.form, [column.format_value(x) for x in self.summarize_values(values)]
+        )
         if any(math.isnan(value) for value in values):
             numbers = "NaN"
         if column.is_score and self.is_constant(encoder, method, column):
             return f"constant ({numbers})"
         if not column.is_score:
-            del wrong["constant_predictor"]
-        notes = [f", {count} {name.replace('_predictor', '')}" for name, count in wrong.items()]
-        return numbers + (self.mark(encoder, method, column) if marked else "") + "".join(notes)
+            del troubles[CONSTANT_PREDICTOR]
+        notes = [f", {count} {name.replace('_predictor', '')}" for name, count in troubles.items()]
+        mark = self.format_mark(encoder, method, column) if marked else ""
+        return " ".join(filter(None, (numbers, mark))) + "".join(notes)
 
     def format_published_cell(self, encoder: str, method: str, column: Column) -> str:
-        """The paper's cell below ours; of another encoder, named, if the paper doesn't have this one."""
-        found = published.find_cell_in_column(self.content, encoder, method, column.title)
-        if found is None:
+        """Write the paper's cell in brackets; if it lacks our encoder, another encoder's cell with its name."""
+        published_cell = published.find_cell_in_column(self.content, encoder, method, column.title)
+        if published_cell is None:
             return "not in the paper"
-        cell, of = found
-        return f"[{cell}]" if of == encoder else f"[{cell} {of}]"
+        text, its_encoder = published_cell
+        return f"[{text}]" if its_encoder == encoder else f"[{text} {its_encoder}]"
 
-    def time(self, encoder: str, method: str) -> str:
-        """Training seconds an epoch over those of plain fine-tuning, the median over tasks and their range."""
+    def format_time(self, encoder: str, method: str) -> str:
+        """Write the training time per epoch over plain fine-tuning's: the ratio's median over tasks, and its range.
+
+        With one task the seconds stand before the ratio.
+        """
         ratios = []
         seconds = 0.0
         for task in dict.fromkeys(column.task for column in self.columns):
-            ours, base = (compute_epoch_seconds(self.runs(encoder, name, task)) for name in (method, BASE_METHOD))
+            ours, base = (
+                compute_epoch_seconds(self.find_runs(encoder, name, task)) for name in (method, BASE_METHOD)
+            )
             if ours and base:
                 ratios.append(ours / base)
                 seconds = ours
@@ -123,61 +132,56 @@ class PaperTable:
         text = f"{statistics.median(ratios):.2f}x"
         return f"{seconds:.1f} s, {text}" if len(ratios) == 1 else f"{text} ({min(ratios):.2f}-{max(ratios):.2f})"
 
-    def notes(self, with_time: bool) -> list[str]:
-        """What the marks mean, how many to expect from chance, what the times are."""
-        found = []
+    def list_notes(self, with_time: bool) -> list[str]:
+        """Write the sentences below the table: what the marks and times mean, how many marks chance explains."""
+        notes = []
         if tests := list(self.p_values.values()):
-            survive = sum(p < ALPHA for p in holm(tests))
-            found.append(
-                f"* better, † worse than {BASE_METHOD}: p < {ALPHA}, Welch's t-test over seeds, not corrected; of "
-                f"{len(tests)} comparisons {ALPHA * len(tests):.1f} are expected by chance; {survive} survive Holm."
+            survivors = sum(p < ALPHA for p in holm(tests))
+            notes.append(
+                f"{MARK_LEGEND}. Of {format_count(len(tests), 'comparison')}, {ALPHA * len(tests):.1f} would have a "
+                f"mark by chance; {survivors} survive{'s' * (survivors == 1)} Holm's correction."
             )
         if any(column.time for column in self.columns):
-            found.append(
-                "Minutes: of training an epoch, without evaluation; the paper's are of a machine of its own."
+            notes.append(
+                "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
             )
         if with_time:
-            found.append("Training time: the fastest seed's; it compares only if the machine had nothing else to do.")
-        return found
+            notes.append("Training time: of the fastest seed; comparable only if the machine did nothing else.")
+        return notes
 
 
 def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
-    """Print every table of the experiment's paper that its runs have columns of."""
+    """Print the tables of the experiment's paper that have columns for its runs."""
     for number, (name, content, columns) in enumerate(list_paper_tables(experiment, rows)):
         if columns:
             table = PaperTable(content, columns, rows)
             title = f"{experiment.paper}, {name}: {published.format_statistics(content.form, content.form)}"
             for drawn in build_terminal_tables(table, title, out.width, with_time=number == 0):
                 out.print(drawn)
-            for note in table.notes(with_time=number == 0):
+            for note in table.list_notes(with_time=number == 0):
                 out.print(note, highlight=False, markup=False)
 
 
 def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, PublishedTable, list[Column]]]:
-    """Name, content and columns of every table of the experiment's paper; no columns where its runs have none.
+    """Return name, content and columns of every table of the experiment's paper; no columns if none of its tasks ran.
 
-    Tasks that are not the paper's stand in the first table with columns of a kind.
+    A task that the paper doesn't have gets a column of each kind (score, an isotropy, time) once: in the first table
+    with columns of that kind.
     """
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
     contents = {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
-    known = {what.task for content in contents.values() for what in content.columns.values()}
-    foreign = [task for name, task in tasks.items() if name not in known]
-    shown: set[ColumnKind] = set()  # kinds of columns in which tasks that are not the paper's have been shown
+    paper_tasks = {column.task for content in contents.values() for column in content.columns.values()}
+    foreign = [task for name, task in tasks.items() if name not in paper_tasks]
+    used_kinds: set[ColumnKind] = set()  # kinds of columns that the foreign tasks have already
     for name, content in contents.items():
-        kinds = dict.fromkeys((what.isotropy, what.time) for what in content.columns.values())
-        yield (
-            name,
-            content,
-            [
-                *build_paper_columns(content, tasks),
-                *build_foreign_columns(foreign, [k for k in kinds if k not in shown]),
-            ],
-        )
-        shown |= set(kinds)
+        kinds = dict.fromkeys((column.isotropy, column.time) for column in content.columns.values())
+        foreign_columns = build_foreign_columns(foreign, [kind for kind in kinds if kind not in used_kinds])
+        yield name, content, [*build_paper_columns(content, tasks), *foreign_columns]
+        used_kinds |= set(kinds)
 
 
 def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:
-    """The table, as several below one another if it is wider than the terminal."""
+    """Build the table for the terminal, broken into several below one another if it is wider than ``width``."""
     columns = [
         [
             column.title,
@@ -189,7 +193,7 @@ def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: 
         for column in table.columns
     ]
     if with_time:
-        columns.append(["training time an epoch", *(table.time(*line) for line in table.lines)])
+        columns.append(["training time per epoch", *(table.format_time(*line) for line in table.lines)])
     label = compute_column_width([f"{method}\n{encoder}" for encoder, method in table.lines])
     while columns:
         count, used = 1, label + compute_column_width(columns[0])
@@ -207,5 +211,5 @@ def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: 
 
 
 def compute_column_width(texts: list[str]) -> int:
-    """Characters that a column of these texts takes in a table, borders included."""
+    """Return the width of a table's column with these texts, in characters, borders included."""
     return 3 + max(len(line) for text in texts for line in text.splitlines())

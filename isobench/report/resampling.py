@@ -1,6 +1,6 @@
-"""Comparing two methods over several tasks by resampling, each task's runs among themselves.
+"""Compare two methods over several tasks by resampling runs within each task: permutation tests and bootstraps.
 
-``tasks``: for every task the scores of our runs and of theirs, one a seed.
+``tasks``: for each task the scores of the two methods, one a seed.
 """
 
 import math
@@ -12,34 +12,40 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isobench.report.effects import Estimate
+from isobench.report.effects import NO_ESTIMATE, Estimate
 
-Arms = tuple[Sequence[float], Sequence[float]]  # one task: ours, theirs
+Arms = tuple[Sequence[float], Sequence[float]]  # the scores of the two methods on one task: ours, theirs
 
-MAX_EXACT_RELABELLINGS = 200_000  # ways to relabel, up to which all are counted
-RANDOM_RELABELLINGS = 19_999  # drawn where there are more
-BOOTSTRAP_RESAMPLES = 1_999  # of a bootstrap
+MAX_EXACT_RELABELLINGS = 200_000  # up to this many ways to exchange the methods' labels, all are counted
+RANDOM_RELABELLINGS = 19_999  # where there are more, so many are drawn at random
+BOOTSTRAP_RESAMPLES = 1_999
 SEED = 0
-TIE_TOLERANCE = 1e-9  # differences closer than this share of the largest score are the same but for rounding
+TIE_TOLERANCE = 1e-9  # differences closer than this share of the largest score are equal but for rounding
 
 
 class PermutationResult(NamedTuple):
-    """Two-sided p; ``drawn``: how many relabellings were drawn at random, None where all were counted."""
+    """The result of a permutation test.
+
+    Attributes:
+        p: two-sided; NaN where no test is possible.
+        drawn: how many relabellings were drawn at random; None if all were counted.
+    """
 
     p: float
     drawn: int | None
 
 
 def mean_difference(tasks: Sequence[Arms]) -> float:
-    """Mean over tasks of the difference of means."""
+    """Compute the difference of means on each task, and return its mean over tasks."""
     return statistics.fmean(statistics.fmean(ours) - statistics.fmean(theirs) for ours, theirs in tasks)
 
 
 def stratified_permutation_test(tasks: Sequence[Arms]) -> PermutationResult:
-    """Permutation test of ``mean_difference``: methods' labels change places within each task.
+    """Test ``mean_difference`` by exchanging the two methods' labels among the runs of each task.
 
-    Exact up to ``EXACT`` relabellings, else of random ones, ours among them (Phipson & Smyth 2010). Two-sided: twice
-    the smaller tail. p is NaN without tasks, or with an undefined value.
+    Exact up to ``MAX_EXACT_RELABELLINGS`` relabellings. Beyond, p is estimated from ``RANDOM_RELABELLINGS`` random
+    ones and the observed one (Phipson & Smyth 2010). The two-sided p is twice the smaller tail; NaN without tasks or
+    with an undefined value.
     """
     if not tasks or any(math.isnan(value) for arms in tasks for arm in arms for value in arm):
         return PermutationResult(math.nan, None)
@@ -59,16 +65,16 @@ def stratified_permutation_test(tasks: Sequence[Arms]) -> PermutationResult:
 
 
 def _all_differences(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
-    """The difference of means for every choice of our runs among all. [C(n+m, n)]"""
+    """Compute the difference of means for every choice of n among the n + m runs as ours. [C(n+m, n)]"""
     n, m = len(ours), len(theirs)
     pool = np.array([*ours, *theirs], dtype=np.float64)
-    chosen = np.array(list(combinations(range(n + m), n)))  # [C, n]
-    sums = pool[chosen].sum(axis=1)
+    choices = np.array(list(combinations(range(n + m), n)))  # [C, n] indices of the runs labelled ours
+    sums = pool[choices].sum(axis=1)
     return sums / n - (pool.sum() - sums) / m
 
 
 def _random_differences(ours: Sequence[float], theirs: Sequence[float], rng: np.random.Generator) -> np.ndarray:
-    """The same for random choices. [RELABELLINGS]"""
+    """Compute the difference of means for random choices of our runs among all. [RANDOM_RELABELLINGS]"""
     n = len(ours)
     pool = np.tile(np.array([*ours, *theirs], dtype=np.float64), (RANDOM_RELABELLINGS, 1))
     mixed = rng.permuted(pool, axis=1)
@@ -76,13 +82,14 @@ def _random_differences(ours: Sequence[float], theirs: Sequence[float], rng: np.
 
 
 def mean_difference_interval(tasks: Sequence[Arms]) -> Estimate:
-    """``mean_difference`` with its stratified bootstrap interval (95%, percentile)."""
+    """Compute ``mean_difference`` with its stratified bootstrap interval (95%, percentile)."""
     return _bootstrap(tasks, lambda ours, theirs, axis: ours.mean(axis) - theirs.mean(axis))
 
 
 def probability_of_improvement(tasks: Sequence[Arms]) -> Estimate:
-    """P(X > Y) + P(X = Y) / 2 of a run of ours and one of theirs, the mean over tasks, and its bootstrap interval.
+    """Compute the probability that a random run of ours beats one of theirs, averaged over tasks, with its interval.
 
+    On one task it is P(X > Y) + P(X = Y) / 2. The interval is the stratified bootstrap's (95%, percentile).
     Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice".
     """
 
@@ -93,35 +100,36 @@ def probability_of_improvement(tasks: Sequence[Arms]) -> Estimate:
     return _bootstrap(tasks, probability)
 
 
-def _bootstrap(tasks: Sequence[Arms], of_a_task: Callable[..., np.ndarray]) -> Estimate:
-    """The mean over tasks of a statistic with its percentile interval, every arm resampled by itself.
+def _bootstrap(tasks: Sequence[Arms], task_statistic: Callable[..., np.ndarray]) -> Estimate:
+    """Compute the mean over tasks of a statistic with its percentile interval, resampling each method on each task.
 
-    No interval (NaN) with one seed in an arm, or where resampling changes nothing.
+    The interval is NaN if a method has one seed on some task, or if resampling changes nothing.
     """
-    from scipy import stats
+    from scipy import stats  # imported here because it is slow, and planning a sweep doesn't need it
 
     def statistic(*arms: np.ndarray, axis: int) -> np.ndarray:
         pairs = zip(arms[::2], arms[1::2], strict=True)
-        return np.mean([of_a_task(ours, theirs, axis) for ours, theirs in pairs], axis=0)
+        return np.mean([task_statistic(ours, theirs, axis) for ours, theirs in pairs], axis=0)
 
     samples = [np.array(arm, dtype=np.float64) for arms in tasks for arm in arms]
     if not samples or min(map(len, samples)) < 1 or any(np.isnan(sample).any() for sample in samples):
-        return Estimate(math.nan, math.nan, math.nan)
+        return NO_ESTIMATE
     value = float(statistic(*samples, axis=-1))
     if min(map(len, samples)) < 2:
         return Estimate(value, math.nan, math.nan)
     rng = np.random.default_rng(SEED)
-    found = stats.bootstrap(
+    bootstrap = stats.bootstrap(
         samples, statistic, n_resamples=BOOTSTRAP_RESAMPLES, vectorized=True, method="percentile", rng=rng
     )
-    low, high = map(float, found.confidence_interval)
+    low, high = map(float, bootstrap.confidence_interval)
     return Estimate(value, low, high) if low < high else Estimate(value, math.nan, math.nan)
 
 
 def bootstrap_coverage(n: int) -> float:
-    """How often a 95% bootstrap interval of means of n seeds an arm holds the truth, at best (many tasks, normal).
+    """Compute how often a 95% bootstrap interval with n seeds a method contains the true difference, at best.
 
-    Resampling n values shrinks their variance by (n-1)/n, and the interval with it.
+    Resampling n values underestimates their variance by the factor (n-1)/n, so that the interval is too narrow. The
+    formula is for normal scores and many tasks.
     """
     from scipy import stats
 

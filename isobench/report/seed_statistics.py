@@ -1,23 +1,29 @@
-"""Statistics of a few seeds."""
+"""Statistics over a few seeds: a cell's numbers, tests of two methods, Holm's correction over all comparisons.
+
+``ours`` and ``theirs``: the scores of two methods on one task, one a seed.
+"""
 
 import math
 import statistics
 import warnings
 from collections.abc import Callable, Sequence
 
+from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Comparison, ReportTable
-from isobench.report.effects import hedges_g
+from isobench.report.effects import ALPHA, have_several_values, hedges_g
 from isobench.report.resampling import stratified_permutation_test
 
+MARK_LEGEND = f"* better, † worse than {BASE_METHOD}: p < {ALPHA} (Welch's t-test over seeds, not corrected)"
 
-def _sd(values: Sequence[float]) -> float:
+
+def _sample_sd(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
-# What a paper's cell may print, by name; sd is the sample's.
+# The statistics that a paper's cell may print, by their names in published.yaml; ``sd`` divides by n - 1.
 CELL_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
-    "sd": _sd,
+    "sd": _sample_sd,
     "median": statistics.median,
     "max": max,
     "population_sd": statistics.pstdev,
@@ -25,64 +31,48 @@ CELL_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def compute_cell_statistics(values: Sequence[float], form: Sequence[str]) -> list[float]:
-    """The statistics that a paper's cell prints, in its order; all NaN if a value is."""
+    """Compute the statistics named in ``form``, in its order; all NaN if there are no values or one is NaN."""
     if not values or any(math.isnan(value) for value in values):
         return [math.nan] * len(form)
     return [float(CELL_STATISTICS[name](values)) for name in form]
 
 
-def t_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of Student's two-sample t-test.
-
-    NaN where it says nothing: one seed, no spread at all, an undefined value.
-    """
-    return _t_test(ours, theirs, equal_var=True)
-
-
 def welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of Welch's t-test, which doesn't suppose equal variances; NaN as for ``t_test``."""
-    return _t_test(ours, theirs, equal_var=False)
+    """Compute the two-sided p of Welch's t-test, which allows the two methods different variances.
 
+    NaN where no test is possible: fewer than two seeds of either, no spread at all, an undefined value.
+    """
+    from scipy import stats  # imported here because it is slow, and planning a sweep doesn't need it
 
-def _t_test(ours: Sequence[float], theirs: Sequence[float], equal_var: bool) -> float:
-    from scipy import stats  # slow to import: not for those who only plan a sweep
-
-    if not _have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
+    if not have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
         return math.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # almost no spread: the p-value says it
-        return float(stats.ttest_ind(ours, theirs, equal_var=equal_var).pvalue)
+        warnings.simplefilter("ignore")  # scipy warns of almost no spread, which the p-value shows anyway
+        return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
-def _have_several_values(ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    """True if both have two values or more, all defined."""
-    return min(len(ours), len(theirs)) > 1 and not any(math.isnan(value) for value in (*ours, *theirs))
-
-
-def welch_of_summaries(mean: float, sd: float, n: int, their_mean: float, their_sd: float, their_n: int) -> float:
-    """Welch's p from what a paper prints; NaN without a spread."""
-    from scipy import stats
-
-    if min(n, their_n) < 2 or not sd + their_sd > 0:
-        return math.nan
-    return float(stats.ttest_ind_from_stats(mean, sd, n, their_mean, their_sd, their_n, equal_var=False).pvalue)
+def choose_mark(welch_p: float | None, difference: float) -> str:
+    """Return * for significantly better than plain fine-tuning, † for worse, else nothing; p is not corrected."""
+    if welch_p is None or welch_p >= ALPHA:
+        return ""
+    return "*" if difference > 0 else "†"
 
 
 def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of the permutation test of the difference of means: ``stratified_permutation`` of one task.
+    """Compute the two-sided p of the permutation test of the difference of means on one task.
 
-    NaN for one seed or an undefined value.
+    NaN for fewer than two seeds of either, or an undefined value.
     """
-    return stratified_permutation_test([(ours, theirs)]).p if _have_several_values(ours, theirs) else math.nan
+    return stratified_permutation_test([(ours, theirs)]).p if have_several_values(ours, theirs) else math.nan
 
 
 def smallest_p(n: int, m: int) -> float:
-    """The least that ``permutation`` can give for n and m seeds, however far apart the scores are."""
+    """Compute the smallest p that ``permutation_test`` can give for n and m seeds, however far apart the scores."""
     return min(1.0, 2 / math.comb(n + m, n))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the given order (Holm 1979)."""
+    """Return Holm's adjusted p-values, in the order of ``p_values`` (Holm 1979)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(order):
@@ -92,34 +82,40 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def compare(ours: Sequence[float], base: Sequence[float]) -> Comparison:
-    """Ours against the base on one column, one value a seed; what the seeds don't allow is None, ``holm`` too."""
-    both = [*ours, *base]
-    undefined = not ours or not base or any(math.isnan(value) for value in both)
+    """Compare a method's scores with plain fine-tuning's in one column.
+
+    What the seeds don't allow is None; so is ``holm``, which ``apply_holm_correction`` fills.
+    """
+    undefined = not ours or not base or any(math.isnan(value) for value in (*ours, *base))
     difference = math.nan if undefined else statistics.fmean(ours) - statistics.fmean(base)
     numbers = (welch(ours, base), permutation_test(ours, base), *hedges_g(ours, base))
-    tests = [None if math.isnan(number) else number for number in numbers]
-    return Comparison(difference, tests[0], tests[1], None, *tests[2:])
+    p, permutation, effect, low, high = (None if math.isnan(number) else number for number in numbers)
+    return Comparison(difference, p, permutation, None, effect, low, high)
 
 
 ComparisonKey = tuple[str, str, str, tuple[float, ...]]  # encoder, method, column, values
 
 
 def collect_test_family(tables: Sequence[ReportTable]) -> dict[ComparisonKey, list[Comparison]]:
-    """All comparisons with a p; one that stands in two tables (same line, title and values) is one."""
-    found: dict[ComparisonKey, list[Comparison]] = {}
+    """Collect all comparisons that have a p: the family over which Holm's correction is made.
+
+    A comparison shown in two tables (same encoder, method, column and values) is counted once: the list holds its
+    copies.
+    """
+    family: dict[ComparisonKey, list[Comparison]] = {}
     for table in tables:
         for line in table.lines:
             for column, cell in line.cells.items():
                 if cell.comparison and cell.comparison.welch is not None:
                     key = (line.encoder, line.method, column, tuple(cell.values))
-                    found.setdefault(key, []).append(cell.comparison)
-    return found
+                    family.setdefault(key, []).append(cell.comparison)
+    return family
 
 
 def apply_holm_correction(tables: Sequence[ReportTable]) -> None:
-    """Fill ``Comparison.holm``: Welch's p corrected over the ``family`` of all comparisons in these tables."""
-    same = list(collect_test_family(tables).values())
-    adjusted = holm([p for p in (copies[0].welch for copies in same) if p is not None])
-    for copies, p in zip(same, adjusted, strict=True):
+    """Set ``holm`` of every comparison in these tables: Welch's p, corrected over all of them."""
+    family = list(collect_test_family(tables).values())
+    adjusted = holm([p for p in (copies[0].welch for copies in family) if p is not None])
+    for copies, p in zip(family, adjusted, strict=True):
         for comparison in copies:
             comparison.holm = p

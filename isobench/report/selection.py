@@ -1,4 +1,4 @@
-"""Which configuration of a method a table shows: the experiment's selection rule, applied and named."""
+"""Select the configuration of each method that a table shows, by the experiment's rule, and describe the rule."""
 
 import statistics
 from collections.abc import Iterable
@@ -6,25 +6,28 @@ from dataclasses import replace
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
-from isobench.config.schema import Selection, format_method_name
+from isobench.config.schema import SELECTION_RULES, Selection
 from isobench.report.effects import expected_maximum
-from isobench.runs.grouping import find_varying_settings, list_setting_values
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
 from isobench.runs.row import Row
 
 GroupKey = tuple[str, str, str]  # encoder, method, task
 SettingValues = tuple[str, ...]  # values of the settings that vary
-SELECTION_RULES = ("none", "dev", "seeds", "held_out")
 
 
 def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
-    """The runs of each encoder's, method's and task's chosen configuration, and the rule in words.
+    """Select one configuration for each encoder, method and task, by the mean score over seeds.
 
-    ``none``: every run; ``dev``: the configuration with the best mean score over seeds, on the set that is reported;
-    ``seeds``: the same by ``selection.seeds`` only, and the other seeds are reported; ``held_out``: by the examples
-    that ``task.held_out`` keeps from training, which runs that have some are selected by instead of ``dev``.
+    Rules: ``none`` takes every run, and is for one configuration. ``dev`` scores by the set that is also reported.
+    ``seeds`` scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples
+    that ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
+
+    Returns:
+        The runs of the selected configurations that are reported, and the rule in words.
 
     Raises:
-        UserError: an unknown rule; several configurations and no rule; seeds that leave nothing to select or report.
+        UserError: the rule is unknown, is ``none`` for several configurations, or leaves nothing to select by or
+            to report.
     """
     if selection.rule not in SELECTION_RULES:
         raise UserError(
@@ -38,7 +41,7 @@ def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
         return rows, "nothing to select: every method has one configuration."
     if selection.rule == "none":
         raise UserError(
-            f"several configurations ({', '.join(varying)}) and no rule to choose by: set "
+            f"there are several configurations ({', '.join(varying)}) and no rule to select one by: set "
             "experiment.selection.rule=dev or seeds"
         )
     groups = group_by_configuration(rows, varying)
@@ -48,24 +51,32 @@ def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
 
 
 def group_by_configuration(rows: list[Row], varying: list[str]) -> dict[GroupKey, dict[SettingValues, list[Row]]]:
-    """Encoder, method, task -> configuration -> its runs."""
+    """Group runs: (encoder, method, task) -> values of the varying settings -> runs."""
     groups: dict[GroupKey, dict[SettingValues, list[Row]]] = {}
     for row in rows:
-        name = (row.cfg.encoder.name, format_method_name(row.cfg.calibration), row.cfg.task.name)
+        task, encoder, method = read_run_names(row.cfg)
         choice = tuple(list_setting_values(row.cfg, varying))
-        groups.setdefault(name, {}).setdefault(choice, []).append(row)
+        groups.setdefault((encoder, method, task), {}).setdefault(choice, []).append(row)
     return groups
 
 
 def select_best_configuration(
     choices: dict[SettingValues, list[Row]], selection: Selection, budget: int | None
 ) -> list[Row]:
-    """The runs that are reported of the best configuration; of those with most scores, so that none wins by gaps."""
+    """Return the runs of the best configuration that are reported.
+
+    Only configurations with the most scores can win, so that none wins because its bad runs are missing.
+
+    Args:
+        choices: configuration -> its runs.
+        selection: the rule.
+        budget: consider so many configurations, the first by a hash of their settings; None for all.
+    """
     seeds = set(selection.seeds)
     considered = sorted(choices, key=lambda choice: sha256_json(list(choice)))[:budget]
     all_seeds = selection.rule != "seeds"
-    by = {c: [row for row in choices[c] if all_seeds or row.cfg.seed in seeds] for c in considered}
-    scores = {choice: list(read_selection_scores(rows)) for choice, rows in by.items()}
+    scored_runs = {c: [row for row in choices[c] if all_seeds or row.cfg.seed in seeds] for c in considered}
+    scores = {choice: list(read_selection_scores(rows)) for choice, rows in scored_runs.items()}
     most = max(map(len, scores.values()))
     ordered = [choice for choice in choices if len(scores.get(choice, [])) == most and choice in scores]
     best = max(ordered, key=lambda choice: statistics.fmean(scores[choice])) if most else ordered[0]
@@ -73,7 +84,7 @@ def select_best_configuration(
 
 
 def read_selection_scores(rows: Iterable[Row]) -> Iterable[float]:
-    """What runs that have a score are selected by: the held-out examples if there are any, else the dev set."""
+    """Yield the score that each run is selected by: on its held-out examples if it has any, else on the dev set."""
     for row in rows:
         if row.record and not row.record.failure and (best := row.record.best):
             yield best.selection
@@ -82,29 +93,29 @@ def read_selection_scores(rows: Iterable[Row]) -> Iterable[float]:
 def describe_selection(
     groups: dict[GroupKey, dict[SettingValues, list[Row]]], selection: Selection, budget: int | None
 ) -> str:
-    """The rule, with what it cost each method."""
+    """Describe the rule, and how many configurations each method could select among."""
     sizes: dict[str, set[int]] = {}
     for (_, method, _), choices in groups.items():
         sizes.setdefault(method, set()).add(len(choices))
-    counts = ", ".join(f"{method} {'/'.join(map(str, sorted(found)))}" for method, found in sizes.items())
-    how = "best mean over seeds on the set that is reported, which flatters whoever has more to choose from"
+    counts = ", ".join(f"{method} {'/'.join(map(str, sorted(numbers)))}" for method, numbers in sizes.items())
+    how = "best mean over seeds on the set that is reported, which favours methods with more configurations"
     if selection.rule == "held_out":
         how = "best mean over seeds on the examples held out of the training set"
     elif selection.rule == "seeds":
         how = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
-    even = f"; {budget} of them for every method, the same by a hash of their settings" if budget else ""
+    even = f"; {budget} of them for every method, the first by a hash of their settings" if budget else ""
     return f"{how}. Configurations to choose from: {counts}{even}.{describe_advantage(sizes, selection, budget)}"
 
 
 def describe_advantage(sizes: dict[str, set[int]], selection: Selection, budget: int | None) -> str:
-    """What having more to choose from is worth by chance, where the reported set chooses; empty where nothing."""
-    most, least = max(max(found) for found in sizes.values()), min(min(found) for found in sizes.values())
+    """Say what having more configurations gains by chance; empty if nothing, or if another set selects."""
+    most, least = max(map(max, sizes.values())), min(map(min, sizes.values()))
     if selection.rule != "dev" or budget or most == least:
         return ""
     gain = expected_maximum(most) - expected_maximum(least)
     return (
         f" The best of {most} instead of {least} is worth about {gain:.2f} standard deviations by chance alone; "
-        "p-values and intervals don't account for it."
+        "p-values and intervals don't account for that."
     )
 
 

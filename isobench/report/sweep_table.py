@@ -1,4 +1,4 @@
-"""The table a sweep ends with: methods side by side, every seed shown, the published cell beside it."""
+"""Print the table that ends a sweep: one line for each configuration, every seed, the published cell beside it."""
 
 import statistics
 from typing import Any
@@ -10,17 +10,18 @@ from isobench.config.schema import format_method_name
 from isobench.papers.published import find_published_cell
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_table import print_paper_tables
+from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.runs.grouping import (
     find_varying_settings,
     group_over_seeds,
     list_setting_values,
-    read_scale_differences,
 )
+from isobench.runs.layout import RECORD_FILE
 from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
 
 def print_table(experiment: Any, rows: list[Row]) -> None:
-    """Print the table of a sweep's runs, what it is not, and where everything lies."""
+    """Print the table of a sweep's runs, the paper's tables with our numbers, and the footnotes."""
     out = make_console()
     varying = find_varying_settings(rows)
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
@@ -35,7 +36,8 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
     out.print(table)
     if varying and experiment.tables:
         out.print(
-            f"The paper's table is left out: a cell there has one configuration, here vary {', '.join(varying)}."
+            "The paper's table is left out: its cells have one configuration each, and in these runs "
+            f"{', '.join(varying)} vary."
         )
     else:
         print_paper_tables(out, experiment, rows)
@@ -44,17 +46,17 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
 
 
 def format_table_line(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
-    """One line of the table."""
+    """Write the cells of one line, for runs that differ in their seeds only."""
     cfg = group[0].cfg
     metric = cfg.task.primary
     best = [row.record.best for row in group if row.record and row.record.best and not row.record.failure]
     scores = [100 * epoch.score for epoch in best]
     method = format_method_name(cfg.calibration)
-    of_papers = [
+    published_cells = (
         find_published_cell(experiment.paper, name, cfg.encoder.name, method, cfg.task.name, metric)
         for name in experiment.tables
-    ]
-    published = next((found for found in of_papers if found is not None), None)
+    )
+    published = next((cell for cell in published_cells if cell is not None), None)
     return [
         f"{cfg.task.name} ({metric})",
         cfg.encoder.name,
@@ -70,47 +72,40 @@ def format_table_line(group: list[Row], varying: list[str], experiment: Any) -> 
 
 
 def format_median(group: list[Row], scores: list[float]) -> str:
-    """The median, unless no model of the group has learned to tell anything apart."""
+    """Write the median score, or ``constant`` if every run predicts the same for every example."""
     if are_constant_predictors(group):
         return "constant"
     return f"{statistics.median(scores):.2f}" if scores else "-"
 
 
 def format_failures(group: list[Row]) -> str:
-    """Failures by name and number; runs that have not ended are said to be missing, running, ..."""
+    """Count failures by name, and runs without a result by their state: missing, running, ..."""
     return ", ".join(f"{count} {name}" for name, count in sorted(count_troubles(group).items())) or "none"
 
 
 def list_footnotes(rows: list[Row]) -> list[str]:
-    """Scale, selection rule, and where the records are."""
-    differs = list(dict.fromkeys(note for row in rows for note in read_scale_differences(row)))
+    """Write the sentences below the table: scale, training, reported epoch, warnings, where the records are."""
+    differs = list_scale_differences(rows)
     scale = f"scale={rows[0].cfg.scale}. "
     scale += f"NOT the paper's setting: {'; '.join(differs)}." if differs else "Data and encoder are the paper's."
-    rules = {
-        "best": "best epoch on the dev set, the set it is reported on",
-        "last": "the last epoch, on the dev set",
-    }
-    if any(row.cfg.task.held_out is not None for row in rows):
-        rules["best"] = "best epoch on examples held out of the training set, reported on the dev set"
-    reports = dict.fromkeys(row.cfg.optimization.report for row in rows)
-    warnings = list(dict.fromkeys(w for row in rows if row.record for w in row.record.warnings))
     return [
         scale,
         describe_training(rows),
-        f"Score: x100, {' or '.join(rules[report] for report in reports)}; SD over seeds.",
+        f"Score: x100, of the {describe_epoch_rule(rows)}; SD over seeds.",
         *describe_generation(rows),
-        *(f"Warning: {warning}." for warning in warnings),
-        f"Records: {rows[0].folder.path.parent}/<key>/result.json",
+        *(f"Warning: {warning}." for warning in list_warnings(rows)),
+        f"Records: {rows[0].folder.path.parent}/<key>/{RECORD_FILE}",
     ]
 
 
 def describe_training(rows: list[Row]) -> str:
-    """What the runs were trained with: the values of the settings that papers state."""
+    """Say what the runs were trained with: the values of the settings that papers state."""
     settings = [row.cfg.optimization for row in rows]
-    shown = {"lr": dict.fromkeys(f"{o.lr:g}" for o in settings)}
-    shown["batch"] = dict.fromkeys(
+    values_by_name = {"lr": dict.fromkeys(f"{o.lr:g}" for o in settings)}
+    values_by_name["batch"] = dict.fromkeys(
         f"{o.batch_tokens} tokens" if o.batch_tokens else f"{o.batch_size}" for o in settings
     )
-    shown["epochs"] = dict.fromkeys(f"{o.epochs}" for o in settings)
-    shown["length"] = dict.fromkeys(str(row.cfg.task.max_length) for row in rows)
-    return "Trained with " + ", ".join(f"{name} {' or '.join(values)}" for name, values in shown.items()) + "."
+    values_by_name["epochs"] = dict.fromkeys(f"{o.epochs}" for o in settings)
+    values_by_name["length"] = dict.fromkeys(str(row.cfg.task.max_length) for row in rows)
+    parts = [f"{name} {' or '.join(values)}" for name, values in values_by_name.items()]
+    return f"Trained with {', '.join(parts)}."

@@ -1,24 +1,24 @@
-"""Run records as tidy rows: one a run, and one a run and epoch."""
+"""Turn run records into tidy rows: one for each run, and one for each epoch of each run."""
 
 from typing import Any
 
-from isobench.common.files import sha256_json
+from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import format_method_name
+from isobench.report.document import TidyRows
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
 from isobench.runs.row import Row, find_failure
 
-TidyRows = list[dict[str, Any]]
-NON_FRACTION_METRICS = ("loss",)  # metrics of a split that are no percentages
+NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
 
 
 def build_run_rows(rows: list[Row]) -> TidyRows:
-    """One row a run, ended or not: what it is, its score (x 100), every metric, isotropy, cost, provenance."""
+    """Build a row for each run, ended or not: names, settings, score (x 100), metrics, isotropy, cost, provenance."""
     varying = find_varying_settings(rows)
     return [{**read_identity(row, varying), **read_outcome(row), **read_origin(row)} for row in rows]
 
 
 def build_epoch_rows(rows: list[Row]) -> TidyRows:
-    """One row a run and epoch that was evaluated: score (x 100) and isotropy."""
+    """Build a row for each evaluated epoch of each run: names and settings, score (x 100), isotropy."""
     varying = find_varying_settings(rows)
     return [
         {
@@ -35,31 +35,31 @@ def build_epoch_rows(rows: list[Row]) -> TidyRows:
 
 
 def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
-    """What tells a run from the others."""
+    """Return what tells a run from the others: key, task, encoder, method, varying settings, seed."""
     cfg = row.cfg
-    names = {"key": row.folder.key[:16], "task": cfg.task.name, "encoder": cfg.encoder.name}
+    names = {"key": row.folder.path.name, "task": cfg.task.name, "encoder": cfg.encoder.name}
     names |= {"method": format_method_name(cfg.calibration), "seed": str(cfg.seed)}
     return {**names, **dict(zip(varying, list_setting_values(cfg, varying), strict=True)), "seed": cfg.seed}
 
 
 def read_outcome(row: Row) -> dict[str, Any]:
-    """Score, metrics, isotropy and cost of the reported epoch; None where there is none."""
+    """Return status, cost, and the reported epoch's score, metrics and isotropy; None for what a run lacks."""
     record = row.record
-    found: dict[str, Any] = {"status": record.status if record else row.state, "failure": find_failure(row)}
+    outcome: dict[str, Any] = {"status": record.status if record else row.state, "failure": find_failure(row)}
     best = record.best if record else None
-    found |= {"metric": row.cfg.task.primary, "score": to_percent(best.score) if best else None}
+    outcome |= {"metric": row.cfg.task.primary, "score": to_percent(best.score) if best else None}
     if record is None:
-        return found
+        return outcome
     if best:
         splits = {split: best.metrics(split) for split in row.cfg.task.evaluated}
-        found |= {"epoch": best.epoch}
-        found |= {
+        outcome |= {"epoch": best.epoch}
+        outcome |= {
             f"{s}/{m}": scale_metric(m, v) for s, scores in splits.items() for m, v in scores.items() if is_score(v)
         }
-        found |= best.isotropy
+        outcome |= best.isotropy
     cost = record.cost
     return {
-        **found,
+        **outcome,
         "epochs": len(record.history),
         "seconds": cost.seconds,
         "training_seconds": cost.training_seconds,
@@ -73,7 +73,7 @@ def read_outcome(row: Row) -> dict[str, Any]:
 
 
 def read_origin(row: Row) -> dict[str, Any]:
-    """Scale, data, weights, code and machine."""
+    """Return where a run comes from: scale, data, weights, code, machine; None for what is not recorded."""
     record = row.record
     provenance = record.provenance if record else None
     git = provenance.git if provenance else None
@@ -90,20 +90,20 @@ def read_origin(row: Row) -> dict[str, Any]:
 
 
 def shorten_fingerprint(hashes: dict[str, str]) -> str | None:
-    """Sixteen digits for a set of hashes."""
-    return sha256_json(hashes)[:16] if hashes else None
+    """Shorten a set of hashes to one digest of sixteen digits; None if there are none."""
+    return shorten_digest(sha256_json(hashes)) if hashes else None
 
 
 def scale_metric(metric: str, value: Any) -> float | None:
-    """A metric x 100, but for those that are no fractions: a loss."""
+    """Return a metric x 100, or unchanged if it is not a fraction, such as a loss."""
     return value if metric in NON_FRACTION_METRICS else to_percent(value)
 
 
 def to_percent(value: Any) -> float | None:
-    """A score x 100."""
+    """Return a score x 100; None if there is none."""
     return None if value is None else 100 * float(value)
 
 
 def is_score(value: Any) -> bool:
-    """True for a number that is a metric, or an undefined one."""
+    """Return True if a value is a metric: a number, or None for an undefined one; truth values are not metrics."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

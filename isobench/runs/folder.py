@@ -12,6 +12,7 @@ import yaml
 
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text
+from isobench.runs.layout import CHECKPOINTS_FOLDER, CONFIG_FILE, LOCK_FILE, RECORD_FILE, run_folder_name, runs_folder
 from isobench.runs.record import RunRecord, read_record_file, write_record_file
 
 
@@ -20,12 +21,12 @@ class RunFolder:
 
     def __init__(self, output_dir: str, key: str) -> None:
         self.key = key
-        self.path = Path(output_dir) / "runs" / key[:16]
+        self.path = runs_folder(output_dir) / run_folder_name(key)
 
     @property
     def result_file(self) -> Path:
         """The record's file, which appears whole when the run has ended."""
-        return self.path / "result.json"
+        return self.path / RECORD_FILE
 
     def read_record(self) -> RunRecord | None:
         """Read the record; None if the run has not ended.
@@ -72,7 +73,7 @@ class RunFolder:
         fresh = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(self.path / "lock", timeout=0)
+            lock = filelock.FileLock(self.path / LOCK_FILE, timeout=0)
             lock.acquire()
         except filelock.Timeout:
             yield False
@@ -98,13 +99,13 @@ class RunFolder:
         """Remove what a killed process left half-written, and write config.yaml. Call it under the lock only."""
         remove_temporaries(self.path)
         text = yaml.safe_dump(resolved, sort_keys=False)
-        replace_text(self.path / "config.yaml", text)
+        replace_text(self.path / CONFIG_FILE, text)
 
     def remove_old_checkpoints(self, record: RunRecord) -> None:
         """Remove the checkpoints of a finished run whose process was killed before it could remove them."""
         keep = record.config.get("checkpoint", {}).get("keep", False)
         if record.status == "finished" and not keep:
-            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+            shutil.rmtree(self.path / CHECKPOINTS_FOLDER, ignore_errors=True)
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

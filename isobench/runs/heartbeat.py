@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 from typing import Self
 
+import psutil
+
+from isobench.common import environment
 from isobench.common.files import replace_text
+from isobench.runs.layout import PROGRESS_FILE
 from isobench.runs.record import Beat, Where
 
 BEAT_INTERVAL = 10.0  # seconds between beats
 STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
-PROGRESS_FILE = "progress.json"
-LOG_VARIABLE = "ISOBENCH_LOG"  # set by a launcher's worker: the file with this process's output
-DEVICE_SHARE_VARIABLE = "ISOBENCH_SHARE"  # set by a launcher: how many runs share this process's device
-JOB_VARIABLE = "ISOBENCH_JOB"  # set by a launcher's worker: the scheduler's name of the job
 
 
 class Heartbeat:
@@ -56,7 +56,7 @@ class Heartbeat:
             self.beat = self.beat.model_copy(update={"state": "interrupted"})
             self.write()
 
-    def training(self, step: int, steps: int) -> None:
+    def report_training(self, step: int, steps: int) -> None:
         """Note that ``step`` of ``steps`` optimiser steps are done; the next beat writes it."""
         began = self.beat.state != "training"
         self.beat = self.beat.model_copy(update={"state": "training", "step": step, "steps": steps})
@@ -83,9 +83,9 @@ def describe_process() -> Where:
     return Where(
         host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         machine=socket.gethostname(),
-        job=os.environ.get(JOB_VARIABLE),
-        log=os.environ.get(LOG_VARIABLE),
-        share=int(os.environ.get(DEVICE_SHARE_VARIABLE, "1")),
+        job=environment.read_job(),
+        log=environment.read_log(),
+        share=environment.read_device_share(),
     )
 
 
@@ -113,11 +113,11 @@ def read_live_heartbeat(folder: Path) -> Beat | None:
 def is_process_alive(pid: int) -> bool:
     """Return True if a process of this machine exists and is no zombie."""
     try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
+        os.kill(pid, 0)  # psutil does not see other users' processes where the system hides them
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
         return False
-    except OSError:  # another user's, or not Linux
+    except (PermissionError, psutil.AccessDenied):  # another user's
         return True
 
 

@@ -1,8 +1,7 @@
-"""Jobs that were submitted and not waited for: which runs they hold, and whether they are still there."""
+"""Note which runs were submitted in which jobs, and find out which of these jobs are still waiting or running."""
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,69 +11,67 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from isobench.common.errors import UserError
 from isobench.common.files import write_json
 from isobench.runs.folder import RunFolder
+from isobench.runs.layout import jobs_folder
 
 
 @dataclass
 class Submission:
-    """One submission: where it went, and the run folders' names each of its jobs holds."""
+    """One submission of a sweep's runs to a launcher."""
 
     launcher: str  # slurm or local
-    job: str
-    runs: dict[str, list[str]]
-    submitted: float
+    job: str  # the submission's own id, such as that of the SLURM arrays
+    runs: dict[str, list[str]]  # each job's id, with the names of its runs' folders
+    submitted: float  # when, in seconds since 1970
 
     def save(self, output_dir: str | Path) -> None:
-        """Write ``jobs/<job>.json``, once."""
+        """Write the submission to ``jobs/<launcher>-<job>.json``."""
         write_json(jobs_folder(output_dir) / f"{self.launcher}-{self.job}.json", asdict(self))
-
-
-def jobs_folder(output_dir: str | Path) -> Path:
-    """Where submissions are noted and jobs log."""
-    return Path(output_dir) / "jobs"
 
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """The job that is to carry out a run, and when it was submitted."""
+    """The job that is to carry out a run, and when it was submitted, in seconds since 1970."""
 
     job: str
     since: float
 
 
 def read_submissions(output_dir: str | Path) -> list[Submission]:
-    """All submissions noted, oldest first; files that are none are passed over."""
-    found = []
+    """Read all submissions of an output folder, oldest first; other files are skipped."""
+    submissions = []
     for file in jobs_folder(output_dir).glob("*.json"):
         try:
-            noted = Submission(**json.loads(file.read_text()))
+            submission = Submission(**json.loads(file.read_text()))
         except (OSError, ValueError, TypeError):
             continue
-        if isinstance(noted.runs, dict) and isinstance(noted.submitted, float):
-            found.append(noted)
-    return sorted(found, key=lambda submission: submission.submitted)
+        if isinstance(submission.runs, dict) and isinstance(submission.submitted, float):
+            submissions.append(submission)
+    return sorted(submissions, key=lambda submission: submission.submitted)
 
 
 def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
-    """The jobs that are still waiting or running, by the names of the run folders they hold.
+    """Find the jobs that are still waiting or running, by the names of their runs' folders.
 
     Raises:
-        UserError: SLURM is here and does not answer: its jobs must not be taken for gone.
+        UserError: SLURM is installed and does not answer, so that its jobs may or may not be there.
     """
-    noted = read_submissions(output_dir)
-    in_slurm = list_slurm_jobs() if any(submission.launcher == "slurm" for submission in noted) else set()
-    found = {}
-    for submission in noted:
+    submissions = read_submissions(output_dir)
+    in_slurm = list_slurm_jobs() if any(submission.launcher == "slurm" for submission in submissions) else set()
+    jobs_by_folder = {}
+    for submission in submissions:
         for job, runs in submission.runs.items():
             if job in in_slurm if submission.launcher == "slurm" else is_local_job_alive(job):
-                found.update(dict.fromkeys(runs, QueuedJob(job, submission.submitted)))
-    return found
+                jobs_by_folder.update(dict.fromkeys(runs, QueuedJob(job, submission.submitted)))
+    return jobs_by_folder
 
 
 def list_slurm_jobs() -> set[str]:
-    """The names of this user's jobs and array tasks that SLURM still means to run; empty without SLURM.
+    """List the ids of this user's jobs and array tasks that wait or run in SLURM; empty where SLURM isn't installed.
 
     Raises:
         UserError: SLURM does not answer.
@@ -90,7 +87,7 @@ def list_slurm_jobs() -> set[str]:
 
 
 def read_slurm_array_limit() -> int:
-    """How many jobs SLURM takes in one array; its default where it does not say."""
+    """Read how many jobs SLURM takes in one array; SLURM's default, 1000, where it does not say."""
     try:
         answer = subprocess.run(
             ["scontrol", "show", "config"], capture_output=True, text=True, timeout=60, check=True
@@ -101,36 +98,37 @@ def read_slurm_array_limit() -> int:
 
 
 def is_local_job_alive(job: str) -> bool:
-    """Whether a local job's controlling process is there. ``job`` is its process id."""
+    """True if a local job's controlling process is there. ``job`` is its process id."""
     try:
-        command = Path(f"/proc/{job}/cmdline").read_bytes()
-    except FileNotFoundError:
-        if Path("/proc/self").exists():
-            return False
-        try:  # not Linux: the process id must do
-            os.kill(int(job), 0)
-        except (ValueError, OSError):
-            return False
-        return True
-    return b"submitit" in command
+        command = psutil.Process(int(job)).cmdline()
+    except (ValueError, psutil.Error):
+        return False
+    return any("submitit" in word for word in command)
 
 
 def wait_for_runs(
     output_dir: str | Path, submission: Submission, folders: Sequence[RunFolder], poll: float = 2.0
 ) -> None:
-    """Return once every run has its record, or none of the jobs is there any more, as two looks in a row agree.
+    """Wait until every run of a submission has its record, or none of its jobs was there twice in a row.
 
-    The records decide: a scheduler without accounting never says that a cancelled job is over.
+    The records come first, since a scheduler without accounting never reports that a cancelled job is over. Whenever
+    runs have ended, their number is printed.
+
+    Args:
+        output_dir: the output folder.
+        submission: the submission.
+        folders: the folders of its runs.
+        poll: seconds between two looks.
     """
-    gone, said = 0, ""
-    while gone < 2:
-        done = sum(folder.read_end_time() >= submission.submitted for folder in folders)
-        if (line := f"{done} of {len(folders)} runs have ended") != said and done:
-            print(line, file=sys.stderr, flush=True)
-            said = line
-        if done == len(folders):
+    times_without_jobs, printed_count = 0, 0
+    while times_without_jobs < 2:
+        ended_count = sum(folder.read_end_time() >= submission.submitted for folder in folders)
+        if ended_count != printed_count:
+            print(f"{ended_count} of {len(folders)} runs have ended", file=sys.stderr, flush=True)
+            printed_count = ended_count
+        if ended_count == len(folders):
             return
         time.sleep(poll)
-        with contextlib.suppress(UserError):  # a scheduler that doesn't answer has lost no job
-            there = {waiting.job for waiting in find_queued_jobs(output_dir).values()}
-            gone = 0 if there & submission.runs.keys() else gone + 1
+        with contextlib.suppress(UserError):  # a scheduler that doesn't answer still has its jobs
+            queued = {queued_job.job for queued_job in find_queued_jobs(output_dir).values()}
+            times_without_jobs = 0 if queued & submission.runs.keys() else times_without_jobs + 1

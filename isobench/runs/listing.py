@@ -1,4 +1,4 @@
-"""The run folders of an output folder, read without knowing what made them."""
+"""List the runs of an output folder, whatever commands they come from."""
 
 import sys
 from collections.abc import Iterator
@@ -10,34 +10,35 @@ import yaml
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.identity import identify
+from isobench.runs.layout import CONFIG_FILE, run_folder_name, runs_folder
 from isobench.runs.row import Row
 from isobench.runs.validate import validate_config
 
 
 def list_run_folders(output_dir: str) -> list[Path]:
-    """All of them, by name."""
-    return sorted(path for path in (Path(output_dir) / "runs").glob("*") if path.is_dir())
+    """List the folders of all runs of an output folder, sorted by name."""
+    return sorted(path for path in runs_folder(output_dir).glob("*") if path.is_dir())
 
 
 def read_run_config(folder: Path) -> Config | None:
-    """The config a run was started with; None if it can't be read, or is none today."""
+    """Read the config that a run was started with; None if it can't be read, or is not valid any more."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        cfg = config_from_plain(yaml.load((folder / "config.yaml").read_text(), loader))
+        cfg = config_from_plain(yaml.load((folder / CONFIG_FILE).read_text(), loader))
         validate_config(cfg)
-    except Exception:  # damaged in any of many ways, or of another version
+    except Exception:  # it may be damaged in many ways, or be of another version
         return None
     return cfg
 
 
-def read_rows(output_dir: str, but: set[str]) -> Iterator[Row]:
-    """Rows of the folders that are not in ``but`` and still have the key their config gives."""
+def read_run_rows(output_dir: str, excluded: set[str]) -> Iterator[Row]:
+    """Read the rows of all runs whose config still gives their key, except those in folders named in ``excluded``."""
     for folder in list_run_folders(output_dir):
-        cfg = None if folder.name in but else read_run_config(folder)
+        cfg = None if folder.name in excluded else read_run_config(folder)
         try:
             key = identify(cfg).key if cfg is not None else ""
         except UserError as error:
             print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
             continue
-        if cfg is not None and key.startswith(folder.name):
+        if cfg is not None and run_folder_name(key) == folder.name:
             yield Row.of(replace(cfg, output_dir=output_dir), key)

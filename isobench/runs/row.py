@@ -17,8 +17,8 @@ class Row:
     cfg: Config
     folder: RunFolder
     record: RunRecord | None
-    state: str = "missing"
-    trouble: str | None = None  # one line on why its record can't be read
+    state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
+    trouble: str | None = None  # why its record can't be trusted
 
     @classmethod
     def of(cls, cfg: Config, key: str) -> Self:

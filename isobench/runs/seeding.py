@@ -9,13 +9,13 @@ STREAMS = ("init", "order", "dropout")
 
 
 def resolve_seeds(cfg: Config) -> dict[str, int]:
-    """The seed of every stream: the one set in ``seeds``, else one derived from ``seed``."""
+    """Choose each stream's seed: the one set in ``seeds``, else one derived from ``seed``."""
     chosen = {stream: getattr(cfg.seeds, stream) for stream in STREAMS}
     return {stream: derive_seed(cfg.seed, stream) if value is None else value for stream, value in chosen.items()}
 
 
 def derive_seed(seed: int, stream: str) -> int:
-    """A seed in [0, 2^31) for one stream; streams of one seed are unrelated to each other."""
+    """Derive a stream's seed, in [0, 2^31), by a hash, so that the streams of one seed are unrelated."""
     digest = hashlib.sha256(f"{stream}:{seed}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 

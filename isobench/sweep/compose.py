@@ -1,4 +1,4 @@
-"""The configs of a sweep's runs, fast: group choices go through Hydra once, values are set on its result."""
+"""Compose the configs of a sweep's runs quickly: Hydra composes each choice of groups once, values are set on it."""
 
 import re
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ TYPED_SECTIONS = {section.name for section in fields(Config)} - {"calibration", 
 
 
 class Composer:
-    """Composes what Hydra would, without asking it for every run.
+    """Composes the same configs as Hydra, without asking Hydra for every run.
 
-    A run's overrides are choices of groups (with everything else that changes the config's structure) and
-    plain values. There are few different choices in a sweep and many values; Hydra takes 20 ms a
-    composition, setting a value microseconds. Whatever is not a plain value of a known setting is left to
-    Hydra, errors included.
+    A run's overrides are of two kinds: those that change the config's structure, such as choices of groups, and plain
+    values of known settings. A sweep has few different structures and many values. Hydra takes 20 ms for a
+    composition; setting a value takes microseconds. Whatever is not a plain value of a known setting is left to
+    Hydra, its errors included.
 
     Args:
-        loader: Hydra's.
+        loader: Hydra's loader of configs.
         base: the sweep's own config.
     """
 
@@ -34,43 +34,44 @@ class Composer:
         self.loader, self.base = loader, base
         self.schema = OmegaConf.structured(Config)
         parser = OverridesParser.create(config_loader=loader)
-        self.parse = cache(parser.parse_override)
+        self.parse_override = cache(parser.parse_override)
         self.list_group_options = cache(loader.get_group_options)
-        self.value = cache(self._parse_value)
+        self.parse_value = cache(self._parse_value)
         self.compose_with_hydra = cache(self._compose_with_hydra)
 
-    def config(self, overrides: Sequence[str]) -> Config:
-        """The config of one run.
+    def compose(self, overrides: Sequence[str]) -> Config:
+        """Return the config of one run.
 
         Raises:
-            hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: what Hydra finds wrong.
+            hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: Hydra refuses the overrides.
         """
-        values = [found for text in overrides if (found := self.value(text)) is not None]
-        structure = tuple(text for text in overrides if self.value(text) is None)
-        cfg, interpolated = self.compose_with_hydra(structure)
+        values = [parsed for text in overrides if (parsed := self.parse_value(text)) is not None]
+        structure = tuple(text for text in overrides if self.parse_value(text) is None)
+        cfg, has_interpolation = self.compose_with_hydra(structure)
         try:
-            if not interpolated and not self._has_conflict(structure, values):
+            if not has_interpolation and not self._has_conflict(structure, values):
                 for path, value in values:
                     cfg = copy_with_value(cfg, path, value)
                 return cfg
-        except (LookupError, AttributeError):  # no such setting: Hydra says so
+        except (LookupError, AttributeError):  # there is no such setting: Hydra raises the right error below
             pass
         return self.compose_with_hydra(tuple(overrides))[0]
 
     def _has_conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
-        """True if a value belongs to something that the structure sets too: then their order decides."""
-        touched = [self.parse(text).key_or_group.split(".") for text in structure]
-        return any(a[: len(b)] == b[: len(a)] for a in touched for b, _ in values if len(a) > 1)
+        """True if a structural override also sets what a value sets, or a part of it: their order then decides."""
+        structure_paths = [self.parse_override(text).key_or_group.split(".") for text in structure]
+        return any(a[: len(b)] == b[: len(a)] for a in structure_paths for b, _ in values if len(a) > 1)
 
     def _compose_with_hydra(self, overrides: tuple[str, ...]) -> tuple[Config, bool]:
+        """Hydra's config, and whether one of its settings refers to another (``${seed}``)."""
         composed = self.loader.load_sweep_config(self.base, list(overrides))
         own = {key: value for key, value in composed.items_ex(resolve=False) if key != "hydra"}
         text = str(OmegaConf.to_container(OmegaConf.create(own), resolve=False))
         return to_config(composed), re.search(r"\$\{(?!oc\.env:)", text) is not None
 
     def _parse_value(self, text: str) -> tuple[list[str], Any] | None:
-        """Path and typed value of an override that only sets a value; None for every other."""
-        override = self.parse(text)
+        """Path and typed value of an override that only sets a value; None for every other override."""
+        override = self.parse_override(text)
         path = override.key_or_group.split(".")
         if override.type != OverrideType.CHANGE or override.package or override.is_sweep_override() or "${" in text:
             return None
@@ -92,7 +93,11 @@ class Composer:
 
 
 def copy_with_value(node: Any, path: list[str], value: Any) -> Any:
-    """A copy of a config, or a part of one, with the value at ``path``; KeyError, AttributeError if there is none."""
+    """Copy a config, or a part of one, with another value at ``path``.
+
+    Raises:
+        KeyError, AttributeError: there is no setting at ``path``.
+    """
     key, *rest = path
     if isinstance(node, dict):
         return {**node, key: copy_with_value(node[key], rest, value) if rest else (node[key], value)[1]}

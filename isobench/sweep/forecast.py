@@ -1,4 +1,4 @@
-"""How long runs that are still to do will take, from runs of the same shape that are done."""
+"""Forecast how long runs will take, from finished runs of the same shape."""
 
 import statistics
 from collections import defaultdict
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.config.schema import Config, config_from_plain
+from isobench.runs.layout import RECORD_FILE
 from isobench.runs.record import RunRecord, read_record_file
 from isobench.runs.row import Row
 
@@ -13,13 +14,15 @@ RunShape = tuple[Any, ...]
 
 
 class Forecast:
-    """Seconds of a run: the median of finished runs of its shape.
+    """Forecasts a run's seconds as the median of the finished runs of its shape.
 
-    Shape: task and how much of it, length limit, encoder, batch size, epochs, precision. Where no such run is
-    done, runs that differ in batch size and epochs only, by the epoch.
+    The shape is the task and how much of it is used, the length limit, the encoder, the precision, the batch size and
+    the number of epochs. Where no such run has finished, runs that differ in batch size and epochs only give the
+    seconds of an epoch.
 
     Args:
-        rows: the sweep's runs; the records of the others in their output folder are read if these don't do.
+        rows: the sweep's runs. If their records don't give a forecast for all of them, the records of other runs in
+            the output folder are read too.
     """
 
     def __init__(self, rows: list[Row]) -> None:
@@ -27,56 +30,56 @@ class Forecast:
         self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         for row in rows:
             if row.record is not None:
-                self._add(row.cfg, row.record)
-        if any(row.record is None and self.seconds(row.cfg) is None for row in rows):
+                self._add_record(row.cfg, row.record)
+        if any(row.record is None and self.estimate_seconds(row.cfg) is None for row in rows):
             self._add_other_records(rows)
 
-    def seconds(self, cfg: Config) -> float | None:
-        """Of one device; None if nothing comparable is done."""
+    def estimate_seconds(self, cfg: Config) -> float | None:
+        """Estimate a run's seconds on one device; None if no comparable run has finished."""
         if same := self.seconds_by_shape.get(build_run_shape(cfg)):
             return statistics.median(same)
-        if alike := self.epoch_seconds_by_shape.get(build_epoch_shape(cfg)):
-            return statistics.median(alike) * cfg.optimization.epochs
+        if per_epoch := self.epoch_seconds_by_shape.get(build_epoch_shape(cfg)):
+            return statistics.median(per_epoch) * cfg.optimization.epochs
         return None
 
-    def _add(self, cfg: Config, record: RunRecord) -> None:
+    def _add_record(self, cfg: Config, record: RunRecord) -> None:
         if record.status == "finished":
             seconds = compute_device_seconds(record)
             self.seconds_by_shape[build_run_shape(cfg)].append(seconds)
             self.epoch_seconds_by_shape[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
 
     def _add_other_records(self, rows: list[Row]) -> None:
-        known = {row.folder.path.name for row in rows}
-        for file in sorted(rows[0].folder.path.parent.glob("*/result.json")):
-            if file.parent.name not in known:
+        own_folders = {row.folder.path.name for row in rows}
+        for file in sorted(rows[0].folder.path.parent.glob(f"*/{RECORD_FILE}")):
+            if file.parent.name not in own_folders:
                 self._add_record_file(file)
 
     def _add_record_file(self, file: Path) -> None:
         try:
             record = read_record_file(file)
-            self._add(config_from_plain(record.config), record)
-        except Exception:  # another version's record, or a damaged one: nothing to learn from it
+            self._add_record(config_from_plain(record.config), record)
+        except Exception:  # a damaged record, or one of another version, gives no forecast
             return
 
 
 def compute_device_seconds(record: RunRecord) -> float:
-    """A run's seconds, less where it shared its device with others."""
+    """Return a run's seconds divided by the number of runs that shared its device."""
     return record.cost.seconds / record.where.share
 
 
 def build_epoch_shape(cfg: Config) -> RunShape:
-    """What decides the time of an epoch, but for the batch size."""
+    """Return the settings that decide the time of an epoch, except the batch size."""
     task = cfg.task
     return task.name, task.train_split, task.train_samples, task.max_length, cfg.encoder.name, cfg.trainer.precision
 
 
 def build_run_shape(cfg: Config) -> RunShape:
-    """What decides the time of a run."""
+    """Return the settings that decide the time of a run."""
     return *build_epoch_shape(cfg), cfg.optimization.batch_size, cfg.optimization.epochs
 
 
 def format_duration(seconds: float) -> str:
-    """Device time for people: ``42 s``, ``3.1 min``, ``12.4 h``."""
+    """Format a duration for people: ``42 s``, ``3.1 min``, ``12.4 h``."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -1,35 +1,42 @@
-"""joblib's pool of processes, as Hydra's own launcher drives it: made to stop in order."""
+"""Stop Hydra's joblib launcher in order: a signal lets the runs in its pool of processes save before they end."""
 
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from isobench.common import environment
 from isobench.common.interruption import Interrupted, handle_signals
 from isobench.runs import heartbeat
-from isobench.runs.heartbeat import DEVICE_SHARE_VARIABLE
 
-POOL_VARIABLE = "ISOBENCH_POOL"  # while joblib works: the process that has it work
-stop_signal = 0  # in one of them: the signal that ended its turn
-SAVE_TIMEOUT = 30.0  # seconds for the runs at work to save
+SAVE_TIMEOUT = 30.0  # seconds for the running runs to save
+_stop_code: int | None = None  # in a worker that a signal stopped: the exit code of every later run
 
 
 @contextmanager
 def handle_joblib_signals(launcher: Any, folders: Sequence[Path]) -> Iterator[None]:
-    """While joblib's launcher works: Ctrl-C and TERM let the runs save first; then its processes end.
+    """A context in which Ctrl-C and SIGTERM let joblib's runs save, and then end its processes.
 
-    joblib kills its processes at once, and on TERM forgets them. Other launchers see to it themselves.
+    By itself joblib kills its processes at once on Ctrl-C, and leaves them alone on SIGTERM. For other launchers,
+    which handle signals themselves, the context does nothing.
+
+    Args:
+        launcher: any Hydra launcher.
+        folders: the folders of the runs that it is to carry out.
+
+    Raises:
+        Interrupted: a signal came, and the processes have ended.
     """
     if type(launcher).__name__ != "JoblibLauncher":
         yield
         return
-    wanted = launcher.joblib.get("n_jobs") or 1
-    os.environ[DEVICE_SHARE_VARIABLE] = str(wanted if wanted > 0 else os.cpu_count())
-    os.environ[POOL_VARIABLE] = str(os.getpid())
+    processes = launcher.joblib.get("n_jobs") or 1
+    if processes < 0:
+        processes = os.cpu_count() or 1
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -37,34 +44,47 @@ def handle_joblib_signals(launcher: Any, folders: Sequence[Path]) -> Iterator[No
         end_workers(folders)
         raise Interrupted(signum)
 
-    try:
-        with handle_signals(stop, signal.SIGINT, signal.SIGTERM):
-            yield
-    finally:
-        del os.environ[DEVICE_SHARE_VARIABLE], os.environ[POOL_VARIABLE]
-
-
-def is_pool_worker() -> bool:
-    """True in one of joblib's processes."""
-    return os.environ.get(POOL_VARIABLE, str(os.getpid())) != str(os.getpid())
+    with environment.pool_of_processes(processes), handle_signals(stop, signal.SIGINT, signal.SIGTERM):
+        yield
 
 
 def end_workers(folders: Sequence[Path]) -> None:
-    """Ask the runs at work to save and stop, wait for them, then end the pool."""
+    """Ask the running runs to save and stop, wait for them, then end the pool."""
     from joblib.externals.loky import get_reusable_executor
 
-    def at_work() -> set[int]:
+    def find_running() -> set[int]:
         return {beat.pid for folder in folders if (beat := heartbeat.read_live_heartbeat(folder))}
 
-    pids = at_work()
+    pids = find_running()
     for pid in pids:
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + SAVE_TIMEOUT
-    while time.monotonic() < deadline and pids & at_work():
+    while time.monotonic() < deadline and pids & find_running():
         time.sleep(0.1)
     get_reusable_executor().shutdown(wait=False, kill_workers=True)
 
 
+def run_unless_stopped(run: Callable[[], int]) -> int:
+    """Call ``run``, which carries out one run, and return its exit code.
+
+    A signal ends the run. In one of joblib's workers it also ends all later runs before they start, since joblib goes
+    on handing them to the worker.
+
+    Raises:
+        Interrupted: a signal came and this process is no worker.
+    """
+    global _stop_code
+    if _stop_code is not None:
+        return _stop_code
+    try:
+        return run()
+    except Interrupted as stop:
+        if not environment.is_pool_worker():
+            raise
+        _stop_code = 128 + stop.signum
+        return _stop_code
+
+
 def is_killed_worker_error(error: Exception) -> bool:
-    """True if joblib says that one of its processes was killed."""
+    """True if an error is joblib's for a process of its pool that was killed."""
     return type(error).__name__ == "TerminatedWorkerError"

@@ -1,4 +1,4 @@
-"""Hydra launchers on submitit: local processes, and SLURM arrays that are submitted and left to themselves."""
+"""Hydra launchers: in this process, in local processes, and in SLURM job arrays (the last two by submitit)."""
 
 import contextlib
 import math
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -19,54 +20,71 @@ from omegaconf import DictConfig
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import is_storage_error, make_storage_error
 from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.config.bounds import (
+    Bound,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check_values,
+    read_hints,
+)
 from isobench.config.schema import Config
 from isobench.runs import jobs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
+from isobench.runs.layout import jobs_folder, run_folder_name
 from isobench.sweep.compose import Composer
-from isobench.sweep.launcher_checks import require_boolean, require_positive, require_strings
 from isobench.sweep.saved_commands import drop_launch_arguments
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
-SAVE_TIMEOUT = 30  # seconds for local processes to save when Ctrl-C ends the wait for them
+SAVE_TIMEOUT = 30  # seconds for local processes to save after Ctrl-C
+SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 
 
 class InProcessLauncher(Launcher):
-    """One run after another in this process, without Hydra's own launcher's second composition of every config."""
+    """Carries out one run after another in this process (``hydra/launcher=sequential``).
+
+    Hydra's own launcher does so too, but composes every config a second time.
+    """
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
         self.loader, self.config = hydra_context.config_loader, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Carry out the runs; a run's failure is its own, a disk that can't be written to is everybody's."""
+        """Carry out the runs. A run that fails does not stop the others; a disk that can't be written to does."""
         composer = Composer(self.loader, self.config)
         returns = []
         for number, overrides in enumerate(job_overrides, initial_job_idx + 1):
-            code, _ = execute_run(composer.config(overrides), f"[{number}/{len(job_overrides)}] ")
+            code, _ = execute_run(composer.compose(overrides), f"[{number}/{len(job_overrides)}] ")
             returns.append(make_job_return(code))
         return returns
 
 
 class SubmititLauncher(Launcher):
-    """What the two have in common. ``submitted`` says, after ``launch``, what to tell a user who need not wait."""
+    """What the two launchers on submitit have in common: submit jobs, then wait for them or leave them alone."""
 
     name: str
     wait: bool
-    submitted: str | None = None
+    submitted_message: str | None = None  # for the user, after a launch that did not wait
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
         self.loader, self.config = hydra_context.config_loader, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Submit the runs; wait for them if asked to."""
+        """Submit the runs; wait for them if ``wait`` is set.
+
+        Raises:
+            UserError: the scheduler refuses the jobs, or can't be reached.
+            StorageError: the output folder can't be written.
+        """
         composer = Composer(self.loader, self.config)
-        configs = [composer.config(overrides) for overrides in job_overrides]
+        configs = [composer.compose(overrides) for overrides in job_overrides]
         runs = [(cfg, identify(cfg).key) for cfg in configs]
         output_dir = configs[0].output_dir
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        folder = jobs.jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
+        folder = jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
         try:
             submission = self._submit(runs, folder.absolute())
             submission.save(output_dir)
@@ -80,7 +98,7 @@ class SubmititLauncher(Launcher):
         here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
         if not self.wait:
             again = shlex.join(["python", "-m", "isobench.status", *drop_launch_arguments(sys.argv[1:])])
-            self.submitted = f"Submitted {here}.\nHow it goes: {again}"
+            self.submitted_message = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)
         folders = [RunFolder(output_dir, key) for _, key in runs]
@@ -88,7 +106,7 @@ class SubmititLauncher(Launcher):
             with handle_signals(raise_interrupted, signal.SIGTERM):
                 jobs.wait_for_runs(output_dir, submission, folders)
         except (KeyboardInterrupt, Interrupted):
-            self._leave(submission)
+            self._handle_interrupted_wait(submission)
             raise
         return [
             make_job_return(EXIT_DONE if folder.read_end_time() >= submission.submitted else EXIT_FAILED)
@@ -96,20 +114,20 @@ class SubmititLauncher(Launcher):
         ]
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
+        """Submit the runs (config and key of each) as jobs that log to ``folder``."""
         raise NotImplementedError
 
-    def _leave(self, submission: jobs.Submission) -> None:
-        """What becomes of the jobs when the wait for them is interrupted."""
+    def _handle_interrupted_wait(self, submission: jobs.Submission) -> None:
+        """Stop the jobs, or say that they go on, when the wait for them is interrupted."""
 
 
 class LocalProcessesLauncher(SubmititLauncher):
-    """Processes on this machine, which take the runs from each other."""
+    """Processes on this machine, among which the runs are divided (``hydra/launcher=local``)."""
 
     name = "local"
 
-    def __init__(self, wait: bool, processes: int) -> None:
-        require_positive("processes", processes)
-        require_boolean("wait", wait)
+    def __init__(self, wait: bool, processes: PositiveInt) -> None:
+        check_values("hydra.launcher", locals(), read_hints(LocalProcessesLauncher.__init__))
         self.wait, self.processes = wait, processes
 
     def _submit(self, runs: list[tuple[Config, str]], folder: Path) -> jobs.Submission:
@@ -122,13 +140,13 @@ class LocalProcessesLauncher(SubmititLauncher):
         executor = LocalExecutor(folder)
         executor.update_parameters(timeout_min=60 * 24 * 365)
         share = math.ceil(len(runs) / count)
-        # The terminal's signals are for us; we tell the processes, which inherit what is ignored here.
+        # The processes inherit that these signals are ignored: this process tells them when to stop.
         with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
             started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
-        folders = [key[:16] for _, key in runs]
+        folders = [run_folder_name(key) for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 
-    def _leave(self, submission: jobs.Submission) -> None:
+    def _handle_interrupted_wait(self, submission: jobs.Submission) -> None:
         for job in submission.runs:
             if jobs.is_local_job_alive(job):
                 os.kill(int(job), signal.SIGTERM)  # the process saves, then ends
@@ -138,36 +156,27 @@ class LocalProcessesLauncher(SubmititLauncher):
 
 
 class SlurmArrayLauncher(SubmititLauncher):
-    """An array of jobs; see conf/hydra/launcher/slurm.yaml for what each setting means."""
+    """A SLURM job array (``hydra/launcher=slurm``); conf/hydra/launcher/slurm.yaml explains each setting."""
 
     name = "slurm"
 
     def __init__(
         self,
         wait: bool,
-        runs_per_job: int,
-        runs_at_once: int,
-        time: int,
-        gpus: int | None,
-        cpus: int,
-        memory_gb: float | None,
-        max_jobs: int,
-        setup: Sequence[str],
-        extra: Sequence[str],
-        signal_seconds: int,
-        max_timeouts: int,
-        **options: str | None,
+        runs_per_job: PositiveInt,
+        runs_at_once: PositiveInt,
+        time: PositiveInt,
+        gpus: NonNegativeInt | None,
+        cpus: PositiveInt,
+        memory_gb: PositiveFloat | None,
+        max_jobs: PositiveInt,
+        setup: list[str],
+        extra: list[Annotated[str, SBATCH_OPTION]],
+        signal_seconds: PositiveInt,
+        max_timeouts: PositiveInt,
+        **options: Any,
     ) -> None:
-        counts = {"runs_per_job": runs_per_job, "runs_at_once": runs_at_once, "time": time, "cpus": cpus}
-        for name, value in (counts | {"max_jobs": max_jobs, "signal_seconds": signal_seconds}).items():
-            require_positive(name, value)
-        require_positive("memory_gb", 1 if memory_gb is None else memory_gb, whole=False)
-        require_positive("gpus", gpus or 1)
-        require_positive("max_timeouts", max_timeouts)
-        require_boolean("wait", wait)
-        require_strings("setup", setup)
-        if bad := [option for option in require_strings("extra", extra) if "=" not in option]:
-            raise UserError(f"hydra.launcher.extra: {bad[0]} must be an sbatch option with its value: NAME=VALUE")
+        check_values("hydra.launcher", locals(), read_hints(SlurmArrayLauncher.__init__))
         self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
         self.parameters = {
             "job_name": "isobench",
@@ -193,17 +202,17 @@ class SlurmArrayLauncher(SubmititLauncher):
         executor = SlurmExecutor(folder, max_num_timeout=self.max_timeouts)
         executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
         chunks = [runs[start : start + self.runs_per_job] for start in range(0, len(runs), self.runs_per_job)]
-        held: dict[str, list[str]] = {}
+        folders_by_job: dict[str, list[str]] = {}
         limit = jobs.read_slurm_array_limit()
         for start in range(0, len(chunks), limit):
             with executor.batch():
                 started = [executor.submit(Worker(chunk)) for chunk in chunks[start : start + limit]]
             for job, chunk in zip(started, chunks[start : start + limit], strict=True):
-                held[job.job_id] = [key[:16] for _, key in chunk]
-        arrays = dict.fromkeys(job.split("_")[0] for job in held)
-        return jobs.Submission(self.name, ",".join(arrays), held, time.time())
+                folders_by_job[job.job_id] = [run_folder_name(key) for _, key in chunk]
+        arrays = dict.fromkeys(job.split("_")[0] for job in folders_by_job)
+        return jobs.Submission(self.name, ",".join(arrays), folders_by_job, time.time())
 
-    def _leave(self, submission: jobs.Submission) -> None:
+    def _handle_interrupted_wait(self, submission: jobs.Submission) -> None:
         print(
             f"isobench: job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it",
             file=sys.stderr,
@@ -211,14 +220,14 @@ class SlurmArrayLauncher(SubmititLauncher):
 
 
 def remove_submission_folder(folder: Path) -> None:
-    """Remove what a submission that failed left, if nothing else is beside it."""
+    """Remove the folder of a submission that failed, and the folder of submissions if it is empty then."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
 
 
 def make_job_return(code: int) -> JobReturn:
-    """What Hydra wants to know of a run: here its exit code."""
+    """Return what Hydra expects from a launcher for a run, with the run's exit code as its value."""
     result = JobReturn(status=JobStatus.COMPLETED)
     result.return_value = code
     return result

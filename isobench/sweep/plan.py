@@ -1,4 +1,4 @@
-"""What a sweep consists of: every run composed, checked and keyed, before anything is started."""
+"""Plan a sweep: compose, check and key every run before anything is started."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -37,36 +37,36 @@ class PlannedRun:
 
 
 def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> dict[str, PlannedRun]:
-    """Key -> run, in the grid's order; runs that are equal appear once.
+    """Plan the runs of a sweep, by their keys, in the grid's order; runs with the same key appear once.
 
     Args:
-        loader: Hydra's.
+        loader: Hydra's loader of configs.
         base: the sweep's own config, with the experiment's grid.
-        arguments: what the command line sweeps over or sets, as Hydra hands it to a sweeper.
+        arguments: the command line's overrides, as Hydra hands them to a sweeper.
 
     Raises:
-        UserError: a value that can't work, or data that are not there.
-        hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: a setting that is not there.
+        UserError: a setting has a value that can't work, or data or weights are missing.
+        hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
-    given = parse_sweep_overrides(loader, arguments)
-    if len(given.get("output_dir", [])) > 1:
+    command_line = parse_sweep_overrides(loader, arguments)
+    if len(command_line.get("output_dir", [])) > 1:
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-    for key, values in given.items():
+    for key, values in command_line.items():
         if key.lstrip("+").startswith("analysis.") and len(values) > 1:
             raise UserError(f"{key} can't be swept over: give each value a command (and an output_dir) of its own")
     grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
     if grids and base.scale not in grids:
-        has = ", ".join(f"scale={name}" for name in grids)
-        raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {has}")
+        scales = ", ".join(f"scale={name}" for name in grids)
+        raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
     composer = Composer(loader, base)
     planned: dict[str, PlannedRun] = {}
-    runs = expand_grid(grids.get(base.scale, []), given)
+    runs = expand_grid(grids.get(base.scale, []), command_line)
     if not runs:
-        wanted = " ".join(value for values in given.values() for value in values)
-        raise UserError(f"{base.experiment.name} has no sub-grid with this combination: {wanted}")
+        combination = " ".join(value for values in command_line.values() for value in values)
+        raise UserError(f"{base.experiment.name} has no sub-grid with this combination: {combination}")
     for expanded in runs:
         overrides = expand_chains(expanded)
-        cfg = composer.config(overrides)
+        cfg = composer.compose(overrides)
         validate_config(cfg)
         identity = identify(cfg)
         if identity.key not in planned:
@@ -75,8 +75,12 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
 
 
 def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Setting -> its overrides ``key=value``, one for each value swept over."""
-    found: dict[str, list[str]] = {}
+    """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value.
+
+    Raises:
+        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``.
+    """
+    overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
         key = override.get_key_element()
         if not override.is_sweep_override():
@@ -85,13 +89,17 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
             values = list(override.sweep_string_iterator())
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
-        found[key] = [f"{key}={value}" for value in values]
-    return found
+        overrides_by_setting[key] = [f"{key}={value}" for value in values]
+    return overrides_by_setting
 
 
 @contextmanager
 def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
-    """What Hydra makes of a sweep's command line, without running it: loader, base config, arguments."""
+    """Let Hydra compose a sweep's command line without running it.
+
+    Yields:
+        Hydra's loader, the sweep's base config, and the command line's overrides: what `plan_runs` takes.
+    """
     register_schema()
     GlobalHydra.instance().clear()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
@@ -102,38 +110,40 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
 
 
 def plan_saved_command(command: SweepCommand, output_dir: str) -> dict[str, PlannedRun]:
-    """What a remembered sweep consists of today.
+    """Plan the runs that a saved sweep has today.
+
+    Args:
+        command: the sweep.
+        output_dir: the output folder that it was saved in, which may have been moved since.
 
     Raises:
-        UserError: its folder, its data or a setting are not there any more.
+        UserError: its working folder, its data or a setting are not there any more.
     """
-    place = f"output_dir={quote_for_hydra(str(Path(output_dir).absolute()))}"
+    current_output_dir = f"output_dir={quote_for_hydra(str(Path(output_dir).absolute()))}"
     try:
-        with contextlib.chdir(command.folder), compose_sweep([*command.arguments, place]) as parts:
+        with contextlib.chdir(command.folder), compose_sweep([*command.arguments, current_output_dir]) as parts:
             return plan_runs(*parts)
     except (UserError, OSError, HydraException, OmegaConfBaseException) as error:
-        said = (
-            f"{' '.join(command.arguments)}: {error if isinstance(error, UserError) else explain_config_error(error)}"
-        )
-        raise UserError(f"a sweep can't be planned any more: {said}") from error
+        reason = error if isinstance(error, UserError) else explain_config_error(error)
+        raise UserError(f"a sweep can't be planned any more: {' '.join(command.arguments)}: {reason}") from error
 
 
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
-    """A command's arguments as overrides: without ``-m``, and ``--config-dir`` as the search path it means."""
-    found, folder = [], False
+    """Convert a command's arguments to Hydra overrides: drop ``-m``, turn ``--config-dir`` into a search path."""
+    overrides, is_folder = [], False
     for argument in arguments:
         name, _, value = argument.partition("=")
-        if folder or (name in ("--config-dir", "-cd") and value):
-            found.append(f"hydra.searchpath=[{quote_for_hydra('file://' + (argument if folder else value))}]")
-            folder = False
+        if is_folder or (name in ("--config-dir", "-cd") and value):
+            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + (argument if is_folder else value))}]")
+            is_folder = False
         elif argument in ("--config-dir", "-cd"):
-            folder = True
+            is_folder = True
         elif argument not in MULTIRUN_FLAGS:
-            found.append(argument)
-    return expand_chains(found)
+            overrides.append(argument)
+    return expand_chains(overrides)
 
 
 def quote_for_hydra(text: str) -> str:
-    """A value as Hydra's grammar takes any text."""
+    """Quote a text so that Hydra's grammar reads it as one value."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

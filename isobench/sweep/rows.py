@@ -1,28 +1,41 @@
-"""The runs that a command's arguments mean."""
+"""Find the runs that the arguments of status, report or dashboard mean."""
 
 import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
-from isobench.runs.listing import read_rows
+from isobench.runs.layout import run_folder_name
+from isobench.runs.listing import read_run_rows
 from isobench.runs.row import Row
 from isobench.sweep.plan import compose_sweep, plan_runs, plan_saved_command
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, read_commands
 
 
 def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
-    """Title and rows: of these arguments, or of all commands the output folder remembers for the experiment."""
-    wanted = [argument for argument in arguments if argument not in MULTIRUN_FLAGS]
-    with compose_sweep(wanted) as (loader, base, task):
+    """Find the runs of a sweep, or of an output folder.
+
+    Arguments that only name an experiment, output folder and data mean the runs of all sweeps of this experiment that
+    were started in the output folder; without an experiment they mean every run there. Other arguments mean the runs
+    that a sweep with these arguments has. A saved sweep that can't be planned any more is left out, with a line on
+    standard error.
+
+    Returns:
+        A title and the rows of the runs.
+
+    Raises:
+        UserError: there are no such runs, or the arguments are wrong.
+    """
+    settings = [argument for argument in arguments if argument not in MULTIRUN_FLAGS]
+    with compose_sweep(settings) as (loader, base, overrides):
         name, output_dir = base.experiment.name, base.output_dir
-        general = all(argument.startswith(("+experiment=", "output_dir=", "data.")) for argument in wanted)
+        is_general = all(argument.startswith(("+experiment=", "output_dir=", "data.")) for argument in settings)
         sweeps = (
             [command for command in read_commands(output_dir) if name in (None, command.experiment)]
-            if general
+            if is_general
             else []
         )
-        if not sweeps and (name or not general):
-            planned = plan_runs(loader, base, task)
+        if not sweeps and (name or not is_general):
+            planned = plan_runs(loader, base, overrides)
             return name or "runs", [run.row for run in planned.values()]
     rows: dict[str, Row] = {}
     for command in sweeps:
@@ -31,7 +44,8 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
         except UserError as error:
             print(f"isobench: left out: {error}", file=sys.stderr)
     if name is None:
-        rows.update({row.folder.key: row for row in read_rows(output_dir, {key[:16] for key in rows})})
+        other_rows = read_run_rows(output_dir, excluded={run_folder_name(key) for key in rows})
+        rows.update({row.folder.key: row for row in other_rows})
     if not rows:
         raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
     return name or f"runs in {output_dir}", list(rows.values())

@@ -1,4 +1,4 @@
-"""The sweeps that an output folder was made by, so that status and prune know what belongs to what."""
+"""Remember the sweeps that were started in an output folder, for status, report and prune to plan them again."""
 
 import contextlib
 import json
@@ -6,14 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError
-from isobench.common.files import sha256_json, write_json
+from isobench.common.files import sha256_json, shorten_digest, write_json
+from isobench.runs.layout import commands_folder
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
 
 
 @dataclass(frozen=True)
 class SweepCommand:
-    """A sweep: its experiment, its arguments, and the folder that relative paths in them start from."""
+    """A sweep's command: its experiment, its arguments, and the working folder that relative paths start from."""
 
     experiment: str | None
     arguments: list[str]
@@ -21,8 +22,8 @@ class SweepCommand:
 
 
 def save_command(output_dir: str, command: SweepCommand) -> Path | None:
-    """Write ``commands/<hash>.json``, once; returns it if it is new. Where nothing can be written, nothing is."""
-    file = Path(output_dir) / "commands" / f"{sha256_json(asdict(command))[:16]}.json"
+    """Write ``commands/<hash>.json`` and return it; None if it is there already, or can't be written."""
+    file = commands_folder(output_dir) / f"{shorten_digest(sha256_json(asdict(command)))}.json"
     if file.exists() or not Path(output_dir).is_dir():
         return None
     with contextlib.suppress(OSError):
@@ -32,7 +33,7 @@ def save_command(output_dir: str, command: SweepCommand) -> Path | None:
 
 
 def remove_command(file: Path) -> None:
-    """Undo ``remember`` for a command that came to nothing, folders included if nothing else is in them."""
+    """Remove the file of a sweep that started nothing, and its folders where these are empty."""
     file.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         file.parent.rmdir()
@@ -40,19 +41,19 @@ def remove_command(file: Path) -> None:
 
 
 def drop_launch_arguments(arguments: list[str]) -> list[str]:
-    """A command's arguments without what says how and where its runs are launched."""
-    passing = ("hydra/launcher", "hydra.launcher.", "dry_run=", "retry_failed=")
-    return [a for a in arguments if a not in MULTIRUN_FLAGS and not a.lstrip("+").startswith(passing)]
+    """Drop the arguments that only say how, where and whether runs are launched, not which runs there are."""
+    prefixes = ("hydra/launcher", "hydra.launcher.", "dry_run=", "retry_failed=")
+    return [a for a in arguments if a not in MULTIRUN_FLAGS and not a.lstrip("+").startswith(prefixes)]
 
 
 def read_commands(output_dir: str) -> list[SweepCommand]:
-    """All sweeps remembered, in the order of their files' times.
+    """Read all sweeps of an output folder, in the order in which they were first started.
 
     Raises:
-        UserError: a file that can't be read: what it held must not be taken for nothing.
+        UserError: a file is damaged: the runs of its sweep must not be taken for runs that nothing asked for.
     """
-    files = sorted((Path(output_dir) / "commands").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-    found = []
+    files = sorted(commands_folder(output_dir).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    commands = []
     for file in files:
         try:
             command = SweepCommand(**json.loads(file.read_text()))
@@ -60,5 +61,5 @@ def read_commands(output_dir: str) -> list[SweepCommand]:
                 raise TypeError
         except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{file} is damaged; remove it if that sweep is history") from error
-        found.append(command)
-    return found
+        commands.append(command)
+    return commands

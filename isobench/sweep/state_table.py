@@ -1,4 +1,4 @@
-"""The table of a sweep's states: what ``dry_run`` and ``isobench.status`` print."""
+"""Print the states of a sweep's runs: what ``dry_run`` and ``isobench status`` show."""
 
 import time
 from collections import Counter
@@ -17,7 +17,14 @@ MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 
 
 def print_overview(title: str, rows: list[Row], states: list[RunState], starts: Sequence[str] = OPEN_STATES) -> None:
-    """One line for runs that differ in their seeds only, then the totals. ``starts``: states that are to do."""
+    """Print a line for each group of runs that differ in their seeds only, then the totals.
+
+    Args:
+        title: the table's.
+        rows: the runs.
+        states: the state of each row.
+        starts: the states of runs that a sweep would start; the forecast is of these, the queued and the running.
+    """
     by_row = {id(row): state for row, state in zip(rows, states, strict=True)}
     forecast = Forecast(rows)
     varying = find_varying_settings(rows)
@@ -28,13 +35,13 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
     for name in (*shown, "forecast"):
         table.add_column(name, justify="right", no_wrap=True)
     for group in group_over_seeds(rows, varying):
-        found = Counter(by_row[id(row)].name for row in group)
+        counts = Counter(by_row[id(row)].name for row in group)
         todo = [row for row in group if by_row[id(row)].name in (*starts, "queued", "running")]
         table.add_row(
             *read_run_names(group[0].cfg),
             *list_setting_values(group[0].cfg, varying),
             format_seed_ranges([row.cfg.seed for row in group]),
-            *(str(found[name] or "") for name in shown),
+            *(str(counts[name] or "") for name in shown),
             format_forecast(todo, forecast),
         )
     out = make_console()
@@ -44,8 +51,8 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
 
 
 def format_forecast(todo: list[Row], forecast: Forecast) -> str:
-    """Forecast of some runs; ``?`` where there is nothing to tell it from."""
-    seconds = [forecast.seconds(row.cfg) for row in todo]
+    """Format the forecast of some runs' device time, with ``?`` for runs without one; empty without runs."""
+    seconds = [forecast.estimate_seconds(row.cfg) for row in todo]
     known = [value for value in seconds if value is not None]
     if not todo:
         return ""
@@ -53,29 +60,31 @@ def format_forecast(todo: list[Row], forecast: Forecast) -> str:
 
 
 def format_device_time(rows: list[Row], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
-    """Device time spent, and still to come."""
+    """Format the device time that was spent, and the forecast of what is still to come."""
     spent = sum(compute_device_seconds(row.record) for row in rows if row.record)
     todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
     line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
-    unknown = sum(forecast.seconds(row.cfg) is None for row in todo)
-    return line + (f" (no finished run of the same shape yet for {unknown} of them)" if unknown else "")
+    without_forecast = sum(forecast.estimate_seconds(row.cfg) is None for row in todo)
+    if without_forecast:
+        line += f" (no finished run of the same shape yet for {without_forecast} of them)"
+    return line
 
 
 def print_details(rows: list[Row], states: list[RunState]) -> None:
-    """Where the running runs are, why the failed ones failed, where the interrupted ones stopped."""
+    """Print where the running runs are, why runs failed, and where the interrupted ones stopped."""
     out = make_console()
     for name in ("running", "failed", "interrupted", "damaged"):
-        found = [(row, state) for row, state in zip(rows, states, strict=True) if state.name == name]
-        for row, state in found[:MAX_LISTED_RUNS]:
+        runs = [(row, state) for row, state in zip(rows, states, strict=True) if state.name == name]
+        for row, state in runs[:MAX_LISTED_RUNS]:
             out.print(
                 f"{name}: {format_run_name(row.cfg)}: {describe_run(row, state)}", highlight=False, markup=False
             )
-        if len(found) > MAX_LISTED_RUNS:
-            out.print(f"... and {len(found) - MAX_LISTED_RUNS} more {name}", highlight=False)
+        if len(runs) > MAX_LISTED_RUNS:
+            out.print(f"... and {len(runs) - MAX_LISTED_RUNS} more {name}", highlight=False)
 
 
 def describe_run(row: Row, state: RunState) -> str:
-    """One line on one run."""
+    """Describe a run that is running, failed, interrupted or damaged in one line."""
     if row.trouble:
         return row.trouble
     if row.record is not None and (failure := row.record.failure):
@@ -92,7 +101,7 @@ def describe_run(row: Row, state: RunState) -> str:
 
 
 def format_seed_ranges(seeds: list[int]) -> str:
-    """``1-5, 8`` for 1, 2, 3, 4, 5, 8."""
+    """Format seeds as ranges: ``1-5, 8`` for 1, 2, 3, 4, 5, 8."""
     parts: list[list[int]] = []
     for seed in sorted(set(seeds)):
         if parts and seed == parts[-1][-1] + 1:

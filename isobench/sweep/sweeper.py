@@ -1,7 +1,6 @@
-"""Expand the experiment's grid, run what isn't finished, end with the table."""
+"""Expand an experiment's grid, start the runs that have not finished, and end with the table."""
 
 import dataclasses
-import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -15,14 +14,16 @@ from omegaconf import DictConfig
 
 from isobench.analyses import runner
 from isobench.analyses.names import needs_training
+from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
 from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
 from isobench.runs import heartbeat
 from isobench.runs.identity import identify
+from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row
-from isobench.runs.state import OPEN_STATES, RunState, find_run_states
+from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import joblib_pool, saved_commands
 from isobench.sweep.forecast import Forecast
@@ -35,14 +36,12 @@ from isobench.training.execute import (
     EXIT_FAILED,
     EXIT_USER_ERROR,
     choose_exit_code,
-    read_command_start,
+    require_metric_packages,
 )
-
-RUN_COUNT_VARIABLE = "ISOBENCH_RUNS"  # how many runs this sweep starts, for their progress lines
 
 
 class GridSweeper(Sweeper):
-    """Hydra sweeper: every configuration is composed, checked and keyed before anything is launched."""
+    """A Hydra sweeper that composes, checks and keys every run before anything is launched."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
@@ -52,7 +51,12 @@ class GridSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run the sweep; ends the program with ``exit_code`` if that is not 0."""
+        """Run the sweep; Hydra calls this with the command line's overrides.
+
+        Raises:
+            SystemExit: the exit code is not 0 (`isobench.training.execute.choose_exit_code`).
+            UserError: a run can't be planned, or the output folder can't be written.
+        """
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
         if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
@@ -64,17 +68,19 @@ class GridSweeper(Sweeper):
             print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states, starts)
             return
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
-        open_runs.sort(key=lambda pair: pair[1].was_killed)  # what killed its process once may do so again: last
+        open_runs.sort(key=lambda pair: pair[1].was_killed)  # a run that killed its process may do so again: last
+        for run, _ in open_runs:
+            require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
         codes = self._launch_and_record(todo, rows)
-        if note := getattr(self.launcher, "submitted", None):
-            print(note)
+        if message := getattr(self.launcher, "submitted_message", None):
+            print(message)
             return
         self._report_and_exit(rows, codes)
 
     def _run_untrained_analysis(self, rows: list[Row]) -> None:
-        """An analysis that trains nothing, in this process."""
+        """Carry out an analysis that trains nothing, in this process."""
         name = rows[0].cfg.experiment.name or "analysis"
         if not isinstance(self.launcher, InProcessLauncher):
             raise UserError(
@@ -86,12 +92,12 @@ class GridSweeper(Sweeper):
             runner.run_analysis(rows[0].cfg.experiment, rows)
 
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
-        """The table, what can't be trusted, the exit code."""
+        """Print the table and the damaged records, carry out the analysis, and exit with the code."""
         for row in rows:
             if row.record is None or row.record.status == "failed":
                 row.read_record()
-        for row, state in zip(rows, find_run_states(rows), strict=True):
-            row.state = state.name
+        rows = add_states(rows)
+        for row in rows:
             if row.record is not None:
                 row.folder.remove_old_checkpoints(row.record)
         print_table(self.base.experiment, rows)
@@ -102,20 +108,20 @@ class GridSweeper(Sweeper):
             self._analyse_finished_runs(rows)
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
         elsewhere = EXIT_BUSY if any(row.state in ("running", "queued") for row in rows) else EXIT_DONE
-        ended = all(row.record is not None for row in rows)
-        if code := choose_exit_code(rows, damaged, elsewhere, *([] if ended else codes)):
+        have_all_ended = all(row.record is not None for row in rows)
+        if code := choose_exit_code(rows, damaged, elsewhere, *([] if have_all_ended else codes)):
             raise SystemExit(code)
 
     def _analyse_finished_runs(self, rows: list[Row]) -> None:
-        """The analysis of trained runs, of those that ended well."""
-        ended = [row for row in rows if row.record is not None and row.record.status == "finished"]
-        if ended:
-            runner.run_analysis(rows[0].cfg.experiment, ended)
+        """Carry out the analysis of trained runs on the runs that finished."""
+        finished = [row for row in rows if row.record is not None and row.record.status == "finished"]
+        if finished:
+            runner.run_analysis(rows[0].cfg.experiment, finished)
         else:
-            print("isobench: no run ended well, nothing to analyse", file=sys.stderr)
+            print("isobench: no run has finished, so there is nothing to analyse", file=sys.stderr)
 
     def _add_tracking_group(self, run: PlannedRun) -> list[str]:
-        """A run's overrides with its W&B group; a sweep without an experiment makes one of its command."""
+        """Add a W&B group to a run's overrides where it has none; a sweep without an experiment is one group."""
         if run.row.cfg.tracking.group or run.row.cfg.experiment.name:
             return run.overrides
         return [
@@ -124,7 +130,7 @@ class GridSweeper(Sweeper):
         ]
 
     def _launch_and_record(self, todo: list[PlannedRun], rows: list[Row]) -> list[int]:
-        """Launch what is to do; the codes of what was launched."""
+        """Save the sweep's command, launch the runs, and return their exit codes."""
         output_dir = rows[0].cfg.output_dir
         command = saved_commands.SweepCommand(
             self.base.experiment.name, saved_commands.drop_launch_arguments(sys.argv[1:]), str(Path.cwd())
@@ -136,57 +142,58 @@ class GridSweeper(Sweeper):
             Path(output_dir).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise make_storage_error(error, Path(output_dir)) from error
-        new = saved_commands.save_command(output_dir, command)
-        codes = [EXIT_USER_ERROR]  # unless launching ends well
+        new_file = saved_commands.save_command(output_dir, command)
+        codes = [EXIT_USER_ERROR]  # if launching raises
         try:
             with joblib_pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
                 codes = self._launch_with_retry(todo)
         finally:
-            if new and EXIT_USER_ERROR in codes and not list(Path(output_dir).glob("runs/*")):
-                saved_commands.remove_command(new)  # nothing was started: nothing stays
+            if new_file and EXIT_USER_ERROR in codes and not list(runs_folder(output_dir).glob("*")):
+                saved_commands.remove_command(new_file)  # nothing was started
         return codes
 
     def _launch_with_retry(self, todo: list[PlannedRun]) -> list[int]:
-        """Start the runs; if a process is killed and takes its pool with it, the rest again, the suspects alone."""
-        os.environ[RUN_COUNT_VARIABLE] = str(len(todo))
+        """Launch the runs and return their exit codes.
+
+        If a process is killed and joblib's pool ends with it, launch the remaining runs again: those that had not
+        begun together, and each run that had begun alone, since one of these killed the process.
+        """
+        environment.note_run_count(len(todo))
         try:
             returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
         except Exception as error:
             if not joblib_pool.is_killed_worker_error(error):
                 raise
-            rest = [
-                run
-                for run in todo
-                if run.row.folder.read_final_record(run.row.cfg.retry_failed, read_command_start()) is None
-            ]
-            suspects = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
-            others = [run for run in rest if run not in suspects]
+            start = environment.read_command_start()
+            rest = [run for run in todo if run.row.folder.read_final_record(run.row.cfg.retry_failed, start) is None]
+            begun = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
+            others = [run for run in rest if run not in begun]
             print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)
             if len(todo) == 1:
                 return [EXIT_FAILED]
             return [
                 *(self._launch_with_retry(others) if others else []),
-                *(c for run in suspects for c in self._launch_with_retry([run])),
+                *(code for run in begun for code in self._launch_with_retry([run])),
             ]
         return [int(job.return_value or 0) for job in returns]
 
 
 def format_announcement(rows: list[Row], states: list[RunState], todo: list[PlannedRun]) -> str:
-    """What a sweep will do: runs, finished, failed before, at work elsewhere, to do, and the forecast for these."""
-    chosen = {id(run.row) for run in todo}
-    left = Counter(state.name for row, state in zip(rows, states, strict=True) if id(row) not in chosen)
-    elsewhere = left["running"] + left["queued"]
-    parts = [f"{left['done']} finished"]
-    parts += [f"{left['failed']} failed before (retry_failed=true tries them again)"] if left["failed"] else []
+    """Announce in one line how many runs a sweep has, in which states, how many it starts, and their forecast."""
+    starting = {id(run.row) for run in todo}
+    counts = Counter(state.name for row, state in zip(rows, states, strict=True) if id(row) not in starting)
+    elsewhere = counts["running"] + counts["queued"]
+    parts = [f"{counts['done']} finished"]
+    parts += [f"{counts['failed']} failed before (retry_failed=true tries them again)"] if counts["failed"] else []
     parts += [f"{elsewhere} running or queued"] if elsewhere else []
-    parts += [f"{left['damaged']} with a damaged record"] if left["damaged"] else []
+    parts += [f"{counts['damaged']} with a damaged record"] if counts["damaged"] else []
     forecast = format_forecast([run.row for run in todo], Forecast(rows)) if todo else ""
     about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
     return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
 
 
 def print_run_plan(cfg: Config) -> None:
-    """What ``dry_run`` prints for a run that is no sweep."""
+    """Check a run that belongs to no sweep and print its state: what ``dry_run`` shows."""
     validate_config(cfg)
     rows = [Row.of(cfg, identify(cfg).key)]
     print_overview("nothing is started", rows, find_run_states(rows))

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: everything that an interrupted run needs to end with the bits of an uninterrupted one."""
+"""Save and restore a run's state, so that an interrupted run ends with the same bits as an uninterrupted one."""
 
 import random
 import shutil
@@ -18,33 +18,44 @@ from isobench.common.interruption import SignalWatch
 from isobench.config import schema
 from isobench.data.tokens import EpochSampler
 from isobench.runs.heartbeat import Heartbeat
+from isobench.runs.layout import CHECKPOINTS_FOLDER
 
 CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is damaged
 
 
 class CheckpointFiles(CheckpointIO):
-    """``<run>/checkpoints/step-<n>.ckpt``, the two newest; written whole or not at all, loaded as data, not code."""
+    """The checkpoint files of one run, ``<run>/checkpoints/step-<n>.ckpt``, as a Lightning plugin.
+
+    Keeps the two newest. Writes a file whole or not at all. Loads with ``weights_only``: a file can't run code.
+
+    Args:
+        run_folder: the run's folder.
+        key: the run's key, written into every checkpoint; a checkpoint with another key is not used.
+    """
 
     def __init__(self, run_folder: Path, key: str) -> None:
-        self.folder, self.key = run_folder / "checkpoints", key
+        self.folder, self.key = run_folder / CHECKPOINTS_FOLDER, key
         self._loaded: dict[str, Any] | None = None
 
-    def files(self) -> list[Path]:
-        """All checkpoints, oldest first."""
+    def list_files(self) -> list[Path]:
+        """List all checkpoints, oldest first."""
         return sorted(self.folder.glob("step-*.ckpt"))
 
     def load_newest(self) -> str | None:
-        """Load the newest checkpoint that is whole and this run's; returns its path, to be given to Lightning."""
-        for file in reversed(self.files()):
+        """Load the newest checkpoint that can be read and is of this run; rename the ones that can't be used.
+
+        Returns its path, for Lightning's ``ckpt_path``; None if there is none.
+        """
+        for file in reversed(self.list_files()):
             try:
                 checkpoint = torch.load(file, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
                     raise ValueError("it belongs to another run")
             except (OSError, MemoryError):
-                raise  # the file may be as good as ever
+                raise  # says nothing about the file: it may be intact
             except Exception as error:  # torch raises many kinds for a damaged file
                 print(
-                    f"isobench: {file} can't be used ({extract_first_line(error)}): the one before is",
+                    f"isobench: {file} can't be used ({extract_first_line(error)}): trying the one before",
                     file=sys.stderr,
                 )
                 file.rename(file.with_suffix(".damaged"))
@@ -54,46 +65,47 @@ class CheckpointFiles(CheckpointIO):
         return None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Called by Lightning."""
+        """Write a checkpoint and delete all but the newest; Lightning calls it."""
         checkpoint["run"] = self.key
         write_atomic(Path(path), lambda temporary: torch.save(checkpoint, temporary))
-        for file in self.files()[:-CHECKPOINTS_KEPT]:
+        for file in self.list_files()[:-CHECKPOINTS_KEPT]:
             file.unlink()
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Called by Lightning; what ``newest`` read is not read twice."""
+        """Return the checkpoint that ``load_newest`` has read already; Lightning calls it."""
         assert self._loaded is not None
         loaded, self._loaded = self._loaded, None
         return loaded
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Called by Lightning."""
+        """Delete a checkpoint; Lightning calls it."""
         Path(path).unlink(missing_ok=True)
 
     def remove_all(self) -> None:
-        """Remove all of them."""
+        """Delete the folder of checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Checkpointer(Callback):
-    """Saves every so many steps or minutes, and when a signal asks the run to stop; restores on resume.
+    """Save a checkpoint every so many steps or minutes, and when a signal asks the run to stop; restore it on resume.
 
-    Lightning keeps weights, optimiser, schedule and its own counters; this adds the position in the data and
-    all random streams. A save that falls on an epoch's last batch waits for the next batch: Lightning takes a
-    checkpoint made there for a finished epoch and skips its evaluation. Between two steps the gradients that have
-    been accumulated are saved too. A signal during an evaluation stops it; the epoch's last batches are then trained
-    on again.
+    Lightning saves weights, optimiser, schedule and its own counters. This callback adds the position in the data,
+    the states of all random generators and, between two optimiser steps, the accumulated gradients.
+
+    No checkpoint is saved on an epoch's last batch: Lightning would take the epoch for finished and skip its
+    evaluation. The save then happens on the next batch. If a signal stops a long evaluation, the resumed run trains
+    again on the batches since the last checkpoint.
 
     Args:
         settings: ``checkpoint`` of the config.
-        files: where checkpoints go.
+        files: writes and reads the checkpoints.
         sampler: the training data's sampler.
-        batch_size: examples a batch, to find the place in an epoch again.
-        watch: notes signals.
-        heartbeat: told of progress.
-        long_evaluation: save before every evaluation, as near to the epoch's end as can be.
+        batch_size: examples a batch; with it the position in the epoch is found again.
+        watch: remembers signals that the process received.
+        heartbeat: receives the progress, for status displays.
+        long_evaluation: evaluations take long: save just before each, and let a signal stop them.
     """
 
     def __init__(
@@ -109,13 +121,13 @@ class Checkpointer(Callback):
         self.long_evaluation = long_evaluation
         self.settings, self.files, self.watch, self.heartbeat = settings, files, watch, heartbeat
         self.sampler, self.batch_size = sampler, batch_size
-        self.seconds = 0.0  # spent on saving
+        self.save_seconds = 0.0  # spent on saving, in this attempt
         self._restored: dict[str, Any] | None = None
         self._gradients: dict[str, torch.Tensor] = {}
         self._batches = 0
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Take the signals back from Lightning; on resume, go to the place in data and random streams."""
+        """Take over signals from Lightning; on resume, restore data position, random states and gradients."""
         self.watch.start()
         if self._restored is not None:
             self.sampler.skip(self._restored["batches"] * self.batch_size)
@@ -125,11 +137,11 @@ class Checkpointer(Callback):
                 parameter.grad = gradient.to(parameter.device)
             self._restored, self._gradients = None, {}
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
-        self.heartbeat.training(trainer.global_step, module.total_steps)
+        self.heartbeat.report_training(trainer.global_step, module.total_steps)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """Save if it is time to, or if a signal was noted; then obey it."""
-        self.heartbeat.training(trainer.global_step, module.total_steps)
+        """Save if a checkpoint is due or a signal arrived; in the second case stop the run by raising Interrupted."""
+        self.heartbeat.report_training(trainer.global_step, module.total_steps)
         if trainer.is_last_batch:
             return
         self._batches = index + 1
@@ -139,30 +151,30 @@ class Checkpointer(Callback):
         self.watch.raise_if_signalled()
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
-        """Add the gradients that wait for their step."""
+        """Add the gradients accumulated for an optimiser step that is yet to come."""
         if self._batches % trainer.accumulate_grad_batches:
-            waiting = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-            checkpoint["gradients"] = waiting
+            accumulated = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+            checkpoint["gradients"] = accumulated
 
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
-        """Called by Lightning as it resumes."""
+        """Keep the saved gradients until training starts."""
         self._gradients = checkpoint.get("gradients", {})
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """Tell the heartbeat."""
+        """Report in the heartbeat that the run is evaluating."""
         self.heartbeat.report_evaluating()
 
     def on_validation_batch_end(self, *_: Any) -> None:
-        """Obey a signal: a long evaluation is worth less than being stopped in time."""
+        """Stop a long evaluation if a signal arrived: its end might come too late to save anything."""
         if self.long_evaluation:
             self.watch.raise_if_signalled()
 
     def state_dict(self) -> dict[str, Any]:
-        """Called by Lightning as it saves."""
+        """Return what to save beside Lightning's own state: batches done in this epoch, and the random states."""
         return {"batches": self._batches, "random": get_random_states()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Called by Lightning as it resumes."""
+        """Keep the saved state until training starts."""
         self._restored = state
 
     def _is_save_due(self, step: int) -> bool:
@@ -178,11 +190,11 @@ class Checkpointer(Callback):
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
             print(f"isobench: no checkpoint: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
-        self.seconds += self._last_save_time - started
+        self.save_seconds += self._last_save_time - started
 
 
 def get_random_states() -> dict[str, Any]:
-    """The states of every global generator, as tensors and plain values."""
+    """Return the states of Python's, NumPy's and torch's global random generators, as tensors and plain values."""
     name, keys, *rest = np.random.get_state()
     states = {
         "python": random.getstate(),
@@ -196,7 +208,7 @@ def get_random_states() -> dict[str, Any]:
 
 
 def set_random_states(states: dict[str, Any]) -> None:
-    """The inverse of ``random_states``."""
+    """Restore the states that ``get_random_states`` returned; CUDA's only if the number of GPUs is the same."""
     name, keys, *rest = states["numpy"]
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))

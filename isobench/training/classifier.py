@@ -1,4 +1,4 @@
-"""encoder -> calibration -> dropout -> head, as a LightningModule."""
+"""The classifier and regressor of sentences: encoder, calibrations, dropout and a linear head."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +16,13 @@ from isobench.training.fine_tuned import FineTuningModule
 
 
 class Classifier(FineTuningModule):
-    """Sentence classifier or regressor with a calibration before its head.
+    """Classify sentences, or score them, by a linear head on calibrated sentence embeddings.
 
     Args:
         cfg: the run's config.
-        loaded: encoder and pooler.
-        chain: the methods.
-        total_steps: optimiser steps of the whole schedule.
+        loaded: the pretrained encoder and its pooler.
+        chain: the calibrations between encoder and head.
+        total_steps: optimiser steps of the whole run.
     """
 
     def __init__(self, cfg: Config, loaded: LoadedEncoder, chain: Chain, total_steps: int) -> None:
@@ -38,43 +38,54 @@ class Classifier(FineTuningModule):
             nn.init.zeros_(self.head.bias)
 
     def encode(self, batch: dict[str, Any]) -> Tensor:
-        """The encoder's sentence vectors of a batch, [B, d], chunk by chunk, joined in the batch's order."""
+        """Compute a batch's sentence vectors before the pooler, [B, d], chunk by chunk, in the batch's order."""
         return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
 
     def embed(self, batch: dict[str, Any]) -> Tensor:
-        """The calibrated sentence embeddings of a batch, [B, d], in the batch's order."""
+        """Compute a batch's calibrated sentence embeddings, [B, d], as the head reads them, in the batch's order."""
         return self.chain(self.encode(batch), self.pooler)[0]
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
-        """Task loss, plus the methods' penalties and own objectives."""
-        h, given = self.chain(self.encode(batch), self.pooler)
+        """Compute the loss of a batch: the task's, plus the methods' penalties and own objectives."""
+        h, method_inputs = self.chain(self.encode(batch), self.pooler)
         loss = self.compute_task_loss(self.head(self.dropout(h)), batch["labels"])
-        return self.compute_total_loss(loss, given, index)
+        return self.compute_total_loss(loss, method_inputs, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """What a penalty can act on, and what isotropy is measured of: the head [c, d], the vocabulary [V, d]."""
+        """Name the matrices that a penalty can act on and whose isotropy is measured.
+
+        Returns:
+            ``head`` and ``vocabulary``, each with a function that returns the matrix: [c, d], [V, d].
+        """
         return {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}
 
     def compute_task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy over classes, or squared error for a regression."""
+        """Compute the cross-entropy of logits [B, c] with classes [B], or the mean squared error of scores [B, 1]."""
         logits = logits.float()
         if self.regression:
             return nn.functional.mse_loss(logits.squeeze(1), labels)
         return nn.functional.cross_entropy(logits, labels)
 
     def on_validation_epoch_start(self) -> None:
-        """Empty the collections of the epoch's predictions."""
+        """Forget the predictions of the epoch before."""
         self.collected_logits: dict[int, list[tuple[Tensor, ...]]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
-        """Collect example index and logits; returns the calibrated embeddings of the first dev split."""
+        """Collect a batch's example numbers and logits.
+
+        Returns the calibrated embeddings, [B, d], for the isotropy callback, if the batch is of the first dev split.
+        """
         h = self.embed(batch)
         row = (batch["index"], self.head(self.dropout(h)).float())
         self.collected_logits.setdefault(dataloader_idx, []).append(row)
         return {"embedding": h.float()} if dataloader_idx == 0 else None
 
     def on_validation_epoch_end(self) -> None:
-        """Score the epoch's predictions."""
+        """Score the collected predictions of every dev split and record the epoch.
+
+        Raises:
+            RunFailure: the loss or the logits are not finite.
+        """
         self._raise_if_non_finite()
         splits = self.cfg.task.evaluated
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]

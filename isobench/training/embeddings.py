@@ -1,63 +1,64 @@
-"""The pretrained encoder's sentence vectors of a whole split: computed once, kept on disk, read memory-mapped."""
+"""Cache the pretrained encoder's vectors of a training set on disk: computed once, then read memory-mapped."""
 
 from pathlib import Path
 
 import filelock
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, remove_temporaries, sha256_json, write_atomic
+from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
+from isobench.common.terminal import track_progress
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 
-VERSION = 1  # of the files' content; part of their name
-SENTENCES_PER_BATCH = 64  # sentences a call of the encoder
+VERSION = 1  # of the cached files' content, part of their name: raise it when the vectors change
+SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
 def load_pretrained_embeddings(
     cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
 ) -> Tensor:
-    """The training split's vectors before any pooler, [N, d] float32, in the data's order.
+    """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
 
-    From ``data.cache`` if they are there under the same fingerprint of data, weights, tokenizer and settings.
+    They are read from ``data.cache``, or computed and kept there. Their file name is a hash of all that decides them:
+    data, weights, tokenizer, settings, torch's version and the device.
 
     Raises:
         UserError: the cache can't be written.
     """
-    where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # may differ in last bits
+    where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
     e = cfg.encoder
     settings = [e.version, e.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
     key = sha256_json(
-        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.seed, where]
+        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed, where]
     )
-    file = cache_dir(cfg.data.cache) / "embeddings" / f"{cfg.task.name}-{cfg.encoder.name}-{key[:16]}.npy"
+    name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
+    file = cache_dir(cfg.data.cache) / "embeddings" / name
     shape = (len(loaders.train.dataset), loaded.dim)  # type: ignore[arg-type]
-    found = _read_cached(file, shape)
-    if found is not None:
-        return found
+    vectors = _read_cached(file, shape)
+    if vectors is not None:
+        return vectors
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(f"{file}.lock"):  # runs that start together wait for one of them
-            if (found := _read_cached(file, shape)) is None:
+        with filelock.FileLock(f"{file}.lock"):  # of runs that start together, one computes and the others wait
+            if (vectors := _read_cached(file, shape)) is None:
                 remove_temporaries(file.parent, file.name)
                 write_atomic(
                     file, lambda temporary: _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
                 )
-                found = _read_cached(file, shape)
+                vectors = _read_cached(file, shape)
     except OSError as error:
         raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
-    assert found is not None
-    return found
+    assert vectors is not None
+    return vectors
 
 
 def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
-    """What is in the cache; None if absent or not what it should be."""
+    """Read cached vectors; None if the file is absent, damaged or of another shape or type."""
     try:
         array = np.load(file, mmap_mode="c")
     except (OSError, ValueError, EOFError):
@@ -69,20 +70,17 @@ def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
 def _write_embeddings(
     file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
 ) -> None:
-    """Batches of like length, so that nothing is padded; every row goes where its sentence stands."""
+    """Compute the vectors and write them as a .npy file, each row at its sentence's place in the data.
+
+    Batches hold sentences of similar length, to pad little. Rows are written at once, so that memory stays small.
+    """
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
-    batches = track(
-        loaders.by_length(loaders.train.dataset, SENTENCES_PER_BATCH),  # type: ignore[arg-type]
-        "pretrained embeddings, once",
-        console=Console(stderr=True),
-        transient=True,
-        disable=not progress_bar,
-    )
+    batches = loaders.make_length_sorted_loader(loaders.train.dataset, SENTENCES_PER_BATCH)  # type: ignore[arg-type]
     with file.open("wb") as stream:
         np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
         start = stream.tell()
-        for batch in batches:
+        for batch in track_progress(batches, "pretrained embeddings, once", progress_bar):
             (chunk,) = batch["chunks"]
             vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
             rows = vectors[batch["restore"].to(device)].float().cpu().numpy()

@@ -1,14 +1,14 @@
-"""Carry out one run and say how it went: what the command line and every launcher's worker call."""
+"""Carry out one run and report its outcome; the command line and every launcher's worker call this."""
 
-import os
 import sys
-import time
 from collections.abc import Iterable
 
 from omegaconf.errors import OmegaConfBaseException
 
+from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
-from isobench.config.explain import is_debugging, print_error
+from isobench.common.packages import require_package
+from isobench.config.explain import print_error
 from isobench.config.schema import Config, format_method_name
 from isobench.data import hub, sources, weights
 from isobench.runs.folder import RunFolder
@@ -16,25 +16,31 @@ from isobench.runs.identity import identify
 from isobench.runs.row import Row, format_score
 from isobench.runs.validate import validate_config
 
-EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process is at a run
-START_TIME_VARIABLE = "ISOBENCH_STARTED"  # when the command was given; workers inherit it
+EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
 
 
 def execute_run(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Row | None]:
-    """One run's exit code and table row. Errors become one line each, but for those that must stop a sweep.
+    """Carry out one run and print its outcome in one line; errors are printed too, so that a sweep goes on.
 
-    ``since``: with ``retry_failed``, failures before that moment, by default the command's, are tried again.
+    Args:
+        cfg: the run's config.
+        position: printed before the outcome, such as the run's place in a sweep.
+        since: seconds since the epoch; with ``retry_failed``, failures before it are tried again. Default: the
+            command's start.
+
+    Returns:
+        The exit code, and the run's row with its record; None in its place if an error kept the run from starting.
 
     Raises:
-        StorageError: no other run could keep its result either.
-        Interrupted: asked to stop.
+        StorageError: the result can't be written; no other run of the sweep could keep its own either.
+        Interrupted: a signal asked to stop.
     """
     try:
-        row, known = train_if_needed(cfg, read_command_start() if since is None else since)
+        row, known = train_if_needed(cfg, environment.read_command_start() if since is None else since)
     except StorageError:
         raise
     except Exception as error:
-        if is_debugging():
+        if environment.is_debugging():
             raise
         print_error(error)
         return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None
@@ -42,13 +48,8 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 
-def read_command_start() -> float:
-    """When the command was given, in seconds since the epoch."""
-    return float(os.environ.get(START_TIME_VARIABLE) or time.time())
-
-
 def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
-    """Validate, skip if finished, train. Returns the row, and whether it was finished before."""
+    """Validate a run's config and train, unless it has a record; returns its row, and whether it had one."""
     validate_config(cfg)
     identity = identify(cfg)
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
@@ -56,6 +57,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     if row.record is not None:
         row.folder.remove_old_checkpoints(row.record)
         return row, True
+    require_metric_packages(cfg)
     probe_hub_if_needed([cfg])
     from isobench.training.train import train
 
@@ -63,8 +65,19 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     return row, False
 
 
+def require_metric_packages(cfg: Config) -> None:
+    """Raise UserError if a package that computes one of the task's metrics is not installed."""
+    if cfg.task.generation:
+        for name in cfg.task.metrics:
+            package = "rouge-score" if name.startswith("rouge") else "sacrebleu"
+            require_package(package, "generation", f"task={cfg.task.name}")
+
+
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
-    """Ask whether the hub is there, if any of these needs it; before libraries that read the answer are imported."""
+    """Check whether the hub can be reached, if one of these configs needs it.
+
+    Call it before importing libraries that read the answer from the environment.
+    """
     if any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
         for cfg in configs
@@ -73,26 +86,29 @@ def probe_hub_if_needed(configs: Iterable[Config]) -> None:
 
 
 def format_outcome(row: Row, known: bool) -> str:
-    """A run's progress line."""
+    """Describe a run's outcome in one line; ``known``: it was finished before this command."""
     record = row.record
     name = format_run_name(row.cfg)
     if record is None:
         return f"{name}: another process is running it"
-    text = f"{row.cfg.task.primary} {format_score(row)}"
+    outcome = f"{row.cfg.task.primary} {format_score(row)}"
     if record.failure:
-        text = f"failed: {record.failure.message}"
-    seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", ended so before"
-    again = "; retry_failed=true tries again" if known and record.failure else ""
-    return f"{name}: {text}{seconds}{again}"
+        outcome = f"failed: {record.failure.message}"
+    seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", from an earlier command"
+    advice = "; retry_failed=true tries again" if known and record.failure else ""
+    return f"{name}: {outcome}{seconds}{advice}"
 
 
 def format_run_name(cfg: Config) -> str:
-    """What a run is called in one line."""
+    """Name a run in one line: task, encoder, method and seed."""
     return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"
 
 
 def choose_exit_code(rows: list[Row], *codes: int) -> int:
-    """The gravest: something to mend, a run failed, another process is at one, done."""
+    """Return the gravest of some exit codes and the one that these runs' records stand for.
+
+    From the gravest: a user error, a failed run, a run that another process is running, done.
+    """
     failed = any(row.record is not None and row.record.status == "failed" for row in rows)
-    found = {*codes, EXIT_FAILED if failed else EXIT_DONE}
-    return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in found)
+    all_codes = {*codes, EXIT_FAILED if failed else EXIT_DONE}
+    return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in all_codes)

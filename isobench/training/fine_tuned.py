@@ -1,4 +1,4 @@
-"""What every fine-tuned model shares: its methods, the watch over its loss, its epochs' record, its optimiser."""
+"""The base class of the trained modules: total loss, non-finite checks, record of epochs, optimiser and schedule."""
 
 import math
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from isobench.config.schema import HELD_OUT, Config, Optimization
 from isobench.metrics.task import nan_to_zero
 from isobench.runs.record import Epoch
 
-LOSS_CHECK_INTERVAL = 25  # steps between looks at the loss flag: each look makes a GPU wait
-DEFAULT_END_LR = 1e-7  # of polynomial decay, unless optimization.end_lr says: transformers' default
+LOSS_CHECK_INTERVAL = 25  # steps between checks of the loss on a GPU, because each check makes it wait
+DEFAULT_END_LR = 1e-7  # where polynomial decay ends unless optimization.end_lr is set: transformers' default
 
 
 class ReportedEpoch(NamedTuple):
@@ -27,12 +27,15 @@ class ReportedEpoch(NamedTuple):
 
 
 class FineTuningModule(pl.LightningModule):
-    """Base of the modules that are trained here; it has no forward of its own.
+    """Base class of the modules that isobench trains; subclasses define the steps and the scores of an epoch.
+
+    ``history`` holds an entry for every epoch, ``best`` the reported epoch's entry and outputs. Callbacks put their
+    measures of an epoch into ``observed``, from where they go into the epoch's entry.
 
     Args:
         cfg: the run's config.
         chain: the methods.
-        total_steps: optimiser steps of the whole schedule.
+        total_steps: optimiser steps of the whole run.
     """
 
     bad_step: Tensor
@@ -40,31 +43,41 @@ class FineTuningModule(pl.LightningModule):
     def __init__(self, cfg: Config, chain: Chain, total_steps: int) -> None:
         super().__init__()
         self.cfg, self.chain, self.total_steps = cfg, chain, total_steps
-        self.observed: dict[str, Any] = {}  # what callbacks measured of an epoch, for its record
+        self.observed: dict[str, Any] = {}  # what callbacks measured in this epoch
         self.history: list[Epoch] = []
         self.best: ReportedEpoch | None = None
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """What a penalty can act on, and what isotropy is measured of: name -> how to get the matrix [V, d]."""
+        """Name the matrices that a penalty can act on and whose isotropy is measured.
+
+        Returns:
+            Name -> a function that returns the matrix, [V, d].
+        """
         raise NotImplementedError
 
-    def compute_total_loss(self, loss: Tensor, given: list[Tensor], index: int) -> Tensor:
-        """The task's loss with the methods' penalties and objectives, watched, logged, weighted for accumulation.
+    def compute_total_loss(self, loss: Tensor, method_inputs: list[Tensor], index: int) -> Tensor:
+        """Add the methods' penalties and own objectives to the task's loss; check and log the sum.
 
         Args:
-            loss: the task's, of a batch.
-            given: what the chain returned beside its embeddings.
-            index: of the batch in its epoch.
+            loss: the task's loss of a batch, a scalar.
+            method_inputs: the embeddings that each method of the chain received, as the chain returned them.
+            index: the batch's number in its epoch.
+
+        Returns:
+            The sum, weighted for gradient accumulation.
+
+        Raises:
+            RunFailure: the loss is not finite.
         """
-        for more in self.chain.losses(given, self.matrices()):
-            loss = loss + more
+        for method_loss in self.chain.losses(method_inputs, self.matrices()):
+            loss = loss + method_loss
         self._note_non_finite_loss(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss * self._accumulation_weight(index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Log the learning rate and the gradient's norm before clipping, on no other steps than are logged."""
+        """Log the learning rate and the gradient's norm before clipping, only on the steps that the trainer logs."""
         if self.logger is None or (self.global_step + 1) % self.trainer.log_every_n_steps:
             return
         self.log("train/lr", optimizer.param_groups[0]["lr"])
@@ -73,7 +86,11 @@ class FineTuningModule(pl.LightningModule):
             self.log("train/gradient_norm", nn.utils.get_total_norm(gradients))
 
     def _accumulation_weight(self, index: int) -> float:
-        """1, but for an epoch's last step if it has fewer batches than ``accumulate``, by which Lightning divides."""
+        """Return the factor that makes a step's gradient the mean over its batches.
+
+        Lightning divides every loss by ``accumulate``. An epoch's last step may have fewer batches, and then needs a
+        factor above 1.
+        """
         accumulate = self.cfg.optimization.accumulate
         if accumulate == 1:
             return 1.0
@@ -81,7 +98,7 @@ class FineTuningModule(pl.LightningModule):
         return accumulate / min(accumulate, self.trainer.num_training_batches - first)
 
     def _note_non_finite_loss(self, loss: Tensor) -> None:
-        """Note the first non-finite step on the device; look at the note now and then."""
+        """Remember on the device the first step whose loss is not finite; on a GPU check only now and then."""
         new = ~torch.isfinite(loss) & (self.bad_step < 0)
         self.bad_step = torch.where(new, self.global_step + 1, self.bad_step)
         if self.device.type == "cpu" or self.global_step % LOSS_CHECK_INTERVAL == 0:
@@ -92,15 +109,15 @@ class FineTuningModule(pl.LightningModule):
             raise RunFailure("non_finite_loss", f"the loss is not finite at step {step}", step)
 
     def on_train_epoch_end(self) -> None:
-        """Look at the loss flag once more: nothing bad may reach an epoch's record unseen."""
+        """Check the loss before the epoch is recorded, whatever the interval between checks."""
         self._raise_if_non_finite()
 
     def record_epoch(self, scores: dict[str, dict[str, Any]], outputs: dict[str, dict[str, Any]]) -> None:
-        """End an epoch's evaluation: its entry in the history, the reported epoch's outputs, the log.
+        """Append an epoch to the history, keep its outputs if it is the reported one so far, and log its scores.
 
         Args:
             scores: dev split -> its metrics, and ``constant_predictor``.
-            outputs: dev split -> what is written of its examples, arrays or lists, [N] each.
+            outputs: dev split -> name -> values to write for each of its N examples, arrays or lists.
         """
         splits = self.cfg.task.evaluated
         decides = HELD_OUT if HELD_OUT in scores else splits[0]
@@ -125,7 +142,7 @@ class FineTuningModule(pl.LightningModule):
         self.log(f"dev/{self.cfg.task.primary}", epoch.selection, prog_bar=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """The epochs so far and the best one's predictions travel with the weights."""
+        """Add the history and the reported epoch's outputs to a checkpoint."""
         checkpoint["history"] = [epoch.model_dump(exclude_unset=True) for epoch in self.history]
         checkpoint["best"] = {}
         if self.best:
@@ -136,7 +153,7 @@ class FineTuningModule(pl.LightningModule):
             checkpoint["best"] = {"epoch": self.best.epoch.model_dump(exclude_unset=True), "outputs": outputs}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """The inverse of ``on_save_checkpoint``."""
+        """Restore the history and the reported epoch's outputs from a checkpoint."""
         self.history = [Epoch.model_validate(entry) for entry in checkpoint["history"]]
         if best := checkpoint["best"]:
             for output in best["outputs"].values():
@@ -144,15 +161,18 @@ class FineTuningModule(pl.LightningModule):
             self.best = ReportedEpoch(Epoch.model_validate(best["epoch"]), best["outputs"])
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW without decay on biases and norms; linear warm-up, then linear decay to zero or a constant rate."""
+        """Make AdamW, without weight decay on biases and norms, and the learning-rate schedule.
+
+        Methods that bring parameter groups of their own keep those groups' settings.
+        """
         o = self.cfg.optimization
-        own = self.chain.parameter_groups()
-        taken = {id(p) for group in own for p in group["params"]}
-        rest = [p for p in self.parameters() if p.requires_grad and id(p) not in taken]
+        method_groups = self.chain.parameter_groups()
+        grouped = {id(p) for group in method_groups for p in group["params"]}
+        rest = [p for p in self.parameters() if p.requires_grad and id(p) not in grouped]
         groups = [
             {"params": [p for p in rest if p.ndim > 1], "weight_decay": o.weight_decay},
             {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
-            *own,
+            *method_groups,
         ]
         fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
         optimizer = torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
@@ -161,10 +181,15 @@ class FineTuningModule(pl.LightningModule):
 
 
 class LearningRateSchedule:
-    """The factor of every learning rate at a step: linear warm-up, then what ``optimization.schedule`` says.
+    """Factor of every learning rate at a step: linear warm-up, then ``optimization.schedule``.
 
-    Polynomial decay ends at ``end_lr`` / ``lr`` and stays there, as transformers' does; linear decay is its case of
-    power 1 and end 0.
+    ``linear`` falls to 0, ``constant`` stays at 1, ``polynomial`` falls to ``end_lr`` / ``lr`` and stays there.
+    Linear and constant give the same bits as the schedules of transformers. Polynomial differs from transformers' by
+    rounding, less than 1e-12 of the rate. It keeps its own formula, so that recorded runs can be repeated to the bit.
+
+    Args:
+        o: the settings: ``schedule``, ``warmup`` (share of the steps), ``power``, ``end_lr``, ``lr``.
+        total_steps: optimiser steps of the whole run.
     """
 
     def __init__(self, o: Optimization, total_steps: int) -> None:
@@ -175,7 +200,7 @@ class LearningRateSchedule:
         self.end = (DEFAULT_END_LR if o.end_lr is None else o.end_lr) / o.lr if polynomial else 0.0
 
     def __call__(self, step: int) -> float:
-        """Of the optimiser step that comes after ``step`` others."""
+        """Return the factor for the optimiser step that follows ``step`` earlier ones."""
         if step < self.warmup_steps:
             return step / self.warmup_steps
         if self.constant:
@@ -185,5 +210,5 @@ class LearningRateSchedule:
 
 
 def convert_for_checkpoint(values: Any) -> Any:
-    """An array as a tensor, which a checkpoint can be read back with; lists of texts as they are."""
+    """Turn an array into a tensor, because ``weights_only`` loading refuses arrays; return anything else as it is."""
     return torch.as_tensor(values) if isinstance(values, np.ndarray) else values

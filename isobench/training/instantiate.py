@@ -1,4 +1,4 @@
-"""From a calibration's config to the modules."""
+"""Make calibration modules from their config."""
 
 from typing import Any
 
@@ -11,7 +11,15 @@ from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_c
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
-    """The chain a config describes, for embeddings of width ``dim``; a method without ``then`` is a chain of one."""
+    """Make the chain of methods that a config describes.
+
+    Args:
+        config: a method's settings; under ``then`` the next method's, if there are several.
+        dim: width of the encoder's embeddings.
+
+    Raises:
+        UserError: a method can't be made, or one before the pooler changes the width that the pooler needs.
+    """
     placed: list[Link] = []
     width = dim
     for place in ("before_pooler", "after_pooler"):
@@ -25,7 +33,11 @@ def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
 
 
 def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
-    """The class that ``_target_`` names, with its settings and the width of what it is given."""
+    """Make the method that ``_target_`` names from its settings, for embeddings of width ``dim``.
+
+    Raises:
+        UserError: the class can't be imported or refuses its settings, or is no Calibration.
+    """
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
     try:
         calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")

@@ -1,4 +1,4 @@
-"""Isotropy during training: a Lightning callback that measures and logs it at every validation."""
+"""Measure isotropy during training: a Lightning callback that logs it at every validation."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,19 +22,22 @@ LOGGED_K_VALUES = (1, 2, 3, 5, 10, 20, 50)  # k of the explained variances that 
 
 
 class IsotropyMonitor(Callback):
-    """Logs the isotropy of the validation set's embeddings after calibration, of the head and of the vocabulary.
+    """Log the isotropy of the dev set's calibrated embeddings, of the head and of the vocabulary at every validation.
 
-    For any LightningModule whose ``validation_step`` returns a dict with ``embedding`` [B, d], and that has
-    ``matrices()``: name -> function that gives the matrix [V, d]. Names of what is logged:
-    ``isotropy/<embedding|head|vocabulary>/<ev1|...|i1|i2|isoscore|average_cosine|effective_rank|mean_ratio>``; to
-    W&B also the EV_k curve of every epoch, ``isotropy/<...>/ev_curve``. If the module has a dict ``observed``, the
-    measures are put there as ``isotropy`` and the curves as ``explained_variance``. Of the head also I1 and I2 in
-    other conventions, under names such as ``i1_printed``: as the isotropy-calibration paper prints them. Matrices
-    that are one parameter are measured once, under the first name.
+    Works with any LightningModule whose ``validation_step`` returns a dict with ``embedding`` [B, d] and whose
+    ``matrices()`` returns name -> function that returns the matrix, [V, d]. Matrices that are one tied parameter are
+    measured once, under the first name.
+
+    Logged names are ``isotropy/<embedding|head|vocabulary>/<measure>``, with the measures ``ev1``, ``ev2``, ...,
+    ``i1``, ``i2``, ``isoscore``, ``average_cosine``, ``effective_rank`` and ``mean_ratio``. For the head, I1 and I2
+    are logged in the other conventions too, under names such as ``i1_printed``. W&B also gets a chart of every
+    epoch's EV_k curve, ``isotropy/<...>/ev_curve``. If the module has a dict ``observed``, the measures are stored in
+    it as ``isotropy`` and the curves as ``explained_variance``.
 
     Args:
         curve: largest k of the EV_k curve.
-        conventions: of I1 and I2 (``partition_isotropy``); all matrices have the first, the head the others too.
+        conventions: which directions I1 and I2 are computed over (``partition_isotropy``): the first for every
+            matrix, the others for the head alone.
     """
 
     def __init__(self, curve: int = 50, conventions: Sequence[DirectionKind] = DEFAULT_CONVENTIONS) -> None:
@@ -43,29 +46,29 @@ class IsotropyMonitor(Callback):
         self._batches: list[Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Called by Lightning as it saves a checkpoint."""
+        """Return the curves so far, for a checkpoint."""
         return {"curves": self.curves}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Called by Lightning as it resumes."""
+        """Restore the curves from a checkpoint."""
         self.curves = state["curves"]
 
     def on_validation_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Start anew."""
+        """Forget the embeddings of the validation before."""
         self._batches = []
 
     def on_validation_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int, dataloader_idx: int = 0
     ) -> None:
-        """Keep the batch's embeddings: I1 and I2 want to see them twice."""
+        """Keep the batch's embeddings, because I1 and I2 need two passes over them."""
         if isinstance(outputs, dict) and "embedding" in outputs:
             self._batches.append(outputs["embedding"].detach())
 
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Measure, log."""
+        """Measure the isotropy of embeddings and matrices, log it and store it in the module."""
         matrices = {name: get() for name, get in module.matrices().items()}
-        first = {id(matrix): name for name, matrix in reversed(matrices.items())}  # tied ones are measured once
+        first = {id(matrix): name for name, matrix in reversed(matrices.items())}  # tied matrices share their id
         pieces = {
             name: matrix.detach().split(PIECE_ROWS) for name, matrix in matrices.items() if first[id(matrix)] == name
         }
@@ -75,11 +78,11 @@ class IsotropyMonitor(Callback):
         measures: dict[str, float] = {}
         for name, batches in pieces.items():
             kinds = self.conventions if name == "head" else self.conventions[:1]
-            found = isotropy_summary(partial(iter, batches), range(1, self.curve + 1), kinds)
-            curve = [found.pop(f"ev{k}") for k in range(1, self.curve + 1) if f"ev{k}" in found]
+            summary = isotropy_summary(partial(iter, batches), range(1, self.curve + 1), kinds)
+            curve = [summary.pop(f"ev{k}") for k in range(1, self.curve + 1) if f"ev{k}" in summary]
             self.curves.setdefault(name, []).append(curve)
             measures |= {f"{name}/ev{k}": curve[k - 1] for k in LOGGED_K_VALUES if k <= len(curve)}
-            measures |= {f"{name}/{key.replace('as_printed', 'printed')}": value for key, value in found.items()}
+            measures |= {f"{name}/{key.replace('as_printed', 'printed')}": value for key, value in summary.items()}
         if isinstance(observed := getattr(module, "observed", None), dict):
             observed["isotropy"] = measures
             observed["explained_variance"] = {name: self.curves[name][-1] for name in pieces}
@@ -89,22 +92,24 @@ class IsotropyMonitor(Callback):
 
 
 def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:
-    """The batches of every process under DDP, in the processes' order; one process's own as they are."""
+    """Collect the batches of all DDP processes, in the order of the processes; without DDP return them unchanged."""
     dist = torch.distributed
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return list(batches)
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, [batch.cpu() for batch in batches])
-    return [batch for part in found for batch in part]
+    by_process: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(by_process, [batch.cpu() for batch in batches])
+    return [batch for process_batches in by_process for batch in process_batches]
 
 
 def build_monitors(cfg: Config) -> list[Callback]:
-    """The callbacks that measure: of isotropy always (``monitors.isotropy`` replaces it), and what ``monitors`` adds.
+    """Make the callbacks that measure: isotropy always, and those that the config's ``monitors`` adds.
+
+    ``monitors.isotropy`` replaces the default isotropy callback.
 
     Raises:
-        UserError: something that is no Lightning callback, or can't be made.
+        UserError: a monitor can't be made, is no Lightning callback, or has the state key of another one.
     """
-    found: dict[str, Callback] = {
+    callbacks: dict[str, Callback] = {
         "isotropy": IsotropyMonitor(conventions=DIRECTION_KINDS if cfg.task.generation else DEFAULT_CONVENTIONS)
     }
     for name, settings in cfg.monitors.items():
@@ -114,7 +119,7 @@ def build_monitors(cfg: Config) -> list[Callback]:
             raise UserError(f"monitors.{name}: {error.__cause__ or error}") from error
         if not isinstance(monitor, Callback):
             raise UserError(f"monitors.{name}: _target_ must name a Lightning Callback")
-        if any(monitor.state_key == other.state_key for key, other in found.items() if key != name):
-            raise UserError(f"monitors.{name}: there is such a callback already; one of a kind can be resumed")
-        found[name] = monitor
-    return list(found.values())
+        if any(monitor.state_key == other.state_key for key, other in callbacks.items() if key != name):
+            raise UserError(f"monitors.{name}: another callback has the same state_key; give it one of its own")
+        callbacks[name] = monitor
+    return list(callbacks.values())

@@ -1,4 +1,4 @@
-"""A run's predictions, example by example."""
+"""Write a run's predictions or hypotheses, one row an example, as Parquet."""
 
 from pathlib import Path
 from typing import Any
@@ -12,32 +12,64 @@ from isobench.runs.record import Predictions
 
 
 def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Predictions:
-    """The reported epoch's hypotheses beside their references, one row an example; returns file name and sha256."""
-    columns: dict[str, list[Any]] = {"split": [], "index": [], "reference": [], "hypothesis": []}
-    for split, output in outputs.items():
-        n = len(output["references"])
-        columns["split"] += [split] * n
-        columns["index"] += list(range(n))
-        columns["reference"] += output["references"]
-        columns["hypothesis"] += output["hypotheses"]
-    return write_parquet(file, columns)
+    """Write the reported epoch's hypotheses beside their references.
+
+    Args:
+        file: the Parquet file to write.
+        outputs: dev split -> ``references`` and ``hypotheses``, a text for each example.
+
+    Returns:
+        The file's name and sha256, for the record.
+    """
+    return write_examples(
+        file,
+        {
+            split: {"reference": output["references"], "hypothesis": output["hypotheses"]}
+            for split, output in outputs.items()
+        },
+    )
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
-    """The best epoch's dev predictions, one row an example, as Parquet; returns file name and sha256."""
-    columns: dict[str, list[Any]] = {"split": [], "index": [], "label": [], "prediction": [], "logits": []}
+    """Write the reported epoch's dev predictions with labels and logits.
+
+    Args:
+        file: the Parquet file to write.
+        outputs: dev split -> ``labels`` [N], ``predictions`` [N] and ``logits`` [N, c].
+
+    Returns:
+        The file's name and sha256, for the record.
+    """
+    return write_examples(
+        file,
+        {
+            split: {
+                "label": output["labels"].astype(float).tolist(),
+                "prediction": output["predictions"].astype(float).tolist(),
+                "logits": output["logits"].tolist(),
+            }
+            for split, output in outputs.items()
+        },
+    )
+
+
+def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> Predictions:
+    """Write columns of examples as Parquet, whole or not at all, after the columns ``split`` and ``index``.
+
+    Args:
+        file: the file to write.
+        outputs: dev split -> column -> a value for each example.
+
+    Returns:
+        The file's name and sha256.
+    """
+    columns: dict[str, list[Any]] = {"split": [], "index": []}
     for split, output in outputs.items():
-        n = len(output["labels"])
-        columns["split"] += [split] * n
-        columns["index"] += list(range(n))
-        columns["label"] += output["labels"].astype(float).tolist()
-        columns["prediction"] += output["predictions"].astype(float).tolist()
-        columns["logits"] += output["logits"].tolist()
-    return write_parquet(file, columns)
-
-
-def write_parquet(file: Path, columns: dict[str, list[Any]]) -> Predictions:
-    """Write a Parquet file, whole or not at all."""
+        count = len(next(iter(output.values())))
+        columns["split"] += [split] * count
+        columns["index"] += range(count)
+        for name, values in output.items():
+            columns.setdefault(name, []).extend(values)
     table = pyarrow.table(columns)
     write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
     return Predictions(file=file.name, sha256=sha256_file(file))

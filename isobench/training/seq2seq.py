@@ -1,7 +1,7 @@
-"""Translation and summarisation: encoder-decoder, calibration before its output projection, beam search.
+"""The module for translation and summarisation: an encoder-decoder with calibrated decoder states and beam search.
 
-P(y | h) is a softmax over h W^T (isotropy-calibration paper, Sec. 3): a calibration changes the decoder's states h,
-a penalty acts on the output embedding W, which is the input embedding too where they are tied.
+P(y | h) is a softmax over h W^T (isotropy-calibration paper, Sec. 3). A calibration changes the decoder's states h. A
+penalty acts on the output embedding W, which is the input embedding too where the two are tied.
 """
 
 import copy
@@ -23,8 +23,8 @@ from isobench.metrics.task import is_constant
 from isobench.models.encoder_decoders import LoadedEncoderDecoder
 from isobench.training.fine_tuned import FineTuningModule
 
-MAX_MEASURED_STATES = 20_000  # decoder states of the first dev split whose isotropy is measured at most
-# Of transformers' settings of a search those that decide nothing.
+MAX_MEASURED_STATES = 20_000  # at most so many decoder states of the first dev split are kept to measure isotropy
+# Entries of transformers' GenerationConfig that do not change the hypotheses.
 IRRELEVANT_SEARCH_SETTINGS = {
     "transformers_version",
     "_from_model_config",
@@ -36,10 +36,10 @@ IDENTITY_POOLER = nn.Identity()  # an encoder-decoder has no pooler
 
 
 class CalibratedProjection:
-    """An encoder-decoder's output projection, with the calibration before it wherever the model calls it.
+    """Put a chain of calibrations before an encoder-decoder's output projection, wherever the model calls it.
 
-    Works on any architecture, for all give their decoder's states to ``get_output_embeddings()`` (T5 scales them
-    first). Weights keep their names.
+    A hook on ``get_output_embeddings()`` does it, because every architecture passes its decoder's states to that
+    layer (T5 scales them first). The model's weights keep their names.
 
     Args:
         model: a transformers encoder-decoder.
@@ -56,13 +56,13 @@ class CalibratedProjection:
 
     @contextmanager
     def capture_states(self, real: Tensor) -> Iterator[Callable[[], Tensor]]:
-        """Inside, a call of the model computes no logits: the states it would project are kept.
+        """Make calls of the model inside this context keep the decoder's states and compute no logits.
 
         Args:
-            real: [b, T], true where a token is not padding. Only there are states kept.
+            real: [b, T], true where a token is not padding; states of padding are dropped.
 
         Yields:
-            What gives them afterwards, [n, d].
+            A function that returns the kept states, [n, d], once the model was called.
         """
         self._real, self._states = real, None
         try:
@@ -81,8 +81,8 @@ class CalibratedProjection:
             return (h[:, :0],)
         return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
 
-    def logits(self, h: Tensor) -> Tensor:
-        """Calibrated states [n, d] -> [n, V], float32."""
+    def compute_logits(self, h: Tensor) -> Tensor:
+        """Project calibrated states [n, d] to logits [n, V], float32."""
         bias = self.linear.bias
         if self.bias is not None:
             bias = self.bias[0] if bias is None else bias + self.bias[0]
@@ -90,14 +90,14 @@ class CalibratedProjection:
 
 
 class Seq2Seq(FineTuningModule):
-    """An encoder-decoder with a calibration of its decoder's states.
+    """Translate or summarise with an encoder-decoder whose decoder states are calibrated.
 
     Args:
         cfg: the run's config.
-        loaded: the model.
-        chain: the methods.
+        loaded: the pretrained encoder-decoder.
+        chain: the calibrations of the decoder's states.
         loaders: the data, with its tokenizer and references.
-        total_steps: optimiser steps of the whole schedule.
+        total_steps: optimiser steps of the whole run.
     """
 
     def __init__(
@@ -107,78 +107,90 @@ class Seq2Seq(FineTuningModule):
         self.model = loaded.model
         self.projection = CalibratedProjection(loaded.model, chain)
         self.tokenizer, self.references = loaders.tokenizer, loaders.references
-        self.search = build_generation_config(cfg, loaded, loaders)
-        self.stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
-        self.half = should_search_in_bf16(cfg)
+        self.generation_config = build_generation_config(cfg, loaded, loaders)
+        self.state_stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
+        self.search_in_bf16 = should_search_in_bf16(cfg)
         self.smoothing = cfg.optimization.label_smoothing or 0.0
 
     def describe_search(self) -> dict[str, Any]:
-        """What decides the search: the settings that are not transformers' defaults, and the precision."""
+        """Describe the search for the record: the settings that are not transformers' defaults, and the precision."""
         settings = {
             name: value
-            for name, value in self.search.to_diff_dict().items()
+            for name, value in self.generation_config.to_diff_dict().items()
             if name not in IRRELEVANT_SEARCH_SETTINGS
         }
-        return {**settings, "precision": "bf16" if self.half else "32"}
+        return {**settings, "precision": "bf16" if self.search_in_bf16 else "32"}
 
-    def states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """The decoder's states of a batch's target tokens, [N, d], and these tokens, [N]; padding is left out."""
-        found, labels = [], []
+    def compute_decoder_states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Compute the uncalibrated states of a batch's target tokens, [N, d]; returns these tokens too, [N]."""
+        states, labels = [], []
         for chunk in batch["chunks"]:
-            with self.projection.capture_states(chunk["real"]) as kept:
+            with self.projection.capture_states(chunk["real"]) as get_states:
                 self.model(
                     input_ids=chunk["input_ids"],
                     attention_mask=chunk["attention_mask"],
                     decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=chunk["labels"]),
                     use_cache=False,
                 )
-            found.append(kept())
+            states.append(get_states())
             labels.append(chunk["labels"][chunk["real"]])
-        return torch.cat(found), torch.cat(labels)
+        return torch.cat(states), torch.cat(labels)
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
-        """Cross-entropy a target token, plus the methods' penalties and own objectives."""
-        states, labels = self.states(batch)
-        h, given = self.chain(states, IDENTITY_POOLER)
-        loss = nn.functional.cross_entropy(self.projection.logits(h), labels, label_smoothing=self.smoothing)
-        return self.compute_total_loss(loss, given, index)
+        """Compute the loss of a batch: cross-entropy per target token, plus the methods' penalties and objectives."""
+        states, labels = self.compute_decoder_states(batch)
+        h, method_inputs = self.chain(states, IDENTITY_POOLER)
+        loss = nn.functional.cross_entropy(self.projection.compute_logits(h), labels, label_smoothing=self.smoothing)
+        return self.compute_total_loss(loss, method_inputs, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """The output embedding [V, d] and the input embedding [V, d]: one parameter where they are tied."""
+        """Name the matrices that a penalty can act on and whose isotropy is measured.
+
+        Returns:
+            ``head``, the output embedding, and ``vocabulary``, the input embedding, each with a function that returns
+            the matrix, [V, d]: the same parameter where they are tied.
+        """
         return {
             "head": lambda: self.projection.linear.weight,
             "vocabulary": lambda: self.model.get_input_embeddings().weight,
         }
 
     def on_validation_epoch_start(self) -> None:
-        """Empty the collections of the epoch's hypotheses and losses."""
-        self.texts: dict[int, dict[int, str]] = {}
+        """Forget the hypotheses and losses of the epoch before."""
+        self.hypotheses: dict[int, dict[int, str]] = {}
         self.loss_sums: dict[int, list[Tensor]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
-        """Teacher-forced loss and hypotheses; returns calibrated states of the first dev split, evenly chosen."""
-        states, labels = self.states(batch)
+        """Collect a batch's teacher-forced loss and its hypotheses.
+
+        Returns every ``state_stride``-th calibrated state, for the isotropy callback, if of the first dev split.
+        """
+        states, labels = self.compute_decoder_states(batch)
         h = self.chain(states, IDENTITY_POOLER)[0]
-        logits = self.projection.logits(h)
+        logits = self.projection.compute_logits(h)
         total = nn.functional.cross_entropy(logits, labels, reduction="sum").double()
         self.loss_sums.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
         hypotheses = self.generate(batch["chunks"][0])
-        self.texts.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))
-        return {"embedding": h[:: self.stride].float()} if dataloader_idx == 0 else None
+        self.hypotheses.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))
+        return {"embedding": h[:: self.state_stride].float()} if dataloader_idx == 0 else None
 
     @torch.no_grad()
     def generate(self, chunk: dict[str, Tensor]) -> list[str]:
-        """Hypotheses of sources [b, S], by beam search with cached keys and values."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+        """Generate a hypothesis for each of the sources [b, S], by beam search."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.search_in_bf16):
             ids = self.model.generate(
                 input_ids=chunk["input_ids"],
                 attention_mask=chunk["attention_mask"],
-                generation_config=self.search,
+                generation_config=self.generation_config,
             )  # (b, T)
         return self.tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def on_validation_epoch_end(self) -> None:
-        """Score the epoch's hypotheses."""
+        """Score the collected hypotheses of every dev split and record the epoch.
+
+        Raises:
+            RunFailure: the loss is not finite, in training or on the dev set.
+        """
         self._raise_if_non_finite()
         scores, outputs = {}, {}
         for position, split in enumerate(self.cfg.task.evaluated):
@@ -187,33 +199,34 @@ class Seq2Seq(FineTuningModule):
                 step = self.global_step
                 raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
             references = self.references[position]
-            hypotheses = [self.texts[position][number] for number in range(len(references))]
+            hypotheses = [self.hypotheses[position][number] for number in range(len(references))]
             metrics: dict[str, Any] = evaluate_texts(list(self.cfg.task.metrics), references, hypotheses)
             scores[split] = {**metrics, "loss": nats / tokens, "constant_predictor": is_constant(hypotheses)}
             outputs[split] = {"hypotheses": hypotheses, "references": references}
-        self.texts, self.loss_sums = {}, {}
+        self.hypotheses, self.loss_sums = {}, {}
         self.record_epoch(scores, outputs)
 
 
 def should_search_in_bf16(cfg: Config) -> bool:
-    """Whether hypotheses are searched in bf16: as configured, else on a GPU that has it."""
+    """Return whether to generate in bf16, by ``task.generation.precision``; ``auto``: on a GPU that supports it."""
     precision = require_generation(cfg.task).precision
     return precision == "bf16" or (precision == "auto" and uses_gpu(cfg) and torch.cuda.is_bf16_supported())
 
 
 def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: PairLoaders) -> Any:
-    """The model's own special tokens, and the task's settings of the search; transformers' ``GenerationConfig``.
+    """Make transformers' ``GenerationConfig`` from the model's special tokens and the task's search settings.
+
+    The decoder starts with the token that the model puts first when it shifts targets to the right; for mBART that is
+    the language.
 
     Raises:
-        UserError: hypotheses must be longer than the model can write.
-
-    The decoder starts with what the model's own shift of the targets puts first, which for mBART is the language.
+        UserError: the shortest hypothesis allowed is longer than the model can write.
     """
     g, model = require_generation(cfg.task), loaded.model
-    longest = min(g.max_length, loaded.positions - 1)
+    longest = min(g.max_length, loaded.max_positions - 1)
     if g.min_length > longest:
         raise UserError(
-            f"task.generation.min_length={g.min_length}: encoder={cfg.encoder.name} writes up to {longest}"
+            f"task.generation.min_length={g.min_length}: encoder={cfg.encoder.name} writes up to {longest} tokens"
         )
     search = copy.deepcopy(model.generation_config)
     labels = torch.from_numpy(loaders.dev_tokens[0].targets.ids[: loaders.dev_tokens[0].targets.offsets[1]])

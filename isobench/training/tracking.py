@@ -1,6 +1,6 @@
-"""Weights & Biases, offline unless there is a login. The local record is written with or without it.
+"""Log runs to Weights & Biases, offline unless the user is logged in; a run's own record doesn't need it.
 
-Every name that is logged is in docs/tracking.md.
+Every logged name is listed in docs/tracking.md.
 """
 
 import netrc
@@ -15,13 +15,23 @@ from urllib.parse import urlparse
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
+from isobench.runs.layout import run_folder_name
 from isobench.runs.record import Epoch
 
-STEP_METRIC = "trainer/global_step"  # Lightning's name of the optimiser step
+STEP_METRIC = "trainer/global_step"  # Lightning's name for the optimiser step
 
 
 def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
-    """A Lightning logger for the run, or False for none."""
+    """Make the run's Lightning logger; False for ``tracking=none``.
+
+    Args:
+        cfg: the run's config.
+        key: the run's key.
+        resolved: the config as plain values, logged as the W&B run's config.
+
+    Raises:
+        UserError: W&B can't start.
+    """
     if cfg.tracking.backend == "none":
         return False
     from pytorch_lightning.loggers import WandbLogger
@@ -39,39 +49,44 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
 
 
 def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
-    """A W&B run whose id is the run's key, grouped by experiment.
+    """Start or resume the W&B run of a run, grouped by experiment; its id is the start of the key.
 
-    What W&B finds out by itself (git, environment) is off: it takes along every ``SLURM_*`` variable, SLURM's token
-    among them, and a token in the name of the git remote. The record's own provenance goes into the config instead.
+    What W&B collects by itself (git, environment) is off: it would upload every ``SLURM_*`` variable, SLURM's token
+    among them, and a token in the git remote's address. The record's provenance is logged instead.
     """
     import wandb
 
-    known = {"method": format_method_name(cfg.calibration), "key": key, "provenance": collect_provenance()}
+    extra = {"method": format_method_name(cfg.calibration), "key": key, "provenance": collect_provenance()}
     run = wandb.init(
         name=f"{cfg.task.name}-{cfg.encoder.name}-{format_method_name(cfg.calibration)}-{cfg.seed}",
-        id=key[:16],
+        id=run_folder_name(key),
         resume="allow",
         group=resolve_wandb_group(cfg),
-        job_type=cfg.task.name,  # a run's attribute, so that reports can choose by task
+        job_type=cfg.task.name,  # an attribute of the W&B run, so that reports can filter by task
         project=cfg.tracking.project,
         entity=cfg.tracking.entity,
         dir=str(folder),
         mode=cfg.tracking.mode or ("online" if has_login() else "offline"),
-        config=resolved | known,
+        config=resolved | extra,
         settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_meta=True),
     )
     run.define_metric(STEP_METRIC)
-    run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)  # a resumed run's curves then fit together
+    run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)  # so that a resumed run's curves continue
     return run
 
 
 def resolve_wandb_group(cfg: Config) -> str | None:
-    """The W&B group of a config's runs, None for none."""
+    """Return the W&B group of a run: ``tracking.group``, else the experiment's name; None without either."""
     return cfg.tracking.group or cfg.experiment.name
 
 
 def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
-    """Log to W&B, as one chart a name, a line for every epoch so far; other loggers have no such thing."""
+    """Log a chart for every name to W&B, with a line for every epoch so far; do nothing with other loggers.
+
+    Args:
+        tracker: the run's logger.
+        curves: chart's name -> for every epoch the values at k = 1, 2, ...
+    """
     from pytorch_lightning.loggers import WandbLogger
 
     if not isinstance(tracker, WandbLogger):
@@ -79,7 +94,7 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
     import wandb
 
     charts = {}
-    with tolerate_wandb_errors():  # online, a chart's table asks the server something
+    with tolerate_wandb_errors():  # online, making a chart's table calls the server
         for name, lines in curves.items():
             epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
             ks = list(range(1, max(map(len, lines), default=0) + 1))
@@ -89,13 +104,13 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
 
 
 def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Epoch | None) -> None:
-    """End the W&B run, so that the next run in this process gets its own.
+    """Write the summary of the W&B run and end it, so that the next run in this process gets a W&B run of its own.
 
     Args:
-        tracker: what ``logger`` gave.
+        tracker: the run's logger, from ``make_logger``.
         status: ``finished``, ``failed`` or ``interrupted``.
-        failure: the failure's name.
-        best: the reported epoch's entry of the history, if there is one.
+        failure: the failure's name; None without one.
+        best: the reported epoch's entry of the history; None before the first epoch.
     """
     numbers = flatten_best_epoch(best.model_dump(exclude_unset=True)) if best else {}
     if tracker is not False:
@@ -109,7 +124,7 @@ def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Epoch
 
 @contextmanager
 def tolerate_wandb_errors() -> Iterator[None]:
-    """What goes wrong with W&B inside is said in one line and costs the run nothing: its record is its own."""
+    """Print errors of W&B in one line and go on: tracking must not cost a run its record."""
     try:
         yield
     except Exception as error:
@@ -117,17 +132,17 @@ def tolerate_wandb_errors() -> Iterator[None]:
 
 
 def flatten_best_epoch(epoch: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a history's entry under flat names: ``best/score``, ``best/<split>/<metric>``, ..."""
-    named: dict[str, Any] = {}
+    """Flatten the numbers of a history's entry: ``best/score``, ``best/<split>/<metric>``, ..."""
+    flat: dict[str, Any] = {}
     for name, value in epoch.items():
-        named |= (
+        flat |= (
             {f"{name}/{key}": item for key, item in value.items()} if isinstance(value, Mapping) else {name: value}
         )
-    return {f"best/{name}": value for name, value in named.items() if isinstance(value, int | float)}
+    return {f"best/{name}": value for name, value in flat.items() if isinstance(value, int | float)}
 
 
 def has_login() -> bool:
-    """True if W&B would find a key: WANDB_API_KEY, or an entry for its host in the netrc file."""
+    """True if W&B would find an API key: WANDB_API_KEY, or an entry for its host in the netrc file."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""

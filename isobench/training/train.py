@@ -1,4 +1,4 @@
-"""ONE run, top to bottom: config -> data, encoder, calibration, head -> fit -> result.json."""
+"""Carry out one run, from config to result.json: build, fit, write the record."""
 
 import contextlib
 import gc
@@ -25,6 +25,7 @@ from isobench.papers.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import Heartbeat, describe_process
 from isobench.runs.identity import Identity
+from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.record import (
     RECORD_FORMAT,
     Failure,
@@ -44,13 +45,21 @@ from isobench.training.stopwatch import Stopwatch, measure_run_cost
 
 
 def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> RunRecord | None:
-    """Carry out one run, from its last checkpoint if there is one, and write its record.
+    """Carry out one run, from its newest checkpoint if it has one, and write its record.
 
-    A non-finite loss, a crash, lack of memory: the record then says ``failed``, with a name and a reason.
-    Returns None if another process is at it. ``since``: an older failure may be tried again.
+    A non-finite loss, a crash or lack of memory is recorded too: the record's status is then ``failed``.
+
+    Args:
+        cfg: the run's config.
+        identity: the run's key and the fingerprints that it is made of.
+        folder: the run's folder.
+        since: seconds since the epoch; with ``retry_failed``, a failure recorded before it is tried again.
+
+    Returns:
+        The record; None if another process is running the run.
 
     Raises:
-        UserError: something the user can mend; nothing is written then.
+        UserError: something that the user can fix; no record is written then.
         Interrupted: a signal asked to stop; a checkpoint was saved first.
     """
     watch = SignalWatch()
@@ -66,12 +75,12 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
             checkpoints = CheckpointFiles(folder.path, identity.key)
             record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
             folder.write_record(record)
-        # A crash starts anew: its code may be mended. Lack of memory has nothing to do with the state.
+        # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
         kept = cfg.checkpoint.keep if record.failure is None else record.failure.name == "out_of_memory"
         if not kept:
             checkpoints.remove_all()
-    gc.collect()  # a module and its trainer hold each other: free them before the next run of a sweep
-    watch.raise_if_signalled()  # a signal that came too late to stop this run stops the sweep
+    gc.collect()  # module and trainer refer to each other: free them before the next run of a sweep
+    watch.raise_if_signalled()  # a signal too late to stop this run stops the sweep
     return folder.read_record()
 
 
@@ -83,7 +92,13 @@ def build_and_fit(
     watch: SignalWatch,
     heartbeat: Heartbeat,
 ) -> RunRecord:
-    """Build and fit; returns the record, whatever becomes of it."""
+    """Build the run's parts and train; returns the record, of a failed run too.
+
+    Raises:
+        UserError: something that the user can fix.
+        OSError: storage failed, such as a full disk.
+        Interrupted: a signal asked to stop.
+    """
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
@@ -106,17 +121,17 @@ def build_and_fit(
             fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer, *build_monitors(cfg)])
         finally:
             watch.stop()
-            saving = checkpointer.seconds
+            saving = checkpointer.save_seconds
     except Exception as error:  # one run's crash is its result; the sweep goes on
         if isinstance(error, UserError) or is_storage_error(error):
             raise
         failure = build_failure_entry(error, built.module.global_step if built else None)
     module = built.module if built else None
-    data = {"fingerprint": identity.data, **(built.loaders.record() if built else {})}
+    data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
     if module and module.best:
         write = write_hypotheses if cfg.task.generation else write_predictions
-        optional["predictions"] = write(folder.path / "predictions.parquet", module.best.outputs)
+        optional["predictions"] = write(folder.path / PREDICTIONS_FILE, module.best.outputs)
     return RunRecord(
         format=RECORD_FORMAT,
         key=identity.key,
@@ -139,7 +154,7 @@ def build_and_fit(
 
 
 def build_failure_entry(error: Exception, step: int | None) -> Failure:
-    """What to record of what broke a run: a failure with a name, or an error that should not have happened."""
+    """Build the record's failure entry: an expected failure, lack of memory, or a crash with its traceback."""
     if isinstance(error, RunFailure):
         return Failure(name=error.name, message=str(error), step=error.step)
     name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
@@ -148,7 +163,11 @@ def build_failure_entry(error: Exception, step: int | None) -> Failure:
 
 
 def configure_process(cfg: Config) -> None:
-    """Process-wide settings: quiet libraries, repeatable arithmetic, threads."""
+    """Set up the process: silence libraries, make arithmetic repeatable, set the number of threads.
+
+    Raises:
+        UserError: a GPU is asked for and torch finds none.
+    """
     warnings.filterwarnings(
         "ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data"
     )
@@ -169,7 +188,7 @@ def configure_process(cfg: Config) -> None:
 def fit(
     cfg: Config, identity: Identity, built: RunParts, checkpoints: CheckpointFiles, callbacks: list[Callback]
 ) -> None:
-    """Train, from the newest checkpoint if there is one."""
+    """Train, from the newest checkpoint if there is one, with the run's logger, early stopping and progress bar."""
     if cfg.optimization.patience is not None:
         stop = EarlyStopping(f"dev/{cfg.task.primary}", patience=cfg.optimization.patience, mode="max")
         callbacks = [*callbacks, stop]
@@ -206,7 +225,7 @@ def fit(
                 weights_only=True,
             )
         status = "finished"
-    except SystemExit as stop:  # Lightning's answer to Ctrl-C
+    except SystemExit as stop:  # Lightning turns Ctrl-C into it
         raise KeyboardInterrupt from stop
     except Exception as error:
         status, failure = "failed", build_failure_entry(error, None).name

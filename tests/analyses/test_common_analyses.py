@@ -114,6 +114,7 @@ def test_norm_and_isotropy_are_correlated_beside_the_papers():
     assert isotropy.describe_norm_correlation(three[:2]) == []
 
 
+@pytest.mark.slow
 def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
     code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.removed=floor")
@@ -172,6 +173,7 @@ def test_words_keep_their_case_and_every_other_character_counts():
     assert counts.tolist() == sorted(Counter(words).values(), reverse=True) == [2, *[1] * 8]
 
 
+@pytest.mark.slow
 def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     texts = ["the film was good , the plot dull", "a great , great film", "", "never read"]
     write_parquet(tmp_path / "corpus" / "some.parquet", {"text": texts})
@@ -208,7 +210,7 @@ def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
     if not list((Path(glue) / "cnn_dailymail").glob("*.parquet")):
         pytest.skip("ISOBENCH_DATA has no cnn_dailymail/*.parquet")
     corpus = open_corpus("cnn_dailymail", Data(root=glue), 300)
-    counts = frequency.count_words(corpus.batches())
+    counts = frequency.count_words(corpus.iter_batches())
     heads = [{"types": 13}, {"types": 85}]
     found = frequency.summarise_counts(counts, heads, {"share": 0.98}, [10, 1000])
     assert 0.27 < found["share_of_13"] < 0.34

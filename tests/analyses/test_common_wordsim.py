@@ -86,6 +86,7 @@ def arguments(tiny, cache, outputs, *more):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     few = {"word1": ["good", "bad", "unheard"], "word2": ["bad", "film", "good"], "score": [1.0, 2.0, 3.0]}
     root = write_sets(tmp_path, rw=few)
@@ -118,6 +119,7 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     assert f"{mean['pearson']:.2f}" in out
 
 
+@pytest.mark.slow
 def test_the_embedded_sets_are_said_not_to_be_the_papers(tiny, cache, cli, outputs):
     code, out, _ = cli(*arguments(tiny, cache, outputs, "data.root=null"))
     assert code == 0
@@ -127,6 +129,7 @@ def test_the_embedded_sets_are_said_not_to_be_the_papers(tiny, cache, cli, outpu
     assert "undivided WordSim-353 instead of five sets" in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_the_papers_scale_needs_a_folder(tiny, cache, cli, outputs):
     code, _, err = cli(*arguments(tiny, cache, outputs, "scale=paper", "data.root=null"))
     assert code == 2

@@ -59,6 +59,7 @@ def drifting(small):
     return ["+experiment=isobn_drift", *small, "task.train_samples=64", "task.dev_samples=30", "encoder.pooling=cls"]
 
 
+@pytest.mark.slow
 def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
     code, out, err = cli(*drifting, "-m", "seed=1,2")
     assert code == 0, err
@@ -79,6 +80,7 @@ def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
     assert "encoder local is not the paper's" in about["scale"]["differs"]
 
 
+@pytest.mark.slow
 def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
     """The pass over the training set draws nothing: the same weights with and without it."""
     assert cli(*drifting)[0] == 0
@@ -91,6 +93,7 @@ def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
     assert [e["score"] for e in one["history"]] == [e["score"] for e in two["history"]]
 
 
+@pytest.mark.slow
 def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
     """Said before anything is planned."""
     regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
@@ -100,8 +103,9 @@ def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
     assert not outputs.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("components=0", "components=0 must be a whole number"),
         ("components=ten", "components=ten must be a whole number"),
@@ -110,13 +114,14 @@ def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
         ("top=5", "top=5 must be a list of whole numbers"),
     ],
 )
-def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, said):
+def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, message):
     code, _, err = cli(*drifting, f"monitors.drift.{setting}")
     assert code == 2
-    assert f"isobench: monitors.drift: {said}" in err
+    assert f"isobench: monitors.drift: {message}" in err
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
     for split in ("train", "validation"):
         columns = {"sentence": ["a good film"] * 20, "label": [1] * 20, "idx": list(range(20))}

@@ -165,17 +165,19 @@ class TestDimensions:
 
 
 class TestDistribution:
+    @pytest.mark.slow
     def test_orders_by_fisher_score_and_counts_means(self, rng):
         labels = np.arange(200) % 2
         h = rng.normal(size=(200, 4)) * [1, 9, 3, 1] + labels[:, None] * [0, 0, 30, 4] + [3, 0.0, -15.0, -2.2]
         part = adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1)
         row = adaptation_embeddings.summarise_distribution(part, 0.5)
-        assert part.order[:2].tolist() == [2, 3]
+        assert part.importance_order[:2].tolist() == [2, 3]
         assert row["means_within"] == int((np.abs(h.mean(0)) <= 0.5).sum())
         assert (row["largest_mean_dimension"], row["std_max_dimension"]) == (0, 2)
         assert row["std_max_fisher_rank"] == 1
         assert part.plotted.tolist() == list(range(0, 200, 4))
 
+    @pytest.mark.slow
     def test_spearman_leaves_constant_dimensions_out(self, rng):
         labels = np.arange(200) % 2
         h = rng.normal(size=(200, 6)) + labels[:, None] * np.array([5, 4, 3, 0, 0, 0])
@@ -186,6 +188,7 @@ class TestDistribution:
         assert spearman["constant"] == 3
         assert spearman["spearman"] == pytest.approx(1)  # more apart, more varied: three dimensions, in one order
 
+    @pytest.mark.slow
     def test_tsne_separates_what_is_apart_and_is_the_same_again(self, rng):
         h = torch.tensor(rng.normal(size=(60, 10)) + 50 * (np.arange(60) % 2)[:, None], dtype=torch.float32)
         plane = adaptation_embeddings.tsne(h, 10, 1)
@@ -236,6 +239,7 @@ def columns(folder: Path, *names: str) -> list[np.ndarray]:
     return [table[name].to_numpy() for name in names]
 
 
+@pytest.mark.slow
 def test_isobn_embeddings(cli, setting, tmp_path):
     """The whole command, after isobn_ev, whose embeddings it shares; the same bytes again."""
     assert cli("+experiment=isobn_ev", *setting)[0] == 0
@@ -258,6 +262,7 @@ def test_isobn_embeddings(cli, setting, tmp_path):
     assert written(folder) == first
 
 
+@pytest.mark.slow
 def test_adaptation_embeddings(cli, setting, tiny, reviews, tmp_path):
     """The whole command with a pooler; h^l is what goes into it and h what comes out; the same bytes again."""
     from transformers import BertModel
@@ -288,6 +293,7 @@ def test_adaptation_embeddings(cli, setting, tiny, reviews, tmp_path):
     assert written(folder) == first
 
 
+@pytest.mark.slow
 def test_a_regression_has_correlations_but_no_classes(cli, setting, tmp_path):
     texts = [f"a {word} film" for word in ("good", "bad", "dull", "fine", "great", "awful")] * 4
     scores = [float(i % 6) for i in range(24)]
@@ -304,12 +310,14 @@ def test_a_regression_has_correlations_but_no_classes(cli, setting, tmp_path):
     assert (tmp_path / "reports" / "isobn_embeddings" / "figure5.svg").is_file()
 
 
+@pytest.mark.slow
 def test_without_a_pooler_h_is_the_vector_before_it(cli, setting):
     code, out, err = cli("+experiment=adaptation_embeddings", *setting, "analysis.points=60", "analysis.perplexity=9")
     assert code == 0, err
     assert "h is h^l" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("experiment", "override"), [
     ("isobn_embeddings", "analysis.threshold=2"),
     ("isobn_embeddings", "analysis.bins=0"),

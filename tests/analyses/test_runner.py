@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
@@ -9,13 +11,17 @@ import pytest
 from helpers import make_config
 from matplotlib.figure import Figure
 from rich.table import Table
+from safetensors.torch import load_file, save_file
 
 from isobench.analyses.findings import Findings, build_comparison_table
 from isobench.analyses.runner import load_analysis_function
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
+from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -98,7 +104,7 @@ def test_layers_stand_beside_each_other(cli, ev, outputs):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["+analysis.kurve=3"], "analysis.kurve is no setting"),
         (["analysis._target_=isobench.nowhere.f"], "analysis._target_=isobench.nowhere.f can't be imported"),
@@ -108,10 +114,10 @@ def test_layers_stand_beside_each_other(cli, ev, outputs):
         (["encoder.path=/nowhere"], "the folder /nowhere does not exist"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(cli, ev, outputs, more, said):
+def test_mistakes_are_one_line_and_leave_nothing(cli, ev, outputs, more, message):
     code, out, err = cli(*ev, *more)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+    assert message in err
     assert not outputs.exists()
 
 
@@ -127,21 +133,35 @@ def test_a_folder_that_cant_be_written_is_said_before_any_work(cli, ev, outputs,
     assert "can't be written" in err
 
 
-def test_weights_that_the_checkpoint_lacks_are_said_where_they_were_read(cli, ev, tiny, tmp_path, outputs):
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
-    shutil.copytree(tiny, tmp_path / "poor")
-    weights = tmp_path / "poor" / "model.safetensors"
+def save_without_pooler(tiny: str, folder: Path) -> None:
+    shutil.copytree(tiny, folder)
+    weights = folder / "model.safetensors"
     save_file({k: v for k, v in load_file(weights).items() if not k.startswith("pooler")}, weights, {"format": "pt"})
+
+
+def test_weights_that_the_checkpoint_lacks_are_said_where_they_were_read(cli, ev, tiny, tmp_path, outputs):
+    save_without_pooler(tiny, tmp_path / "poor")
     poor = [x for x in ev if not x.startswith("encoder.p")] + [f"encoder.path={tmp_path}/poor", "calibration=none"]
-    said = "local: the checkpoint has no pooler: pooler.dense is randomly initialised"
+    message = "local: the checkpoint has no pooler: pooler.dense is randomly initialised"
     _, out, _ = cli(*poor, "encoder.pooling=pooler")
-    assert said in " ".join(out.split())
-    assert said in json.loads((outputs / "reports" / "isobn_ev" / "about.json").read_text())["scale"]["differs"]
+    assert message in " ".join(out.split())
+    assert message in json.loads((outputs / "reports" / "isobn_ev" / "about.json").read_text())["scale"]["differs"]
     _, out, _ = cli(*poor, "encoder.pooling=cls")  # reads no pooler
-    assert said not in " ".join(out.split())
+    assert message not in " ".join(out.split())
+
+
+def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(small, tiny, tmp_path):
+    save_without_pooler(tiny, tmp_path / "poor")
+    poor = [x for x in small if not x.startswith("encoder.p")]
+    cfg = make_config(*poor, f"encoder.path={tmp_path}/poor", "encoder.pooling=pooler", "task.train_samples=20")
+    row = Row.of(cfg, identify(cfg).key)
+    subject, other = Subject(row), Subject(row)
+    subject.encoded()
+    assert subject.warnings == []
+    subject.embeddings()
+    other.embeddings()
+    other.encoded()
+    assert subject.warnings == other.warnings == [NO_POOLER_WARNING]
 
 
 OWN = """
@@ -207,9 +227,9 @@ def test_an_outcome_of_other_settings_is_not_taken_for_this_one(cli, ev):
     cli(*ev)
     for other in (["calibration=none"], ["encoder.layer=1"], ["analysis.curve=9"]):
         _, out, _ = cli(*ev, *other, "dry_run=true")
-        said = " ".join(out.split())
-        assert "not done yet (" in said, other
-        assert "with other settings" in said, other
+        message = " ".join(out.split())
+        assert "not done yet (" in message, other
+        assert "with other settings" in message, other
 
 
 def test_numbers_may_have_columns_of_their_own_and_nothing_in_them(tmp_path):

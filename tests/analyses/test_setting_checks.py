@@ -1,13 +1,15 @@
-"""Settings of analyses that can't be: one line that names it and what it may be, before anything is loaded."""
+"""A wrong setting of an analysis ends in one line that names it and what it must be, before anything is loaded."""
 
 import pytest
 
 from isobench.analyses.subject import Subject
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def nothing_loads(monkeypatch):
-    """Whatever an analysis would read of its subjects is an error."""
+    """Make everything that an analysis could load of its subjects an error."""
 
     def loaded(self):
         raise AssertionError("loaded before the settings were checked")
@@ -19,52 +21,53 @@ def nothing_loads(monkeypatch):
 
 
 MISTAKES = [
-    ("isobn_ev", "curve=0", "whole number, at least 1"),
-    ("isobn_ev", "curve=2.5", "whole number, at least 1"),
-    ("isobn_ev", "curve=true", "whole number, at least 1"),
-    ("isobn_embeddings", "bins=0", "whole number, at least 1"),
-    ("isobn_embeddings", "strong=0.5", "list of numbers between 0 and 1"),
-    ("isobn_embeddings", "strong=[0.5,1]", "list of numbers between 0 and 1"),
-    ("isobn_embeddings", "strong=[]", "list of numbers between 0 and 1"),
-    ("isobn_embeddings", "strong=[a]", "list of numbers between 0 and 1"),
-    ("isobn_embeddings", "threshold=2", "number from 0 to 1"),
-    ("isobn_embeddings", "threshold=nan", "number from 0 to 1"),
-    ("adaptation_embeddings", "points=1", "whole number, at least 2"),
-    ("adaptation_embeddings", "perplexity=0", "number above 0"),
-    ("adaptation_embeddings", "perplexity=many", "number above 0"),
-    ("adaptation_embeddings", "seed=null", "whole number, at least 0"),
-    ("adaptation_embeddings", "seed=4294967296", "at least 0 and at most 4294967295"),
-    ("adaptation_embeddings", "within=-1", "number of at least 0"),
-    ("common_frequency", "texts=0", "whole number, at least 1"),
-    ("common_frequency", "width=wide", "whole number, at least 1"),
-    ("common_frequency", "rare=0", "whole number, at least 1"),
-    ("common_frequency", "ranges=3", "a list, of {first, end, published} each"),
-    ("common_frequency", "ranges=[{first:1,end:5}]", "must have first, end, published"),
-    ("common_frequency", "ranges=[{first:5,end:5,published:0}]", "whole number, at least 6"),
-    ("common_frequency", "heads=[{types:0,published:x}]", "whole number, at least 1"),
-    ("common_frequency", "coverage.share=0", "above 0"),
-    ("common_frequency", "coverage.share=98", "number from 0 to 1"),
+    ("isobn_ev", "curve=0", "curve=0 must be at least 1"),
+    ("isobn_ev", "curve=2.5", "curve=2.5 must be a whole number, at least 1"),
+    ("isobn_ev", "curve=true", "curve=True must be a whole number, at least 1"),
+    ("isobn_embeddings", "bins=0", "bins=0 must be at least 1"),
+    ("isobn_embeddings", "strong=0.5", "strong=0.5 must be a list [A,B,...], each entry a number, between 0 and 1"),
+    ("isobn_embeddings", "strong=[0.5,1]", "strong[1]=1 must be between 0 and 1"),
+    ("isobn_embeddings", "strong=[]", "strong=[] must have at least one entry"),
+    ("isobn_embeddings", "strong=[a]", "strong[0]=a must be a number, between 0 and 1"),
+    ("isobn_embeddings", "threshold=2", "threshold=2 must be at most 1"),
+    ("isobn_embeddings", "threshold=nan", "threshold=nan must be a number, at least 0 and at most 1"),
+    ("adaptation_embeddings", "points=1", "points=1 must be at least 2"),
+    ("adaptation_embeddings", "perplexity=0", "perplexity=0 must be above 0"),
+    ("adaptation_embeddings", "perplexity=many", "perplexity=many must be a number, above 0"),
+    ("adaptation_embeddings", "seed=null", "seed=null must be a whole number, at least 0 and at most 4294967295"),
+    ("adaptation_embeddings", "seed=4294967296", "seed=4294967296 must be at most 4294967295"),
+    ("adaptation_embeddings", "within=-1", "within=-1 must be at least 0"),
+    ("common_frequency", "texts=0", "texts=0 must be at least 1"),
+    ("common_frequency", "width=wide", "width=wide must be a whole number, at least 1"),
+    ("common_frequency", "rare=0", "rare=0 must be at least 1"),
+    ("common_frequency", "ranges=3", "each entry a mapping with exactly the keys first, end, published"),
+    ("common_frequency", "ranges=[{first:1,end:5}]", "must be a mapping with exactly the keys first, end, published"),
+    ("common_frequency", "ranges=[{first:5,end:x,published:0}]", "ranges[0].end=x must be a whole number"),
+    ("common_frequency", "ranges=[{first:5,end:5,published:0}]", "must have its end above its first"),
+    ("common_frequency", "heads=[{types:0,published:x}]", "heads[0].types=0 must be at least 1"),
+    ("common_frequency", "coverage.share=0", "coverage.share=0 must be above 0"),
+    ("common_frequency", "coverage.share=98", "coverage.share=98 must be at most 1"),
     ("common_frequency", "ranks=[10]", "two whole numbers, the first below the last"),
     ("common_frequency", "ranks=[10,10]", "two whole numbers, the first below the last"),
-    ("common_isotropy", "removed=2", "choose one of: ceil, floor"),
-    ("common_isotropy", "toy.points=0", "whole number, at least 1"),
-    ("common_isotropy", "toy.shifts=[0,far]", "list of numbers"),
-    ("common_isotropy", "~toy.shifts", "must have points, shifts"),
+    ("common_isotropy", "removed=2", "removed=2 is not known: choose one of: ceil, floor"),
+    ("common_isotropy", "toy.points=0", "toy.points=0 must be at least 1"),
+    ("common_isotropy", "toy.shifts=[0,far]", "toy.shifts[1]=far must be a number"),
+    ("common_isotropy", "~toy.shifts", "must be a mapping with exactly the keys points, shifts"),
     ("common_wordsim", "removed=-1", "ceil, floor or a whole number, at least 0"),
     ("common_wordsim", "removed=round", "ceil, floor or a whole number, at least 0"),
 ]
 
 
-@pytest.mark.parametrize(("experiment", "setting", "said"), MISTAKES)
-def test_a_setting_that_cannot_be_is_said_before_anything_is_loaded(
-    cli, small, outputs, nothing_loads, experiment, setting, said
+@pytest.mark.parametrize(("experiment", "setting", "message"), MISTAKES)
+def test_a_wrong_setting_is_named_before_anything_is_loaded(
+    cli, small, outputs, nothing_loads, experiment, setting, message
 ):
     override = f"~analysis.{setting[1:]}" if setting.startswith("~") else f"analysis.{setting}"
     code, out, err = cli(f"+experiment={experiment}", *small, override)
     assert (code, out, err.count("\n")) == (2, "", 1)
     name = setting[1:].partition(".")[0] if setting.startswith("~") else setting.partition("=")[0]
     assert err.startswith(f"isobench: analysis.{name}")
-    assert said in err
+    assert message in err
     assert not outputs.exists()
 
 

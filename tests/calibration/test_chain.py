@@ -132,7 +132,7 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     assert [part["target"] for part in split_chain(cfg.calibration)] == ["head", "head", "vocabulary"]
     chain = instantiate_chain(cfg.calibration, 8)
     assert [type(part) for part in chain] == [FixedNorm, IsoBN, CosineRegularization]
-    assert chain.before == 1
+    assert chain.pooler_position == 1
     cfg.calibration["then"]["placement"] = "nowhere"
     with pytest.raises(UserError, match=r"calibration\.then\.placement=nowhere"):
         validate_config(cfg)
@@ -146,6 +146,7 @@ def test_widths_follow_along_the_chain():
     assert isinstance(list(chain)[1], BatchNorm)
 
 
+@pytest.mark.slow
 def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
     overrides = [*small, "optimization.epochs=1"]
     code, out, err = cli(*overrides, "calibration=[isobn_paper,cosine]", "calibration.then.strength=0.5")
@@ -186,6 +187,7 @@ class Halved(Calibration):
 YAML = "name: halved\n_target_: theirs.Halved\nversion: 1\nplacement: after_pooler\ntarget: head\nby: 2.0\n"
 
 
+@pytest.mark.slow
 def test_a_package_of_the_users_own_adds_a_method_and_runs_in_the_same_grid(
     cli, small, outputs, tmp_path, monkeypatch
 ):
@@ -207,6 +209,7 @@ def test_a_package_of_the_users_own_adds_a_method_and_runs_in_the_same_grid(
     sys.modules.pop("theirs", None)
 
 
+@pytest.mark.slow
 def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path):
     """By kinds of normalisation and seeds, through the cache; a damaged file is made again; other data are others."""
     from isobench.training import embeddings

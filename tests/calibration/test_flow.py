@@ -116,6 +116,7 @@ def test_the_tasks_gradient_and_the_flows_are_kept_apart():
     assert all(parameter.grad.abs().sum() > 0 for parameter in flow.parameters())
 
 
+@pytest.mark.slow
 def test_its_own_loss_makes_skewed_embeddings_more_gaussian():
     torch.manual_seed(0)
     mix = torch.randn(16, 16)

@@ -33,6 +33,7 @@ def pairwise(weight: torch.Tensor) -> torch.Tensor:
     return total / len(weight) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_cosine_is_the_mean_over_pairs(shape):
     weight = matrix(*shape)

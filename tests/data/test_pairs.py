@@ -58,6 +58,7 @@ def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_samp
     assert read(root, limit=500).sources == [str(i) for i in range(50)]
 
 
+@pytest.mark.slow
 def test_a_papers_reduction_and_a_users_sample_nest():
     def limit(*overrides):
         return pairs.resolve_train_limit(make_config(*overrides).task)
@@ -126,6 +127,7 @@ def test_lists_and_maps_beside_the_struct_are_no_trouble(tmp_path):
         read(str(tmp_path), "task.text=[text]")
 
 
+@pytest.mark.slow
 def test_only_the_papers_own_reductions_and_tasks_go_unsaid():
     def notes(*overrides):
         return find_task_differences(make_config("data.root=null", *overrides))
@@ -155,7 +157,7 @@ def test_no_rows_and_no_parquet_are_one_line(tmp_path):
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
 
-    from isobench.models.encoder_decoders import SPECIAL_TOKENS, train_tokenizer
+    from isobench.models.tokenization import SPECIAL_TOKENS, train_tokenizer
 
     file = tmp_path_factory.mktemp("tokenizer") / "t.json"
     train_tokenizer(iter([" ".join(WORDS), "Straße über"]), 290, file)
@@ -187,7 +189,7 @@ def test_the_learned_tokenizer_gives_back_every_text(tokenizer):
 
 
 def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
-    from isobench.models.encoder_decoders import train_tokenizer
+    from isobench.models.tokenization import train_tokenizer
 
     texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
     for name in ("one", "two"):
@@ -246,25 +248,26 @@ def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
     assert load_pair_tokens(file) is None
 
 
+@pytest.mark.slow
 def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_path):
     import datasets
 
     rows = [{"translation": {"ro": f"\u015f{i}", "en": str(i)}} for i in range(30)]
-    asked = {}
+    request = {}
 
     def load_dataset(name, subset, revision, split):
-        asked.update(name=name, subset=subset, revision=revision, split=split)
+        request.update(name=name, subset=subset, revision=revision, split=split)
         return datasets.Dataset.from_list(rows)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     cfg = make_config("task=wmt16_en_ro", "data.root=null")
-    found = pairs.read_pairs(cfg.task, cfg.data, "train", 6)
-    assert asked == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
+    from_hub = pairs.read_pairs(cfg.task, cfg.data, "train", 6)
+    assert request == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
     write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row["translation"] for row in rows]})
     local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert found == pairs.read_pairs(local.task, local.data, "train", 6)
-    assert len(found) == 6
-    assert all(target == f"\u0219{source}" for source, target in zip(found.sources, found.targets, strict=True))
+    assert from_hub == pairs.read_pairs(local.task, local.data, "train", 6)
+    assert len(from_hub) == 6
+    assert all(target == f"\u0219{source}" for source, target in zip(from_hub.sources, from_hub.targets, strict=True))
     with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
         pairs.read_pairs(
             make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train"

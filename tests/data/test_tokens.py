@@ -16,7 +16,7 @@ from isobench.data.tokens import (
     save_tokens,
     tokenise_examples,
 )
-from isobench.models.encoders import fingerprint_tokenizer, load_tokenizer
+from isobench.models.tokenization import fingerprint_tokenizer, load_tokenizer
 
 
 @pytest.fixture(scope="module")

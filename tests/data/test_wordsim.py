@@ -32,10 +32,10 @@ def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
 
 def test_other_bytes_or_no_package_is_an_error(monkeypatch):
     monkeypatch.setitem(wordsim.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
-    with pytest.raises(UserError, match=r"not the pinned data: pip install --force-reinstall gensim==4\.4\.0"):
+    with pytest.raises(UserError, match=r"not the pinned file: pip install --force-reinstall gensim==4\.4\.0"):
         wordsim.load_word_pairs(Data())
-    monkeypatch.setattr(wordsim, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install gensim==4\.4\.0"):
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    with pytest.raises(UserError, match=r"needs the package gensim: pip install 'isobench\[embedded\]'"):
         wordsim.load_word_pairs(Data())
 
 

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
+from isobench.config.schema_task import TEXT_METRICS
 from isobench.metrics.generated_text import build_metric_signatures, evaluate_texts
-from isobench.runs.validate import TEXT_METRICS
 
 # 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.
 REFERENCE, HYPOTHESIS = "the cat sat on the mat today", "the cat the cat on the mat"
@@ -109,6 +109,7 @@ def test_signatures_say_how_and_by_which_version():
         assert ("not Lsum" in found[name]) == (name == "rougeL")
 
 
+@pytest.mark.slow
 def test_rouge_leaves_the_streams_of_others_open():
     """absl keeps the standard error of its first import and closes it with logging's handlers, if it is another."""
     import subprocess

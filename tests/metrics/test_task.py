@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS
 from isobench.metrics.task import METRIC_FUNCTIONS, evaluate_predictions, is_constant, nan_to_zero
-from isobench.runs.validate import CLASS_METRICS, REGRESSION_METRICS
 
 LABELS = np.array([1, 1, 1, 0, 0, 1, 0, 1])
 PREDICTIONS = np.array([1, 0, 1, 0, 1, 1, 0, 1])  # tp 4, fn 1, fp 1, tn 2

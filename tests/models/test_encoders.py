@@ -11,8 +11,9 @@ from helpers import save_tiny
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data import convert, weights
-from isobench.models.encoders import load_encoder, load_tokenizer
+from isobench.models.encoders import load_encoder
 from isobench.models.last_layer import restrict_to_first_token
+from isobench.models.tokenization import load_tokenizer
 
 
 def batch(tokenizer, *texts):
@@ -85,6 +86,7 @@ def test_a_decoder_without_pooler_or_padding_token(tmp_path):
     torch.testing.assert_close(together[1], alone[0])  # padding is never seen
 
 
+@pytest.mark.slow
 def test_a_missing_pooler_is_initialised_from_the_seed_and_said(cache):
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
     first, same, other = (load_encoder(cfg, cache, seed=seed) for seed in (1, 1, 2))
@@ -95,6 +97,7 @@ def test_a_missing_pooler_is_initialised_from_the_seed_and_said(cache):
     assert first.pooler.dense.bias.count_nonzero() == 0
 
 
+@pytest.mark.slow
 def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     """Against the graph read another way: every weight on the grid scale * integer, and used as stored."""
     import onnx
@@ -115,6 +118,7 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     assert not any("not in the checkpoint:" in note for note in loaded.warnings)
 
 
+@pytest.mark.slow
 def test_the_packaged_distilbert_is_anisotropic_and_minilm_is_not(cache):
     """The papers' effect: most of the variance of [CLS] in a few directions (see also isobn_ev)."""
     from isobench.data import movie_reviews
@@ -169,6 +173,7 @@ def test_weights_of_another_model_are_refused(tiny, tmp_path):
         load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
 
 
+@pytest.mark.slow
 def test_a_damaged_conversion_is_made_again(tmp_path):
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
     file = weights.find_packaged_weights(cfg)
@@ -203,7 +208,7 @@ def test_a_changed_package_is_refused(monkeypatch):
 
     package = dataclasses.replace(weights.ENCODER_PACKAGES["minilm"], sha256="0" * 64)
     monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
-    with pytest.raises(UserError, match="not the pinned weights"):
+    with pytest.raises(UserError, match="not the pinned file"):
         weights.fingerprint_encoder(Encoder(name="minilm", embedded="minilm"))
 
 

@@ -8,7 +8,8 @@ from helpers import make_config
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.models.encoders import load_encoder, load_tokenizer
+from isobench.models.encoders import load_encoder
+from isobench.models.tokenization import load_tokenizer
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.training import embeddings
@@ -44,6 +45,7 @@ def test_a_layer_that_is_not_there_and_a_pooler_below_the_top_are_refused(tiny):
         load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
 
 
+@pytest.mark.slow
 def test_the_command_line_refuses_them_in_one_line(cli, small):
     code, _, err = cli(*small, "encoder.layer=1")
     assert (code, err.count("\n")) == (2, 1)
@@ -76,6 +78,7 @@ def subject_of(*overrides: str) -> Subject:
     return Subject(Row.of(cfg, identify(cfg).key))
 
 
+@pytest.mark.slow
 def test_vectors_are_computed_once_and_shared(small, tmp_path, monkeypatch):
     overrides = [*small, f"data.cache={tmp_path}", "encoder.pooling=cls"]
     first = subject_of(*overrides).encoded()
@@ -85,17 +88,18 @@ def test_vectors_are_computed_once_and_shared(small, tmp_path, monkeypatch):
     assert len(list((tmp_path / "embeddings").glob("*.npy"))) == 1
 
 
+@pytest.mark.slow
 def test_another_layer_pooling_or_choice_of_data_is_another_file(small, tmp_path):
     overrides = [*small, f"data.cache={tmp_path}"]
     choices = [
         ["encoder.pooling=cls"], ["encoder.pooling=mean"], ["encoder.pooling=cls", "encoder.layer=1"],
         ["encoder.pooling=cls", "task.train_samples=50"],
     ]  # fmt: skip
-    found = [subject_of(*overrides, *choice).encoded() for choice in choices]
+    vectors = [subject_of(*overrides, *choice).encoded() for choice in choices]
     assert len(list((tmp_path / "embeddings").glob("*.npy"))) == len(choices)
-    assert [len(vectors) for vectors in found] == [160, 160, 160, 50]
-    assert not torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+    assert [len(each) for each in vectors] == [160, 160, 160, 50]
+    assert not torch.equal(vectors[0], vectors[1])
+    assert not torch.equal(vectors[0], vectors[2])
 
 
 def test_vectors_are_in_the_datas_order_and_labels_beside_them(small, reviews):

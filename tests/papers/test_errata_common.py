@@ -14,7 +14,7 @@ from isobench.calibration.centering import all_but_the_top
 from isobench.config.schema import Data
 from isobench.data import wordsim
 from isobench.metrics import cosine_regularization, partition_isotropy
-from isobench.models import encoders
+from isobench.models import encoders, tokenization
 from isobench.papers import published
 
 HALF = 0.00501  # of the last printed digit of a number with two decimals
@@ -156,6 +156,7 @@ def test_roberta_larges_average_cosine_fits_its_angle_and_its_ratio():
 # --- The formulas.
 
 
+@pytest.mark.slow
 def test_floor_and_ceil_are_different_numbers_of_directions():
     counts = {d: (math.floor(d / 100), math.ceil(d / 100)) for d in (768, 1024)}
     assert counts == {768: (7, 8), 1024: (10, 11)}
@@ -214,6 +215,7 @@ def test_isotropy_depends_on_the_signs_of_the_eigenvectors():
     assert min(abs(partition_isotropy(w)[0] - value) for value in values) < 1e-6  # ours is one of them
 
 
+@pytest.mark.slow
 def test_the_packaged_vocabularys_isotropy_depends_on_them_until_it_is_centred(cache):
     """0.43 with the eigenvectors towards the sum of the rows, 0.45 with their opposites, 0.20 with both."""
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
@@ -250,7 +252,7 @@ def test_sums_of_exponentials_in_float32_overflow():
 def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
     """994 unused tokens; the released code takes rows 0 to 999 less five, which is one more: "!"."""
     cfg = make_config("encoder=minilm", f"data.cache={cache}")
-    words = encoders.load_tokenizer(cfg.encoder, cache).get_vocab()  # BERT's uncased one
+    words = tokenization.load_tokenizer(cfg.encoder, cache).get_vocab()  # BERT's uncased one
     names = {index: word for word, index in words.items()}
     unused = {index for index, word in names.items() if re.fullmatch(r"\[unused\d+\]", word)}
     taken = set(range(1000)) - {0, 100, 101, 102, 103}
@@ -264,11 +266,12 @@ def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
 # --- With the data, with the text.
 
 
+@pytest.mark.slow
 def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
     if not (Path(glue) / "wordsim" / "rw.parquet").is_file():
         pytest.skip("ISOBENCH_DATA has no wordsim/rw.parquet")
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
-    tokenizer = encoders.load_tokenizer(cfg.encoder, cache)
+    tokenizer = tokenization.load_tokenizer(cfg.encoder, cache)
     assert len(tokenizer) == 28996  # BERT-cased's own
     pairs = wordsim.load_word_pairs(Data(root=glue))["rw"]
     ids, scores = wordsim.select_single_token_pairs(pairs, tokenizer)

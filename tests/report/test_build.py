@@ -1,5 +1,6 @@
 """Reports from made-up records: tidy rows, selection, verdicts, Markdown and LaTeX, as a reader would check them."""
 
+import copy
 import math
 import re
 import statistics
@@ -16,6 +17,7 @@ from isobench.report.selection import select_runs
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
+from isobench.runs.state import add_states
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 
@@ -100,7 +102,7 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=2", ended=False),
         *runs(tmp_path, "isobn_released", [0.527, 0.527], constant=True),
     ]  # fmt: skip
-    report = build_report(experiment(), rows)
+    report = build_report(experiment(), add_states(rows))
     assert report.state == {"done": 4, "failed": 1, "missing": 1}
     found = cells(report)
     assert found["isobn_paper"].troubles == {"crash": 1, "missing": 1}
@@ -109,6 +111,15 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
     assert found["isobn_released"].comparison is None
     assert len(report.failures) == 3  # one crash, two constant predictors
     assert "seed 1: crash it <broke> & fell_over" in report.failures[0]
+
+
+@pytest.mark.slow
+def test_a_report_does_not_change_the_rows_it_is_given(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN), row(tmp_path, 0.0, *IN_PAPER, "seed=6", ended=False)]
+    before = copy.deepcopy([vars(row) | {"folder": row.folder.path} for row in rows])
+    build_report(experiment(), rows)
+    add_states(rows)
+    assert [vars(row) | {"folder": row.folder.path} for row in rows] == before
 
 
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
@@ -247,6 +258,7 @@ def test_latex_is_balanced_and_escaped(tmp_path):
     assert text.count("{") == text.count("}")
 
 
+@pytest.mark.slow
 def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
     import dataclasses
     import random

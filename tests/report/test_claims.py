@@ -74,7 +74,7 @@ def test_a_constant_predictor_is_in_no_mean():
     made.tables[0].lines[1].cells["MRPC"].troubles = {"constant_predictor": 5}
     numbers = claims.improves("isobn_paper")(made).numbers
     assert numbers.startswith("isobn_paper +5.00 points [")
-    assert numbers.endswith("(in no mean, constant predictors: MRPC)")
+    assert numbers.endswith("(left out, constant predictors: MRPC)")
 
 
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
@@ -214,6 +214,7 @@ def reporting(command):
     return partial(command, entry.main)
 
 
+@pytest.mark.slow
 def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):
     code, _, err = reporting(f"output_dir={outputs}")
     assert (code, f"{outputs} does not exist: nothing was run there; set output_dir=FOLDER" in err) == (2, True)
@@ -233,6 +234,7 @@ def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):
     assert (outputs / "reports" / "claims.md").read_text().count("\n| ") == len(CLAIMS) + 2
 
 
+@pytest.mark.slow
 def test_what_can_not_be_read_is_unknown_not_not_run(reporting, outputs):
     (outputs / "commands").mkdir(parents=True)
     (outputs / "commands" / "x.json").write_text("{")
@@ -241,7 +243,7 @@ def test_what_can_not_be_read_is_unknown_not_not_run(reporting, outputs):
     (damaged / "about.json").write_text("{")
     assert reporting(f"output_dir={outputs}")[0] == 0
     rows = list(csv.DictReader((outputs / "reports" / "claims.csv").open()))
-    of_runs = {claim.text for claim in CLAIMS if not claim.rows}
+    of_runs = {claim.text for claim in CLAIMS if not claim.rows_file}
     for row in rows:
         if row["claim"] in of_runs:
             assert row["outcome"] == UNKNOWN
@@ -261,6 +263,7 @@ def test_an_impossible_selection_is_unknown_and_said(tmp_path):
     assert judge_claim(claim, lambda experiment: None, tmp_path)[0].word == NOT_RUN
 
 
+@pytest.mark.slow
 def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
     sweep = [*small, "-m", "calibration=none,isobn_paper", "seed=1,2"]
     code, _, err = reporting("+experiment=glue_isobn", f"output_dir={outputs}")
@@ -283,6 +286,7 @@ def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
     assert "\n- " in out  # the evidence, in sentences
 
 
+@pytest.mark.slow
 def test_an_analysis_and_a_wrong_selection_are_one_line(reporting, outputs, cli, small):
     code, _, err = reporting("+experiment=isobn_ev", f"output_dir={outputs}")
     assert (code, err.count("\n")) == (2, 1)

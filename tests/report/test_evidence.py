@@ -54,14 +54,17 @@ def test_comparisons_are_counted_with_what_chance_gives_and_what_holm_leaves():
         "flow": {"a": [x - 0.7 for x in LOW]},
     }
     text = said(table(arms))
-    assert "9 comparisons with none: 2 with p < 0.05 (Welch's t-test, not corrected; 1 better, 1 worse)" in text
+    assert (
+        "9 comparisons with plain fine-tuning: 2 with p < 0.05 (Welch's t-test, not corrected; 1 better, 1 worse)"
+        in text
+    )
     assert "chance alone gives about 0.45." in text
     assert "After Holm's correction over these 9, 1 remains: isobn on a (+5.00 points)." in text
 
 
 def test_a_column_in_two_tables_is_one_comparison():
     arms = {"none": {"a": LOW}, "isobn": {"a": HIGH}}
-    assert "1 comparison with none" in said(table(arms), table(arms, name="table2"))
+    assert "1 comparison with plain fine-tuning" in said(table(arms), table(arms, name="table2"))
 
 
 def test_methods_that_help_harm_or_do_neither_are_told_apart():
@@ -140,10 +143,10 @@ def test_help_is_claimed_only_with_a_higher_mean_and_a_corrected_p_below_05(seed
 
 def test_three_seeds_can_not_reach_05_whatever_they_show():
     text = said(table({"none": {"a": LOW[:3]}, "isobn": {"a": HIGH[:3]}}))
-    assert "With 3 seeds an arm no permutation test on one task can reach p < 0.05" in text
+    assert "With 3 seeds per method no permutation test on one task can reach p < 0.05" in text
     assert "smallest possible p is 0.10." in text
     assert "isobn on a: helps on a (after Holm), not shown to help by the permutation test." in text
-    assert "hold the truth in 89% of cases at best" in text
+    assert "contain the true value in 89% of cases at best" in text
     five = said(table({"none": {"a": LOW}, "isobn": {"a": HIGH}}))
     assert "no permutation test" not in five
     assert "isobn on a: higher than chance explains." in five
@@ -154,36 +157,40 @@ def test_the_difference_that_would_go_unnoticed_is_in_points_at_the_runs_own_spr
     arms["isobn"] = {"a": [83.0, 84.0, 85.0], "b": [60.0, 62.0, 64.0]}
     low, high = detectable_effect(3), 2 * detectable_effect(3)
     assert pooled_sd([arms["none"]["b"], arms["isobn"]["b"]]) == 2
-    assert f"With 3 seeds an arm a difference under about {low:.2g} points (a) to {high:.2g} (b) would" in said(
+    assert f"With 3 seeds per method a difference under about {low:.2g} points (a) to {high:.2g} (b) would" in said(
         table(arms)
     )
     one = said(table({name: {"a": columns["a"]} for name, columns in arms.items()}))
-    assert "With 3 seeds an arm a difference under about 3.1 points would usually go unnoticed" in one
+    assert "With 3 seeds per method a difference under about 3.1 points would usually go unnoticed" in one
     uneven = {"none": {"a": LOW}, "isobn": {"a": LOW[:2]}}
-    assert "With 2 to 5 seeds an arm a difference under" in said(table(uneven))
+    assert "With 2 to 5 seeds per method a difference under" in said(table(uneven))
 
 
 def test_single_seeds_are_said_to_allow_no_test():
     text = said(table({"none": {"a": [80.0], "b": [60.0]}, "isobn": {"a": [82.0], "b": [61.0]}}))
     expected = (
-        "isobn on a, b: one seed in an arm, no test is possible; its mean difference of +1.50 points may be chance."
+        "isobn on a, b: it or plain fine-tuning has a single seed, so no test is possible; "
+        "its mean difference of +1.50 points may be chance."
     )
     assert text == expected
     mixed = said(table({"none": {"a": LOW, "b": [60.0]}, "isobn": {"a": HIGH, "b": [61.0]}}))
     assert "isobn on a: higher than chance explains. Difference +5.00" in mixed
-    assert "isobn on b: one seed in an arm" in mixed
+    assert "isobn on b: it or plain fine-tuning has a single seed" in mixed
 
 
 def test_without_anything_to_compare_it_says_so():
-    assert said(table({"none": {"a": LOW}})) == "Only none was run: there is nothing to compare."
+    assert said(table({"none": {"a": LOW}})) == "Only plain fine-tuning was run: there is nothing to compare."
     assert said() == "There are no runs."
     alone = said(table({"isobn": {"a": HIGH}, "flow": {"a": LOW}}))
-    assert alone == "No run of none has a score to compare with: whether isobn or flow helps can't be said."
+    assert (
+        alone
+        == "No run of plain fine-tuning has a score to compare with, so whether isobn or flow helps can't be said."
+    )
     crashed = said(table({"none": {"a": []}, "isobn": {"a": HIGH}}, troubles={("none", "a"): {"nan_loss": 5}}))
-    assert "No run of none has a score to compare with" in crashed
+    assert "No run of plain fine-tuning has a score to compare with" in crashed
     assert "none: failed runs (5 nan_loss on a)" in crashed
     elsewhere = said(table({"none": {"a": LOW}, "isobn": {"b": HIGH}}))
-    assert elsewhere == "isobn: there is no task on which its runs and those of none can be compared."
+    assert elsewhere == "isobn: its runs can't be compared with those of plain fine-tuning on any task."
 
 
 def test_published_numbers_are_no_runs():
@@ -199,13 +206,13 @@ def test_constant_predictors_and_undefined_scores_are_named_and_in_no_mean():
     }
     text = said(table(arms, troubles={("flow", "b"): {"constant_predictor": 5}}))
     assert "flow on a: higher than chance explains. Difference +5.00" in text
-    assert "flow: constant predictors (5 on b): those tasks are in no mean" in text
-    assert "flow: undefined scores, NaN (1 on c): those tasks are in no mean" in text
+    assert "flow: constant predictors (5 on b): no mean includes these tasks" in text
+    assert "flow: undefined scores, NaN (1 on c): no mean includes these tasks" in text
     base = said(
         table(arms, troubles={("none", "a"): {"constant_predictor": 1}, ("flow", "b"): {"constant_predictor": 5}})
     )
     assert "none: constant predictors (1 on a)" in base
-    assert "flow: there is no task on which its runs and those of none can be compared." in base
+    assert "flow: its runs can't be compared with those of plain fine-tuning on any task." in base
     # A constant's correlation is undefined: one trouble, not two.
     both = said(
         table({"none": {"a": LOW}, "flow": {"a": [NAN]}}, troubles={("flow", "a"): {"constant_predictor": 1}})
@@ -217,8 +224,13 @@ def test_constant_predictors_and_undefined_scores_are_named_and_in_no_mean():
 def test_failed_and_unfinished_runs_are_named():
     arms = {"none": {"a": LOW}, "flow": {"a": HIGH[:3]}}
     text = said(table(arms, troubles={("flow", "a"): {"out_of_memory": 1, "missing": 2}}))
-    assert "flow: failed runs (1 out_of_memory on a): without a score and in no mean" in text
-    assert "flow: runs without a result (2 missing on a): in no mean, which may yet change." in text
+    assert (
+        "flow: failed runs (1 out_of_memory on a): they have no score, and means are of the other runs only" in text
+    )
+    assert (
+        "flow: runs without a result (2 missing on a): no mean includes them, and means may change when they end."
+        in text
+    )
     assert "flow on a: higher than chance explains. Difference +5.00" in text
 
 
@@ -239,7 +251,7 @@ def test_encoders_are_compared_each_with_its_own_base():
     text = said(table({"none": {"a": LOW}, "isobn": {"a": HIGH}}), large)
     assert "isobn (bert) on a: higher than chance explains." in text
     assert "isobn (roberta) on a: no difference shown" in text
-    assert "2 comparisons with none" in text
+    assert "2 comparisons with plain fine-tuning" in text
 
 
 def test_isotropy_columns_without_comparison_are_in_no_mean():

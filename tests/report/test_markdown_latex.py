@@ -8,7 +8,8 @@ import pytest
 import sample_report
 
 from isobench.report.document import Cell, Comparison, ReportLine, ReportTable
-from isobench.report.markdown_latex import escape_latex, format_latex, format_markdown, to_ascii
+from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.templating import escape_latex, to_ascii
 
 
 def report_of(columns=1, method="flow", settings=""):
@@ -63,6 +64,12 @@ def test_only_wide_tables_are_shrunk():
     text = format_latex(report_of(6))
     assert text.count(r"\resizebox{\linewidth}{!}{%") == text.count(r"\end{tabular}}") == 1
     assert "graphicx" in text.splitlines()[0]
+
+
+def test_no_text_of_a_report_is_taken_for_markdown():
+    text = format_markdown(sample_report.hostile())
+    assert not re.search(r"(?<!\\)[<>`]", text)
+    assert r"# \<script\>alert(1)" in text
 
 
 def test_what_pdflatex_cannot_take_is_in_ascii():

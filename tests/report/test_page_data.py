@@ -41,16 +41,16 @@ def test_correlations_within_tasks_are_not_those_between_them():
     runs.append({"encoder": "e", "task": "alone", "method": "none", "embedding/i1": 0.99, "score": 99.0})
     runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": None, "score": 50.0})
     runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": float("nan"), "score": 50.0})
-    over_all = page_data.spearman(page_data.collect_points(runs, "embedding/i1"))
+    over_all = page_data.compute_spearman(page_data.collect_points(runs, "embedding/i1"))
     usable = runs[:13]
     expected = rank_correlation([r["embedding/i1"] for r in usable], [r["score"] for r in usable])
     assert over_all.n == 13
     assert over_all.rho == pytest.approx(expected)
     assert over_all.rho > 0.7
-    within = page_data.spearman(page_data.collect_points(runs, "embedding/i1", centred=True))
+    within = page_data.compute_spearman(page_data.collect_points(runs, "embedding/i1", centred=True))
     assert within.n == 12  # the task with one run says nothing about its own variation
     assert within.rho < -0.9
-    assert page_data.spearman(page_data.collect_points(runs[:2], "embedding/i1")).rho is None
+    assert page_data.compute_spearman(page_data.collect_points(runs[:2], "embedding/i1")).rho is None
 
 
 def test_overheads_are_over_plain_fine_tuning_of_the_same_encoder_and_task():

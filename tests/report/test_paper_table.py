@@ -11,7 +11,7 @@ from scipy import stats
 from isobench.papers import published
 from isobench.report.paper_columns import SCORE_KIND, build_foreign_columns, build_paper_columns
 from isobench.report.paper_table import PaperTable, build_terminal_tables, print_paper_tables
-from isobench.report.seed_statistics import compute_cell_statistics, holm, t_test
+from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import Failure
 from isobench.runs.row import Row
@@ -65,7 +65,7 @@ def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
     assert table.p_values["bert-base-cased", "cosine", column] == pytest.approx(
         stats.ttest_ind(better, plain, equal_var=False).pvalue
     )
-    assert "of 2 comparisons 0.1 are expected by chance; 2 survive Holm" in table.notes(with_time=False)[0]
+    assert "Of 2 comparisons, 0.1 would have a mark by chance; 2 survive Holm" in table.list_notes(with_time=False)[0]
 
 
 def test_a_constant_predictor_is_named_not_scored_like_any_other():
@@ -111,7 +111,7 @@ def test_constant_models_are_compared_with_nothing():
     rows = [*runs("none", [0.90, 0.91, 0.92]), *runs("cosine", [0.5, 0.5, 0.5], constant=True)]
     table = table_of(rows)
     assert table.format_cell("bert-base-cased", "cosine", table.columns[0]) == "constant (50.00 ± 0.00)"
-    assert table.notes(with_time=False) == []
+    assert table.list_notes(with_time=False) == []
 
 
 def test_both_dev_splits_and_isotropy_have_their_columns():
@@ -140,10 +140,10 @@ def test_what_the_paper_lacks_says_so():
 def test_time_is_told_against_plain_fine_tuning():
     rows = [*runs("none", [0.9, 0.9], seconds=10.0), *runs("flow", [0.9, 0.9], seconds=42.0)]
     table = table_of(rows)
-    assert table.time("bert-base-cased", "flow") == "21.0 s, 4.20x"
+    assert table.format_time("bert-base-cased", "flow") == "21.0 s, 4.20x"
     more = [*runs("none", [0.9], task="rte", seconds=2.0), *runs("flow", [0.9], task="rte", seconds=3.0)]
-    assert table_of([*rows, *more]).time("bert-base-cased", "flow") == "2.85x (1.50-4.20)"
-    assert table_of(runs("flow", [0.9])).time("bert-base-cased", "flow") == "-"
+    assert table_of([*rows, *more]).format_time("bert-base-cased", "flow") == "2.85x (1.50-4.20)"
+    assert table_of(runs("flow", [0.9])).format_time("bert-base-cased", "flow") == "-"
 
 
 @pytest.mark.parametrize("width", [60, 100, 300])
@@ -179,11 +179,11 @@ def test_summaries():
     assert all(math.isnan(x) for x in compute_cell_statistics([1.0, math.nan], ["mean", "sd"]))
 
 
-def test_t_tests_that_say_nothing_are_nan():
-    assert t_test([1, 2, 3], [2, 3, 5]) == pytest.approx(stats.ttest_ind([1, 2, 3], [2, 3, 5]).pvalue)
+def test_welch_tests_that_say_nothing_are_nan():
+    assert welch([1, 2, 3], [2, 3, 5]) == pytest.approx(stats.ttest_ind([1, 2, 3], [2, 3, 5], equal_var=False).pvalue)
     for ours, theirs in (([1], [1, 2]), ([1, 1], [2, 2]), ([1, math.nan], [1, 2])):
-        assert math.isnan(t_test(ours, theirs))
-    assert t_test([1, 1, 1], [2, 2.5, 2.2]) < 0.05
+        assert math.isnan(welch(ours, theirs))
+    assert welch([1, 1, 1], [2, 2.5, 2.2]) < 0.05
 
 
 def test_holm_by_hand():

@@ -122,7 +122,7 @@ def test_a_record_of_a_newer_format_is_refused_in_one_line(tmp_path):
 
 def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
     with contextlib.suppress(KeyboardInterrupt), Heartbeat(tmp_path) as heartbeat:
-        heartbeat.training(3, 9)
+        heartbeat.report_training(3, 9)
         raise KeyboardInterrupt
     left = read_heartbeat(tmp_path)
     assert (left.state, left.step, left.steps, left.attempt) == ("interrupted", 3, 9, 1)

@@ -40,6 +40,7 @@ AXES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_fast_composition_is_hydras():
     """Every third pair of values, over all choices of groups; where Hydra refuses, so does the fast way."""
     with compose_sweep(["+experiment=glue_isobn", "-m"]) as (loader, base, _):
@@ -51,9 +52,9 @@ def test_the_fast_composition_is_hydras():
                 expected = asdict(to_config(loader.load_sweep_config(base, run)))
             except Exception as error:
                 with pytest.raises(type(error)):
-                    composer.config(run)
+                    composer.compose(run)
                 continue
-            assert asdict(composer.config(run)) == expected, run
+            assert asdict(composer.compose(run)) == expected, run
 
 
 @pytest.mark.parametrize("setting", ["calibration.beta=0.25", "calibration.eps=1", "calibration.gamma=mean"])
@@ -61,9 +62,9 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
     with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         run = ["calibration=isobn_paper", setting]
-        assert asdict(composer.config(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
+        assert asdict(composer.compose(run)) == asdict(to_config(loader.load_sweep_config(base, run)))
         with pytest.raises(Exception, match="Could not override"):
-            composer.config(["calibration=none", setting])
+            composer.compose(["calibration=none", setting])
 
 
 @pytest.mark.parametrize(
@@ -76,12 +77,12 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
 def test_settings_of_a_part_that_may_be_absent(choice, other, setting):
     with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
-        found = composer.config([choice, setting, "seed=7"])
+        found = composer.compose([choice, setting, "seed=7"])
         assert asdict(found) == asdict(to_config(loader.load_sweep_config(base, [choice, setting, "seed=7"])))
         part = found.encoder.scratch["d_model"] if "scratch" in setting else found.task.generation.beams
         assert (part, found.seed) == (int(setting.partition("=")[2]), 7)
         with pytest.raises(AssertionError, match=ABSENT_PART_ERROR):
-            composer.config([other, setting])
+            composer.compose([other, setting])
 
 
 def test_interpolations_are_left_to_hydra(tmp_path):
@@ -90,7 +91,7 @@ def test_interpolations_are_left_to_hydra(tmp_path):
     with compose_sweep([f"--config-dir={tmp_path}", "optimization=linked", "-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         for seed in (3, 4):
-            cfg = composer.config(["optimization=linked", f"seed={seed}"])
+            cfg = composer.compose(["optimization=linked", f"seed={seed}"])
             assert cfg.optimization.batch_size == seed
 
 
@@ -118,18 +119,20 @@ def rows_for(*arguments: str) -> list[Row]:
         return [run.row for run in plan_runs(*parts).values()]
 
 
+@pytest.mark.slow
 def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path):
     rows = rows_for(f"output_dir={tmp_path}", "seed=1,2,3,4", "optimization.epochs=4")
     for row, seconds in zip(rows, (10.0, 20.0, 90.0), strict=False):
         fake_record(row, seconds)
-    assert Forecast(rows).seconds(rows[3].cfg) == 20.0
+    assert Forecast(rows).estimate_seconds(rows[3].cfg) == 20.0
     longer = rows_for(f"output_dir={tmp_path}", "seed=9", "optimization.epochs=8")
-    assert Forecast(longer).seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
+    assert Forecast(longer).estimate_seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
     (other,) = rows_for(f"output_dir={tmp_path}", "encoder=distilbert-quire")
-    assert Forecast([other]).seconds(other.cfg) is None
+    assert Forecast([other]).estimate_seconds(other.cfg) is None
     assert [format_duration(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
 
 
+@pytest.mark.slow
 def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
     output = tmp_path / "outputs"
     arguments = ["+experiment=glue_isobn", "-m", "seed=1,2,3,5", f"output_dir={output}", "dry_run=true"]
@@ -190,6 +193,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     assert state() == "damaged"
 
 
+@pytest.mark.slow
 def test_status_says_where_why_and_how_much(tmp_path, capfd):
     place = f"output_dir={tmp_path}"
     rows = rows_for("+experiment=glue_isobn", place, "seed=1,2")
@@ -208,6 +212,7 @@ def test_status_says_where_why_and_how_much(tmp_path, capfd):
     assert "interrupted: rotten_tomatoes minilm isobn_paper seed 2: step 5 of 9" in out
 
 
+@pytest.mark.slow
 def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, capfd):
     arguments = [a for a in small if not a.startswith("optimization.lr")]
     base = [
@@ -236,6 +241,7 @@ def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, cap
     assert "4 runs: 3 done, 1 missing" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("sys.argv", ["status", "+experiment=glue_isobn", f"output_dir={tmp_path}/none"])
     status.main()
@@ -256,6 +262,7 @@ def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
         assert message in err
 
 
+@pytest.mark.slow
 def test_watch_renews_until_all_is_over(tmp_path, capfd, monkeypatch):
     place = f"output_dir={tmp_path}"
     (row,) = rows_for(place)
@@ -273,6 +280,7 @@ def test_watch_renews_until_all_is_over(tmp_path, capfd, monkeypatch):
     assert "1 run: 1 done" in out
 
 
+@pytest.mark.slow
 def test_prune_lists_and_removes_only_what_nothing_produces(cli, small, outputs, capfd, monkeypatch):
     quick = [*small, "optimization.epochs=1"]
     assert cli(*quick, "-m", "seed=1,2")[0] == 0
@@ -302,6 +310,7 @@ def test_prune_lists_and_removes_only_what_nothing_produces(cli, small, outputs,
     assert "Every run" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_prune_says_nothing_of_runs_whose_data_are_gone(cli, small, outputs, reviews, monkeypatch, capfd, tmp_path):
     copy = tmp_path / "data"
     shutil.copytree(reviews, copy)

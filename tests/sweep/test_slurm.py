@@ -14,6 +14,8 @@ from slurm_cluster import squeue
 
 from isobench.runs.heartbeat import is_process_alive
 
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+
 HERE = Path(__file__).resolve().parents[1]  # tests/
 PATIENCE = 150  # seconds until a job must have got where it is going
 

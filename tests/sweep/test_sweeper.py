@@ -43,6 +43,7 @@ def records(outputs):
     return {file.parent.name: json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")}
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, small, outputs):
     grid = ["+experiment=glue_isobn", "-m", "calibration=none,isobn_paper", "task.train_samples=null"]
     sweep = [*small, *grid, "optimization.epochs=4", "seed=1,2"]
@@ -75,6 +76,7 @@ def test_equal_runs_are_run_once(cli, small):
     assert "1 runs: 0 finished, 1 to do" in err
 
 
+@pytest.mark.slow
 def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outputs):
     code, out, err = cli(*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1")
     assert code == 1
@@ -126,6 +128,7 @@ def test_every_experiment_opens_with_its_command_and_names_a_table_that_is_there
         assert Path(experiments_dir(), experiment["paper"], "README.md").is_file()
 
 
+@pytest.mark.slow
 def test_runs_that_differ_in_more_than_their_seed_are_never_pooled(cli, small):
     sweep = ["-m", "calibration=isobn_paper", "calibration.eps=0.1,0.5", "seed=1,2", "optimization.epochs=1"]
     code, out, _ = cli(*small, *sweep)
@@ -137,6 +140,7 @@ def test_runs_that_differ_in_more_than_their_seed_are_never_pooled(cli, small):
     assert "published" not in out  # no experiment, no paper
 
 
+@pytest.mark.slow
 def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small, outputs):
     failing = ["optimization.lr=1e38", "optimization.epochs=1"]
     cli(*small, *failing)
@@ -146,14 +150,15 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
     assert records(outputs) == before
     code, _, err = cli(*small, *failing)
     assert code == 1
-    assert "ended so before; retry_failed=true tries again" in err
+    assert "from an earlier command; retry_failed=true tries again" in err
     _, _, err = cli(*small, *failing, "retry_failed=true")
-    assert "ended so before" not in err
+    assert "from an earlier command" not in err
     (old,), (new,) = before.values(), records(outputs).values()
     assert "retry_failed=true" in new["provenance"]["command"]
     assert "retry_failed=true" not in old["provenance"]["command"]
 
 
+@pytest.mark.slow
 def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs):
     from helpers import make_config
 
@@ -171,6 +176,7 @@ def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs)
             assert "missing" in out
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_so_and_the_same_command_goes_on(cli, small, outputs, monkeypatch):
     import signal
 
@@ -192,6 +198,7 @@ def test_an_interrupted_run_says_so_and_the_same_command_goes_on(cli, small, out
     assert len(records(outputs)) == 1
 
 
+@pytest.mark.slow
 def test_a_crash_before_training_is_recorded_too(cli, small, monkeypatch):
     import isobench.training.train
 
@@ -210,6 +217,7 @@ def test_a_crash_before_training_is_recorded_too(cli, small, monkeypatch):
     assert "1 crash" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "group"),
     [(["+experiment=glue_isobn"], "glue_isobn"), ([], "sweep-"), (["tracking.group=mine"], "mine")],
@@ -230,6 +238,7 @@ def test_a_sweep_is_a_wandb_group(cli, small, monkeypatch, more, group):
     assert groups[0].startswith(group)
 
 
+@pytest.mark.slow
 def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     quick = [*small, "optimization.epochs=1", "-m"]
     assert cli(*quick, "seed=1")[0] == 0
@@ -244,6 +253,7 @@ def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     assert started == ["2", "3", "1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", '{"status": "fin', '{"key": "another run\'s", "status": "finished"}'])
 def test_a_damaged_record_is_named_not_trusted_and_the_rest_runs(cli, small, outputs, content):
     quick = [*small, "optimization.epochs=1", "-m"]
@@ -261,6 +271,7 @@ def test_a_damaged_record_is_named_not_trusted_and_the_rest_runs(cli, small, out
     assert len(list(outputs.glob("runs/*/result.json"))) == 3
 
 
+@pytest.mark.slow
 def test_the_output_folder_can_t_be_swept_over_or_be_a_file(cli, small, tmp_path):
     code, _, err = cli(*small, "-m", f"output_dir={tmp_path}/a,{tmp_path}/b")
     assert (code, "output_dir can't be swept over" in err) == (2, True)
@@ -270,6 +281,7 @@ def test_the_output_folder_can_t_be_swept_over_or_be_a_file(cli, small, tmp_path
     assert "FileExistsError" not in err
 
 
+@pytest.mark.slow
 def test_flags_may_stand_anywhere(cli, small, tmp_path):
     (tmp_path / "c" / "optimization").mkdir(parents=True)
     (tmp_path / "c" / "optimization" / "mine.yaml").write_text("epochs: 1\nlr: 0.003\nbatch_size: 16\n")

@@ -22,6 +22,8 @@ from isobench.calibration import (
 )
 from isobench.training.monitor import gather_batches
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
+
 DIM, ROWS, STEPS = 8, 12, 3
 METHODS = {
     "isobn_paper": lambda: IsoBN(DIM),

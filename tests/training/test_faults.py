@@ -2,7 +2,6 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -13,6 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import tiny_overrides
+from killed_runs import outcome, run_and_die, start
+
+pytestmark = pytest.mark.slow
 
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
 POINTS = [
@@ -39,54 +41,6 @@ POINTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def processes():
-    """Processes that start with everything imported, so that 40 of them take a minute."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
-    return context
-
-
-def run_and_die(arguments: list[str], target: str | None, call: int, when: str) -> None:
-    """In a process of its own: the command line, killed at the ``call``-th call of ``target``."""
-    import sys
-
-    import torch
-
-    from isobench import __main__ as entry
-
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    torch.set_num_threads(1)
-    sys.argv = ["isobench", *arguments]
-    sys.stderr = sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
-    if target:
-        kill_at(target, call, when)
-    entry.main()
-
-
-def kill_at(target: str, call: int, when: str) -> None:
-    """Replace ``target`` by one that kills the process before or after it, or with its file half-written."""
-    import pydoc
-
-    owner, name = pydoc.locate(target.rpartition(".")[0]), target.rpartition(".")[2]
-    original, calls = getattr(owner, name), 0
-
-    def dying(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        if calls == call and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*args, **kwargs)
-        if calls == call and when == "half":
-            file = next(Path(arg) for arg in args if isinstance(arg, str | Path))
-            os.truncate(file, file.stat().st_size // 2)
-        if calls == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    setattr(owner, name, dying)
-
-
 def moments() -> list[tuple[str, int, str]]:
     """Every point once, at a seeded call of it."""
     rng = random.Random(20261121)
@@ -108,21 +62,6 @@ def undisturbed(processes, tiny, reviews, cache, tmp_path_factory):
     outputs = tmp_path_factory.mktemp("undisturbed")
     assert start(processes, long_run(tiny_overrides(tiny, reviews, cache, outputs))) == 0
     return outcome(outputs)
-
-
-def start(processes, arguments, target=None, call=0, when="") -> int:
-    process = processes.Process(target=run_and_die, args=(arguments, target, call, when))
-    process.start()
-    process.join(120)
-    assert process.exitcode is not None
-    return process.exitcode
-
-
-def outcome(outputs: Path) -> tuple:
-    (file,) = outputs.glob("runs/*/result.json")
-    record = json.loads(file.read_text())
-    assert record["status"] == "finished"
-    return record["history"], record["best"], (file.parent / "predictions.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("moment", moments(), ids=lambda m: f"{m[0].split('isobench.')[-1]}-{m[1]}-{m[2]}")
@@ -187,7 +126,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long,
     code, _, err = cli(*long)
     assert code == 0, err
     assert f"isobench: {newest} can't be used (" in err
-    assert "the one before is" in err
+    assert "trying the one before" in err
     assert outcome(outputs) == undisturbed
     assert not older.exists()
 
@@ -245,9 +184,9 @@ def test_a_full_disk_is_one_clear_line_and_earlier_results_are_intact(cli, small
     fill(small_disk)
     code, _, err = cli(*here, "seed=1,2,3,4")
     assert code == 2, err
-    said = [line for line in err.splitlines() if not line.startswith("4 runs:")]
-    assert len(said) == 1, err
-    assert "can't be written: no space left on device" in said[0]
+    error_lines = [line for line in err.splitlines() if not line.startswith("4 runs:")]
+    assert len(error_lines) == 1, err
+    assert "can't be written: no space left on device" in error_lines[0]
     assert results_in(small_disk / "outputs") == before
     (small_disk / "filler").unlink()
     assert cli(*here, "seed=1,2,3,4")[0] == 0
@@ -273,9 +212,9 @@ def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(
     assert (code, out) == (0, table), err
     code, _, err = cli(*here, "seed=1,2")
     assert code == 2
-    said = [line for line in err.splitlines() if not line.startswith("2 runs:")]
-    assert len(said) == 1, err
-    assert "read-only file system" in said[0]
+    error_lines = [line for line in err.splitlines() if not line.startswith("2 runs:")]
+    assert len(error_lines) == 1, err
+    assert "read-only file system" in error_lines[0]
     assert results_in(small_disk / "outputs") == before
 
 

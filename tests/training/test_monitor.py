@@ -85,6 +85,7 @@ def test_any_module_can_be_monitored(tmp_path):
     assert "isotropy/words/i1" in (tmp_path / "metrics.csv").read_text()
 
 
+@pytest.mark.slow
 def test_a_runs_record_has_measures_and_curves_of_every_epoch(cli, small, outputs):
     assert cli(*small, "optimization.patience=null")[0] == 0
     (file,) = outputs.glob("runs/*/result.json")
@@ -109,22 +110,24 @@ def test_curves_survive_an_interruption():
     assert later.curves == monitor.curves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("monitor", "said"),
+    ("monitor", "message"),
     [
         ("{components:3}", "_target_ must name a Lightning Callback"),
         ("{_target_:builtins.dict}", "_target_ must name a Lightning Callback"),
         ("{_target_:isobench.nowhere.M}", "monitors.x: "),
-        ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "there is such a callback already"),
+        ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "another callback has the same state_key"),
     ],
 )
-def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, said):
+def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, message):
     code, _, err = cli(*small, f"+monitors.x={monitor}")
     assert (code, err.strip().count("\n")) == (2, 0)
-    assert said in err
+    assert message in err
     assert not list(outputs.glob("runs/*/result.json"))
 
 
+@pytest.mark.slow
 def test_the_isotropy_monitor_can_be_replaced(cli, small, outputs):
     settings = "{_target_:isobench.monitor.IsotropyMonitor,curve:5}"
     assert cli(*small, f"+monitors.isotropy={settings}", "optimization.epochs=1")[0] == 0

@@ -24,7 +24,7 @@ def built(overrides, *more):
 
 def all_examples(loaders):
     """The training set as one batch of one chunk."""
-    collator = loaders.by_length(loaders.train_tokens, 8).collate_fn
+    collator = loaders.make_length_sorted_loader(loaders.train_tokens, 8).collate_fn
     return collator(list(range(len(loaders.train_tokens))))
 
 
@@ -73,7 +73,7 @@ def test_states_and_logits_are_the_models_own(kind):
         projection = CalibratedProjection(model, Chain([Link(Calibration(16))]))
         with projection.capture_states(real) as kept:
             assert model(**inputs).logits.shape[1] == 0  # not computed twice
-        assert torch.allclose(projection.logits(kept()), expected, atol=1e-6)
+        assert torch.allclose(projection.compute_logits(kept()), expected, atol=1e-6)
         assert torch.equal(model(**inputs).logits[real], expected)  # and without catching it is as ever
 
 
@@ -113,7 +113,7 @@ def test_label_smoothing_is_that_of_szegedy(tiny_translation):
     module.eval()
     module._note_non_finite_loss = lambda loss: None
     batch = all_examples(loaders)
-    states, labels = module.states(batch)
+    states, labels = module.compute_decoder_states(batch)
     logits = states.double() @ module.projection.linear.weight.double().T
     log_p = logits - logits.logsumexp(1, keepdim=True)
     expected = -(0.8 * log_p[torch.arange(len(labels)), labels] + 0.2 * log_p.mean(1)).mean()
@@ -125,10 +125,10 @@ def test_chunks_leave_the_states_as_they_are(tiny_translation):
     module, loaders, *_ = built(tiny_translation)
     module.eval()
     indices = list(range(24))
-    one = loaders.by_length(loaders.train_tokens, 8).collate_fn
+    one = loaders.make_length_sorted_loader(loaders.train_tokens, 8).collate_fn
     many = type(one)(loaders.train_tokens, one.pad_id, 0)
     with torch.no_grad():
-        (first, its), (second, other) = (module.states(collate(indices)) for collate in (one, many))
+        (first, its), (second, other) = (module.compute_decoder_states(collate(indices)) for collate in (one, many))
     assert len(many(indices)["chunks"]) > 3
     assert len(first) == loaders.train_tokens.targets.lengths[:24].sum()
     assert torch.equal(its.sort().values, other.sort().values)
@@ -139,7 +139,7 @@ def test_a_method_with_batch_statistics_sees_every_target_token_once(tiny_transl
     module, loaders, *_ = built(tiny_translation, "calibration=isobn_paper")
     module.eval()
     with torch.no_grad():
-        states, _ = module.states(all_examples(loaders))
+        states, _ = module.compute_decoder_states(all_examples(loaders))
     module.chain.train()
     module._note_non_finite_loss = lambda loss: None
     module.training_step(all_examples(loaders), 0)
@@ -160,7 +160,7 @@ def test_the_task_moves_everything_but_the_flow_and_the_flow_moves_only_itself(t
     assert isinstance(flow, Flow)
     both = {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
     module.zero_grad()
-    states, _ = module.states(batch)
+    states, _ = module.compute_decoder_states(batch)
     flow.objective(states.detach()).backward()
     own = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
     assert own.keys() == {name for name in both if name.startswith("chain.")}
@@ -206,7 +206,7 @@ def test_a_method_that_wants_pretrained_embeddings_gets_the_decoders_states(tiny
     module, loaders, *_ = built(tiny_translation, "calibration=fixed_norm_z")
     module.eval()
     with torch.no_grad():
-        states, _ = module.states(all_examples(loaders))
+        states, _ = module.compute_decoder_states(all_examples(loaders))
         h, _ = module.chain(states, nn.Identity())
     assert h.mean(0).abs().max() < 1e-3
     assert torch.allclose(h.std(0), torch.ones(32), atol=0.01)
@@ -214,22 +214,22 @@ def test_a_method_that_wants_pretrained_embeddings_gets_the_decoders_states(tiny
 
 def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translation):
     module, *_, notes = built(tiny_translation, "task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
-    search = notes["generation"]["search"]
+    search = notes["generation"].search
     assert search["num_beams"] == 2
     assert search["max_new_tokens"] == 24
     assert search["min_new_tokens"] == 3
     assert search["no_repeat_ngram_size"] == 2
     assert search["decoder_start_token_id"] == module.tokenizer.eos_token_id
-    assert set(notes["generation"]["signatures"]) == {"bleu", "chrf"}
+    assert set(notes["generation"].signatures) == {"bleu", "chrf"}
 
 
 def test_the_search_in_half_precision_is_asked_for_on_a_cpu(tiny_translation):
     """auto is bf16 on a GPU that has it, and full precision here."""
     module, *_, notes = built(tiny_translation)
-    assert module.half is False
-    assert notes["generation"]["search"]["precision"] == "32"
+    assert module.search_in_bf16 is False
+    assert notes["generation"].search["precision"] == "32"
     module, loaders, *_ = built(tiny_translation, "task.generation.precision=bf16")
-    assert module.half is True
+    assert module.search_in_bf16 is True
     seen = []
     module.projection.linear.register_forward_hook(lambda m, given, out: seen.append(out.dtype))
     texts = module.eval().generate(all_examples(loaders)["chunks"][0])

@@ -182,6 +182,7 @@ def test_no_secret_is_written(offline):
     assert files_with(outputs, "isobn_paper")  # the search finds what is there
 
 
+@pytest.mark.slow
 def test_a_failed_run_says_so(small, outputs):
     settings = ["tracking=wandb", "tracking.mode=offline", "optimization.lr=1e30", "optimization.warmup=0"]
     record, _ = run([*small, *settings])
@@ -191,6 +192,7 @@ def test_a_failed_run_says_so(small, outputs):
     assert (log.summary["status"], log.exit_code) == ("failed", 1)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
     from isobench.training.classifier import Classifier
 
@@ -204,6 +206,7 @@ def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
     assert (log.summary["status"], log.summary["failure"], log.exit_code) == ("interrupted", None, 1)
 
 
+@pytest.mark.slow
 def test_trouble_with_wandb_costs_the_run_nothing(small, monkeypatch, capfd):
     def broken(*arguments, **settings):
         raise OSError("the line is cut")

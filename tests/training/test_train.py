@@ -30,6 +30,7 @@ def predictions(folder):
     return pyarrow.parquet.read_table(folder.path / "predictions.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calibration", ["none", "isobn_paper", "isobn_released"])
 def test_the_same_command_gives_the_same_bits(small, tmp_path, calibration):
     results = []
@@ -43,6 +44,7 @@ def test_the_same_command_gives_the_same_bits(small, tmp_path, calibration):
     assert first["key"] == second["key"]
 
 
+@pytest.mark.slow
 def test_each_seed_stream_does_its_own_part(small, tmp_path):
     def logits(name, *overrides):
         _, folder = run(*small, f"output_dir={tmp_path}/{name}", "optimization.epochs=1", *overrides)
@@ -83,18 +85,21 @@ def test_the_record_is_whole_and_true(small):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_early_stopping_and_the_best_epoch(small):
     result, _ = run(*small, "optimization.lr=1e-9", "optimization.epochs=9", "optimization.patience=2")
     assert len(result["history"]) == 3  # no gain after the first: two more, then it stops
     assert result["best"]["epoch"] == 1
 
 
+@pytest.mark.slow
 def test_a_constant_predictor_is_named(small):
     result, _ = run(*small, "optimization.lr=1e-9", "head.init=normal", "optimization.epochs=1")
     assert result["best"]["validation"]["constant_predictor"] is True
     assert result["best"]["score"] == result["best"]["validation"]["accuracy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", ["null", "1.0"])
 def test_mixed_precision(small, tmp_path, clip):
     overrides = [*small, "calibration=isobn_paper", f"optimization.clip={clip}", "optimization.lr=1e-4"]
@@ -106,6 +111,7 @@ def test_mixed_precision(small, tmp_path, clip):
     assert np.abs(a - b).max() < 0.5 * np.abs(a).max()
 
 
+@pytest.mark.slow
 def test_the_released_recipe(small):
     result, _ = run(*small, "optimization=isobn_released", "calibration=isobn_released", "optimization.epochs=1")
     config = result["config"]
@@ -114,6 +120,7 @@ def test_the_released_recipe(small):
     assert result["cost"]["examples"] == 160
 
 
+@pytest.mark.slow
 def test_wandb_offline_holds_the_curves(small, tmp_path):
     """Read back from the transaction log, as ``wandb sync`` would."""
     result, _ = run(*small, "tracking=wandb", "calibration=isobn_paper")
@@ -132,6 +139,7 @@ def test_wandb_offline_holds_the_curves(small, tmp_path):
     assert result["key"][:16] in log.name
 
 
+@pytest.mark.slow
 def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cli, monkeypatch):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "not-a-key")
@@ -143,11 +151,13 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
     assert not list(outputs.glob("runs/*"))
 
 
+@pytest.mark.slow
 def test_tracking_none_leaves_wandb_alone(small, tmp_path):
     run(*small)
     assert not (tmp_path / "outputs" / "wandb").exists()
 
 
+@pytest.mark.slow
 def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch):
     from isobench.training.tracking import has_login
 
@@ -166,6 +176,7 @@ def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch
             assert b"hf_verysecret" not in content, file
 
 
+@pytest.mark.slow
 def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
     """The demo's run, smaller, as a user starts it: the real weights learn real sentences."""
     command = [
@@ -183,6 +194,7 @@ def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
     assert result["scale"]["differs"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "metrics"),
     [
@@ -220,6 +232,7 @@ def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
     assert max(predictions(ten)["label"].to_pylist()) == 2
 
 
+@pytest.mark.slow
 def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
     """Scores that fall: the best epoch is the first, the last is the last; its predictions go with it."""
     from isobench.training import fine_tuned
@@ -235,6 +248,7 @@ def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
         assert chosen["validation"]["accuracy"] == pytest.approx(right / len(table))
 
 
+@pytest.mark.slow
 def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkeypatch):
     from isobench.training import fine_tuned
 
@@ -285,6 +299,7 @@ def test_a_schedule_of_a_single_step_trains(small):
     assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr
 
 
+@pytest.mark.slow
 def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(small, monkeypatch):
     """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
     from isobench.training.classifier import Classifier

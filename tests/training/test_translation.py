@@ -2,7 +2,6 @@
 
 import json
 import math
-import multiprocessing
 import signal
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from helpers import SCRATCH, WORDS, make_config, translation_overrides, write_parquet
-from test_faults import outcome, start
+from killed_runs import outcome, start
 
 from isobench.metrics.generated_text import evaluate_texts
 
@@ -20,6 +19,7 @@ def record_of(outputs: Path) -> dict:
     return json.loads(file.read_text())
 
 
+@pytest.mark.slow
 def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translation, outputs):
     code, out, err = cli(*tiny_translation, "calibration=cosine")
     assert code == 0, err
@@ -46,6 +46,7 @@ def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translati
     assert "randomly initialised" in out
 
 
+@pytest.mark.slow
 def test_it_learns(cli, translations, cache, outputs):
     """The teacher-forced loss falls far below that of the first epoch."""
     arguments = [
@@ -60,19 +61,12 @@ def test_it_learns(cli, translations, cache, outputs):
     assert losses[-1] < 0.6 * losses[0]
 
 
-@pytest.fixture(scope="module")
-def processes():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["isobench.training.train", "isobench.__main__"])
-    return context
-
-
 MOMENTS = [
     ("isobench.training.seq2seq.Seq2Seq.training_step", 8, "before"),
     ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
     ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
     ("isobench.data.pair_loaders.save_pair_tokens", 2, "before"),
-    ("isobench.models.encoder_decoders.train_tokenizer", 1, "after"),
+    ("isobench.models.tokenization.train_tokenizer", 1, "after"),
     ("isobench.training.train.write_hypotheses", 1, "after"),
 ]
 
@@ -92,6 +86,7 @@ def undisturbed(processes, translations, tmp_path_factory):
     return outcome(folder / "outputs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda m: f"{m[0].rpartition('.')[2]}-{m[1]}-{m[2]}")
 def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp_path, undisturbed, moment):
     """Batches by tokens, accumulation, a flow with an optimiser of its own, and moving statistics."""
@@ -102,6 +97,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp
     assert outcome(tmp_path / "outputs") == undisturbed
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_path):
     """What was trained is saved before a long evaluation, whatever checkpoint.minutes says."""
     arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
@@ -111,6 +107,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
     assert start(processes, arguments) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -122,7 +119,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["head.dropout=0.1"], "head is for sentence classification"),
         (["task.labels=[a,b]"], "task.labels none"),
         (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
-        (["task.generation.languages=[en]"], "task.generation.languages must be those of source and target"),
+        (["task.generation.languages=[en]"], "task.generation.languages=['en'] must be those of source and target"),
         (["task.generation.beams=0"], "task.generation.beams=0 must be at least 1"),
         (["task.generation.min_length=50"], "task.generation.min_length=50 must be at most 24"),
         (["task.generation.length_penalty=nan"], "task.generation.length_penalty=nan must be a number"),
@@ -184,12 +181,13 @@ def test_an_encoder_without_a_decoder_is_refused(cli, tiny_translation, outputs)
     code, _, err = cli(*arguments, "encoder=minilm")
     assert code == 2
     assert err.splitlines() == [
-        "isobench: encoder=minilm is a bert, no encoder-decoder, which task.generation needs: choose "
+        "isobench: encoder=minilm is a bert, and task.generation needs an encoder-decoder: choose "
         "encoder=bart-scratch, bart-base or another"
     ]
     assert not list(outputs.glob("runs/*"))
 
 
+@pytest.mark.slow
 def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_translation, tmp_path, outputs):
     rows = {
         "train": [{"en": "a film", "de": "ein"}, {"en": "", "de": "x"}, {"en": "b " * 300, "de": "y " * 300}] * 4,
@@ -206,9 +204,9 @@ def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_trans
         "train": {"sources": 4, "targets": 4},
         "validation": {"sources": 1, "targets": 0},
     }
-    said = " ".join(out.split())
-    assert "Cut: 4 of 12 sources of train are longer than 40 tokens" in said
-    assert said.count("are longer than") == 3
+    printed = " ".join(out.split())
+    assert "Truncated: 4 of 12 sources of train are longer than 40 tokens" in printed
+    assert printed.count("are longer than") == 3
     assert math.isfinite(record["best"]["validation"]["loss"])
     assert len(pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet")))) == 3
 
@@ -229,6 +227,7 @@ def save_model(folder: Path, kind: str) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=20, **special).save_pretrained(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bart", "t5", "marian", "mbart"])
 def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs, tmp_path, kind):
     save_model(tmp_path / "model", kind)
@@ -240,6 +239,7 @@ def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs,
     assert "randomly initialised" not in out
 
 
+@pytest.mark.slow
 def test_a_given_tokenizer_is_taken_for_a_model_from_scratch(cli, tiny_translation, outputs, tmp_path):
     save_model(tmp_path / "model", "bart")
     (tmp_path / "model" / "config.json").unlink()
@@ -255,7 +255,7 @@ def test_mbart_marks_its_languages():
     from transformers import MBartTokenizer
 
     from isobench.common.errors import UserError
-    from isobench.models.encoder_decoders import find_language_code
+    from isobench.models.tokenization import find_language_code
 
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
@@ -274,6 +274,7 @@ def test_mbart_marks_its_languages():
         find_language_code(tokenizer, "xx")
 
 
+@pytest.mark.slow
 def test_keys_of_other_tasks_know_nothing_of_generation():
     """A setting that is not set is not in a run's key: these are of the version before there was any generation."""
     from isobench.runs.identity import identify
@@ -318,6 +319,7 @@ def vocabulary_id(tokenizer, word: str) -> int:
     return tokenizer.get_vocab()[word]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ['{"model":{}}', "5", '{"model"'])
 def test_a_damaged_learned_tokenizer_is_learned_again(cli, translations, tmp_path, content):
     arguments = [

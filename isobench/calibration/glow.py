@@ -1,0 +1,184 @@
+"""Glow (Kingma & Dhariwal 2018) on vectors: the invertible network of the normalising flow in flow.py."""
+
+import torch
+from torch import Tensor, nn
+
+from isobench.calibration.batch_statistics import batch_mean, center_batch
+
+
+class Glow(nn.Module):
+    """Multi-scale Glow (Kingma & Dhariwal 2018), with the dimensions of a vector as channels.
+
+    After each level but the last, half of the remaining dimensions leave the flow as part of z: three levels output
+    d/2, d/4 and d/4 dimensions.
+
+    Args:
+        dim: width d of the vectors.
+        levels: number of levels.
+        steps: number of flow steps in each level.
+        width: hidden width of the coupling networks.
+        affine: True for affine couplings, False for additive ones.
+        learned: True to mix the dimensions by a learned matrix (Glow's 1x1 convolution), False to reverse them.
+    """
+
+    def __init__(self, dim: int, levels: int, steps: int, width: int, affine: bool, learned: bool) -> None:
+        super().__init__()
+        sizes = [dim // 2**level for level in range(levels)]
+        self.levels = nn.ModuleList(
+            nn.ModuleList(FlowStep(size, width, affine, learned) for _ in range(steps)) for size in sizes
+        )
+        self._initialized = False
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Map h [B, d] to z [B, d], and compute log |det dz/dh| of each row, [B]."""
+        log_determinant = h.new_zeros(len(h))
+        outputs: list[Tensor] = []
+        for number, level in enumerate(self.levels):
+            if number:
+                output, h = h.chunk(2, dim=1)
+                outputs.append(output)
+            for step in level:  # type: ignore[attr-defined]
+                h, step_log_determinant = step(h)
+                log_determinant = log_determinant + step_log_determinant
+        return torch.cat([*outputs, h], dim=1), log_determinant
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Map z [B, d] back to h [B, d]."""
+        sizes = [z.shape[1] // 2**number for number in range(1, len(self.levels))]
+        outputs: list[Tensor] = list(z.split([*sizes, z.shape[1] - sum(sizes)], dim=1))
+        h = outputs.pop()
+        for number, level in reversed(list(enumerate(self.levels))):
+            for step in reversed(level):  # type: ignore[call-overload]
+                h = step.inverse(h)
+            if number:
+                h = torch.cat([outputs[number - 1], h], dim=1)
+        return h
+
+    @torch.no_grad()
+    def initialize_actnorms(self, h: Tensor) -> None:
+        """Initialise each actnorm from the first batch [B, d], as it reaches it: zero mean, unit deviation.
+
+        Later calls do nothing, also after the flow's state was loaded from a checkpoint.
+        """
+        if self._initialized:  # a Python flag: reading the buffer would make every step wait for the GPU
+            return
+        if not bool(self.levels[0][0].norm.initialized):  # type: ignore[index]
+            for number, level in enumerate(self.levels):
+                h = h.chunk(2, dim=1)[1] if number else h
+                for step in level:  # type: ignore[attr-defined]
+                    step.norm.initialize(h)
+                    h, _ = step(h)
+        self._initialized = True
+
+
+class FlowStep(nn.Module):
+    """One flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling.
+
+    Args:
+        dim: number n of dimensions.
+        width, affine, learned: as in ``Glow``.
+    """
+
+    def __init__(self, dim: int, width: int, affine: bool, learned: bool) -> None:
+        super().__init__()
+        self.norm = ActNorm(dim)
+        self.mixing = nn.Parameter(torch.linalg.qr(torch.randn(dim, dim))[0]) if learned else None
+        self.coupling = Coupling(dim, width, affine)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Transform [B, n] -> [B, n]; also return the log-determinant, [B]."""
+        h, log_determinant = self.norm(h)
+        if self.mixing is None:
+            h = h.flip(1)
+        else:
+            h = h @ self.mixing.to(h.dtype)
+            log_determinant = log_determinant + torch.linalg.slogdet(self.mixing)[1]
+        h, coupling_log_determinant = self.coupling(h)
+        return h, log_determinant + coupling_log_determinant
+
+    def inverse(self, h: Tensor) -> Tensor:
+        """Undo ``forward``: [B, n] -> [B, n]."""
+        h = self.coupling.inverse(h)
+        h = h.flip(1) if self.mixing is None else torch.linalg.solve(self.mixing.to(h.dtype).T, h.T).T
+        return self.norm.inverse(h)
+
+
+class ActNorm(nn.Module):
+    """Glow's activation normalisation, (h + bias) exp(log_scale), initialised from the first batch.
+
+    Args:
+        dim: number n of dimensions.
+    """
+
+    initialized: Tensor  # [], bool
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.log_scale = nn.Parameter(torch.zeros(dim))
+        self.register_buffer("initialized", torch.zeros((), dtype=torch.bool))
+
+    def initialize(self, h: Tensor) -> None:
+        """Set bias and scale so that a batch [B, n] gets zero mean and unit deviation.
+
+        A dimension whose deviation is below 1e-6 keeps its scale.
+        """
+        mean, centred = center_batch(h)
+        deviation = batch_mean(centred.square()).sqrt()
+        self.bias.copy_(-mean)
+        self.log_scale.copy_(torch.where(deviation > 1e-6, -deviation.clamp_min(1e-6).log(), 0.0))
+        self.initialized.fill_(True)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Transform [B, n] -> [B, n]; also return the log-determinant, [], the same for all rows."""
+        return (h + self.bias) * self.log_scale.exp(), self.log_scale.sum()
+
+    def inverse(self, h: Tensor) -> Tensor:
+        """Undo ``forward``: [B, n] -> [B, n]."""
+        return h * (-self.log_scale).exp() - self.bias
+
+
+class Coupling(nn.Module):
+    """A coupling layer: shift (and scale) the second half of the dimensions by a network of the first half.
+
+    Before training it is the identity, except that an affine coupling scales by sigmoid(2).
+
+    Args:
+        dim: number n of dimensions.
+        width: hidden width of the network.
+        affine: True to scale as well as shift.
+    """
+
+    def __init__(self, dim: int, width: int, affine: bool) -> None:
+        super().__init__()
+        self.kept_count, self.affine = dim // 2, affine
+        out_width = (dim - self.kept_count) * (2 if affine else 1)
+        self.network = nn.Sequential(
+            nn.Linear(self.kept_count, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, out_width),
+        )
+        nn.init.zeros_(self.network[-1].weight)  # type: ignore[arg-type]
+        nn.init.zeros_(self.network[-1].bias)  # type: ignore[arg-type]
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Transform [B, n] -> [B, n]; also return the log-determinant, [B]."""
+        kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
+        shift, log_scale = self._compute_shift_and_scale(kept)
+        moved = (moved + shift) * log_scale.exp()
+        return torch.cat([kept, moved], dim=1), log_scale.sum(1)
+
+    def inverse(self, h: Tensor) -> Tensor:
+        """Undo ``forward``: [B, n] -> [B, n]."""
+        kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
+        shift, log_scale = self._compute_shift_and_scale(kept)
+        return torch.cat([kept, moved * (-log_scale).exp() - shift], dim=1)
+
+    def _compute_shift_and_scale(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+        output = self.network(kept)
+        if not self.affine:
+            return output, torch.zeros_like(output)
+        shift, raw_scale = output.chunk(2, dim=1)
+        return shift, nn.functional.logsigmoid(raw_scale + 2)

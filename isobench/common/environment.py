@@ -1,0 +1,86 @@
+"""Messages between isobench's processes: environment variables, which a process hands down to those it starts.
+
+Every variable is named, set and read here only. The user's own two, ISOBENCH_DATA and ISOBENCH_CACHE, are read by
+conf/config.yaml and no Python code: they are the defaults of ``data.root`` and ``data.cache``.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
+COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
+RUN_COUNT = "ISOBENCH_RUNS"  # how many runs the sweep starts
+JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
+LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
+DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
+POOL_OWNER = "ISOBENCH_POOL"  # while a pool of processes works: the id of the process that started it
+
+
+def note_command(debugging: bool) -> None:
+    """Note that the user's command begins now, and whether its errors show their tracebacks."""
+    os.environ[DEBUG] = "1" if debugging else "0"
+    os.environ[COMMAND_START] = str(time.time())
+
+
+def is_debugging() -> bool:
+    """True if errors show their tracebacks: the user set HYDRA_FULL_ERROR=1."""
+    return os.environ.get(DEBUG) == "1"
+
+
+def read_command_start() -> float:
+    """When the user's command began, in seconds since the epoch; now, if no command was noted."""
+    return float(os.environ.get(COMMAND_START) or time.time())
+
+
+def note_run_count(count: int) -> None:
+    """Note how many runs the sweep starts, for their progress lines."""
+    os.environ[RUN_COUNT] = str(count)
+
+
+def read_run_count() -> int | None:
+    """Return how many runs the sweep starts; None outside a sweep."""
+    count = os.environ.get(RUN_COUNT)
+    return int(count) if count else None
+
+
+def note_job(job: str, log: str) -> None:
+    """Note the scheduler's id of this process's job, and the file that its output goes to."""
+    os.environ[JOB], os.environ[LOG] = job, log
+
+
+def read_job() -> str | None:
+    """Return the scheduler's id of this process's job; None outside a job."""
+    return os.environ.get(JOB)
+
+
+def read_log() -> str | None:
+    """Return the file that this process's output goes to; None outside a job."""
+    return os.environ.get(LOG)
+
+
+def note_device_share(runs: int) -> None:
+    """Note how many runs share this process's device (a GPU, or the whole machine)."""
+    os.environ[DEVICE_SHARE] = str(runs)
+
+
+def read_device_share() -> int:
+    """Return how many runs share this process's device, itself included."""
+    return int(os.environ.get(DEVICE_SHARE, "1"))
+
+
+@contextmanager
+def pool_of_processes(size: int) -> Iterator[None]:
+    """A context in which the processes that are started are this process's pool, and share its device."""
+    os.environ[POOL_OWNER] = str(os.getpid())
+    note_device_share(size)
+    try:
+        yield
+    finally:
+        del os.environ[POOL_OWNER], os.environ[DEVICE_SHARE]
+
+
+def is_pool_worker() -> bool:
+    """True in a process that a pool's owner started."""
+    return os.environ.get(POOL_OWNER, str(os.getpid())) != str(os.getpid())

@@ -1,0 +1,29 @@
+"""Packages that only some commands need, installed with an extra of isobench such as ``isobench[embedded]``."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from isobench.common.errors import UserError
+
+
+def require_package(package: str, extra: str, needed_by: str) -> Path:
+    """Return the folder of an installed package, without importing the package.
+
+    Args:
+        package: its name on the package index, such as ``rouge-score``.
+        extra: the extra of isobench that installs it: ``embedded`` or ``generation``.
+        needed_by: the setting that needs it, such as ``task=captions``. The error message begins with it.
+
+    Raises:
+        UserError: the package is not installed.
+    """
+    folder = find_package_folder(package)
+    if folder is None:
+        raise UserError(f"{needed_by} needs the package {package}: pip install 'isobench[{extra}]'")
+    return folder
+
+
+def find_package_folder(package: str) -> Path | None:
+    """Return the folder of an installed package, None if it is not installed."""
+    spec = find_spec(package.replace("-", "_"))
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent

@@ -1,0 +1,86 @@
+"""What loading any transformers model needs: errors of one line, missing weights, settings of its config."""
+
+import contextlib
+import io
+import warnings
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from torch import nn
+
+from isobench.common.errors import UserError, extract_first_line
+from isobench.config.schema import Encoder
+from isobench.data import hub, weights
+
+
+@contextlib.contextmanager
+def handle_loading_errors(
+    cfg: Encoder, instead: str = "minilm", hint: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Turn every error of loading from transformers into a UserError of one line.
+
+    Yields:
+        The encoder's name on the hub, empty if it comes from elsewhere, and options for ``from_pretrained``.
+
+    Args:
+        cfg: the encoder's settings.
+        instead: the encoder that the error suggests if the hub can't be reached.
+        hint: what to try, added to errors of other kinds.
+    """
+    on_hub = weights.find_encoder_source(cfg) == "hub"
+    reachable = hub.is_reachable() if on_hub else True
+    silence_transformers()
+    options: dict[str, Any] = {"trust_remote_code": cfg.trust_remote_code}
+    if on_hub:
+        options["revision"] = cfg.revision
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # else a prompt about remote code waits for ever
+            yield (str(cfg.hub) if on_hub else ""), options
+    except UserError:
+        raise
+    except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...
+        reason = extract_first_line(error)
+        if not reachable:
+            raise UserError(
+                f"encoder={cfg.name}: the hub can't be reached and {cfg.hub} is not in its cache; set "
+                f"encoder.path=FOLDER to its files, or use scale=embedded encoder={instead}"
+            ) from error
+        if "trust_remote_code" in str(error):
+            reason = "it brings its own code; encoder.trust_remote_code=true runs that code, if you trust it"
+        raise UserError(f"encoder={cfg.name} can't be loaded: {reason}{hint}") from error
+
+
+def silence_transformers() -> None:
+    """Keep transformers' load reports and bars off the terminal; what matters goes into the run's record."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module) -> list[str]:
+    """Return a warning that names the parameters that the checkpoint lacks, in a list; empty if it lacks none.
+
+    Raises:
+        UserError: more than half are missing, so that the weights must be another model's.
+    """
+    if 2 * len(missing) > len(list(model.parameters())):
+        raise UserError(
+            f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
+        )
+    names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    return [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
+
+
+def enable_gradient_checkpointing(model: Any) -> None:
+    """Save memory: keep fewer activations and compute the others again in the backward pass."""
+    with warnings.catch_warnings():  # transformers deprecates this name, and 5.0 lacks the new one
+        warnings.simplefilter("ignore", FutureWarning)
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def read_max_positions(config: Any) -> int:
+    """Return the model's longest input, in tokens; RoBERTa's family reserves its first positions for padding."""
+    positions = getattr(config, "max_position_embeddings", None) or 1 << 20
+    offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
+    return int(positions) - offset

@@ -1,0 +1,147 @@
+"""Load a model's tokenizer, or learn one; and fingerprint it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.files import cache_dir, sha256_json, shorten_digest, write_cached
+from isobench.common.packages import find_package_folder
+from isobench.config.schema import Config, Encoder
+from isobench.data import pairs, weights
+from isobench.models.loading import handle_loading_errors
+from isobench.runs.identity import Identity
+
+OFFLINE_ENCODER_DECODER = "bart-scratch"  # suggested where the hub can't be reached
+VERSION = 1  # of learned tokenizers, part of their cache key
+SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
+
+
+def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> Any:
+    """Load the encoder's tokenizer, with a padding token: where it has none, as GPT-2, its end token (always masked).
+
+    Args:
+        cfg: the encoder's settings.
+        cache: the folder ``data.cache``, for converted weights.
+        instead: the encoder that an error suggests if the hub can't be reached.
+
+    Raises:
+        UserError: it can't be loaded.
+    """
+    hint = ""
+    if find_package_folder("sentencepiece") is None:  # whose absence transformers doesn't name
+        hint = "; if its tokenizer is made with SentencePiece: pip install 'isobench[generation]'"
+    with handle_loading_errors(cfg, instead, hint) as (hub_name, options):
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(hub_name or weights.resolve_name_or_path(cfg, cache), **options)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def fingerprint_tokenizer(tokenizer: Any) -> str:
+    """Return the sha256 of what decides a tokenizer's output: its class, and its serialised pipeline or vocabulary.
+
+    Truncation and padding are left out: each call sets them, and the tokenizer keeps those of the last call.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    pipeline = json.loads(backend.to_str()) if backend is not None else tokenizer.get_vocab()
+    pipeline |= {"truncation": None, "padding": None}
+    return sha256_json([type(tokenizer).__name__, tokenizer.truncation_side, pipeline])
+
+
+def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
+    """Load the tokenizer of the run's encoder-decoder and set its languages; learn one if the encoder has none.
+
+    Raises:
+        UserError: it can't be loaded, has no end token, or needs languages that the task doesn't name.
+    """
+    encoder, languages = cfg.encoder, pairs.require_generation(cfg.task).languages
+    if encoder.scratch and not encoder.path:
+        return load_or_train_tokenizer(cfg, identity)
+    tokenizer = load_tokenizer(encoder, cfg.data.cache, OFFLINE_ENCODER_DECODER)
+    if tokenizer.eos_token_id is None:
+        tokenizer.eos_token = tokenizer.sep_token
+    if tokenizer.eos_token_id is None:
+        raise UserError(f"encoder={encoder.name}: its tokenizer has no end token, at which generation stops")
+    if hasattr(tokenizer, "src_lang"):
+        if languages is None:
+            raise UserError(
+                f"encoder={encoder.name} needs to know the languages and task={cfg.task.name} names none: set "
+                "task.generation.languages=[en,en], or others"
+            )
+        tokenizer.src_lang, tokenizer.tgt_lang = (find_language_code(tokenizer, language) for language in languages)
+    return tokenizer
+
+
+def find_language_code(tokenizer: Any, language: str) -> str:
+    """Return a tokenizer's own code of a language: ``ro_RO`` for ``ro`` in mBART; UserError if it has none."""
+    codes = getattr(tokenizer, "lang_code_to_id", None) or tokenizer.all_special_tokens
+    matches = [code for code in codes if language in (code, code.partition("_")[0])]
+    if not matches:
+        raise UserError(
+            f"task.generation.languages: the tokenizer knows no {language}: {suggest_nearest(language, codes)}"
+        )
+    return str(matches[0])
+
+
+def fingerprint_seq2seq_tokenizer(tokenizer: Any) -> str:
+    """Return the sha256 of what decides a tokenizer's output, the language of its targets included."""
+    return sha256_json([fingerprint_tokenizer(tokenizer), getattr(tokenizer, "tgt_lang", None)])
+
+
+def load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
+    """Return a byte-level BPE tokenizer, as BART's, learned from the training set's sources and targets.
+
+    It is learned once and kept in the cache.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    task, encoder = cfg.task, cfg.encoder
+    limit = pairs.resolve_train_limit(task)
+    key_inputs = [
+        VERSION,
+        identity.data,
+        *pairs.list_cache_key_inputs(task, task.train_split, limit),
+        encoder.vocabulary_size,
+    ]
+    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{shorten_digest(sha256_json(key_inputs))}.json"
+    if not is_tokenizer_file(file):
+        texts = pairs.read_pairs(task, cfg.data, task.train_split, limit)
+        train_tokenizer(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)
+    length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))
+    return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=length, **SPECIAL_TOKENS)
+
+
+def is_tokenizer_file(file: Path) -> bool:
+    """True if the file holds a complete tokenizer."""
+    from tokenizers import Tokenizer
+
+    try:
+        Tokenizer.from_file(str(file))
+    except Exception:  # tokenizers raises no kind of its own
+        return False
+    return True
+
+
+def train_tokenizer(texts: Iterator[str], size: int, file: Path) -> None:
+    """Learn a byte-level BPE tokenizer of at most ``size`` tokens and write it to ``file``, whole or not at all."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = list(SPECIAL_TOKENS.values())
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    write_cached(file, lambda temporary: tokenizer.save(str(temporary)))

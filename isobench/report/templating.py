@@ -1,0 +1,87 @@
+"""Jinja2 environments for the templates of reports: each escapes every value for the format that it writes."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+LATEX_DELIMITERS = {
+    "block_start_string": "<%", "block_end_string": "%>", "variable_start_string": "<<", "variable_end_string": ">>",
+    "comment_start_string": "<#", "comment_end_string": "#>",
+}  # fmt: skip
+LATEX_ESCAPES = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "†": r"$\dagger$", "<": r"$<$", ">": r"$>$",
+    "\N{MINUS SIGN}": r"$-$", "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{EN DASH}": "--",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
+}  # fmt: skip
+
+
+def make_markdown_environment() -> Environment:
+    """Make the environment of the Markdown files."""
+    return make_environment(finalize=finalize_with(escape_markdown))
+
+
+def make_latex_environment() -> Environment:
+    """Make the environment of the LaTeX files; its delimiters are ``<< >>``, ``<% %>`` and ``<# #>``."""
+    environment = make_environment(finalize=finalize_with(escape_latex), **LATEX_DELIMITERS)
+    environment.filters["comment"] = lambda text: Markup(escape_latex_comment(text))
+    return environment
+
+
+def make_environment(**options: Any) -> Environment:
+    """Make an environment over ``templates/`` that escapes values as HTML; a name that is not defined is an error."""
+    loader = FileSystemLoader(Path(__file__).parent / "templates")
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **options
+    )
+
+
+def finalize_with(escape: Callable[[str], str]) -> Callable[[Any], Markup]:
+    """Return Jinja2's ``finalize`` that escapes a value once.
+
+    ``Markup`` marks text that is in the target format already, such as what a macro returns; Jinja2, which would
+    escape all else as HTML, leaves it alone too.
+    """
+    return lambda value: value if isinstance(value, Markup) else Markup(escape(str(value)))
+
+
+def render_paragraphs(environment: Environment, template: str, **values: Any) -> str:
+    """Render a template of Markdown or LaTeX, with never more than one empty line in a row."""
+    text = environment.get_template(template).render(**values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Escape a text so that it neither ends a table's cell nor starts markup."""
+    return re.sub(r"([\\|*_<>`\[\]])", r"\\\1", text.replace("\n", " "))
+
+
+def escape_latex(text: str) -> str:
+    """Escape a text for LaTeX, in ASCII: what pdflatex can't take becomes its nearest letter, or its name.
+
+    A bracket at the start is guarded: after ``\\\\``, which ends a table's row, LaTeX would read it as an argument.
+    """
+    escaped = "".join(LATEX_ESCAPES.get(character) or to_ascii(character) for character in " ".join(text.split()))
+    return "{}" + escaped if text.startswith("[") else escaped
+
+
+def escape_latex_comment(text: str) -> str:
+    """Reduce a text to one line of ASCII, which can't leave a LaTeX comment."""
+    return "".join(map(to_ascii, " ".join(text.split())))
+
+
+def to_ascii(character: str) -> str:
+    """Return a character without its accents, a Greek letter's name, or a question mark for any other character."""
+    if character.isascii():
+        return character if character.isprintable() else "?"
+    plain = unicodedata.normalize("NFKD", character)
+    plain = "".join(part for part in plain if not unicodedata.combining(part))
+    name = unicodedata.name(plain[0], "") if plain else ""
+    if greek := re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)( SIGN)?", name):
+        return greek[2].lower() if greek[1] == "SMALL" else greek[2].capitalize()
+    return plain if plain and all(part.isalnum() and part.isascii() for part in plain) else "?"

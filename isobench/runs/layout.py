@@ -1,0 +1,49 @@
+"""The layout of an output folder: the names of its folders and files, which no other module spells.
+
+OUTPUT_DIR/runs/KEY/          one run, under the first digits of its key (isobench.runs.folder.RunFolder)
+OUTPUT_DIR/reports/NAME/      the report or the analysis of an experiment
+OUTPUT_DIR/jobs/              submitted jobs and their logs
+OUTPUT_DIR/commands/          the sweeps that were started in this output folder
+"""
+
+from pathlib import Path
+
+from isobench.common.files import shorten_digest
+
+RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
+CONFIG_FILE = "config.yaml"  # in a run's folder, from its start
+PROGRESS_FILE = "progress.json"  # in a run's folder, while it runs
+PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
+LOCK_FILE = "lock"  # in a run's folder
+CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
+ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
+
+
+def runs_folder(output_dir: str | Path) -> Path:
+    """Return the folder with one folder a run."""
+    return Path(output_dir) / "runs"
+
+
+def run_folder_name(key: str) -> str:
+    """Return the name of a run's folder, from the run's key."""
+    return shorten_digest(key)
+
+
+def reports_folder(output_dir: str | Path) -> Path:
+    """Return the folder with the reports and analyses, and with the papers' claims."""
+    return Path(output_dir) / "reports"
+
+
+def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
+    """Return the folder with the report or the analysis of an experiment; ``runs`` for runs of none."""
+    return reports_folder(output_dir) / (experiment or "runs")
+
+
+def jobs_folder(output_dir: str | Path) -> Path:
+    """Return the folder with the submissions, and with the logs of their jobs."""
+    return Path(output_dir) / "jobs"
+
+
+def commands_folder(output_dir: str | Path) -> Path:
+    """Return the folder with the sweeps that were started."""
+    return Path(output_dir) / "commands"

@@ -1,0 +1,66 @@
+"""Messages between processes: what is noted can be read, and no other module knows the variables' names."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+from isobench.common import environment
+
+
+@pytest.fixture(autouse=True)
+def no_messages(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("ISOBENCH_"):
+            monkeypatch.delenv(name)
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+
+
+def test_only_one_module_knows_the_variables():
+    files = [*(ROOT / "isobench").rglob("*.py"), *(ROOT / "hydra_plugins").rglob("*.py")]
+    assert len(files) > 100
+    users = [file for file in files if "ISOBENCH_" in file.read_text()]
+    assert users == [Path(environment.__file__).resolve()]
+
+
+def test_without_a_message_there_are_defaults():
+    before = time.time()
+    assert not environment.is_debugging()
+    assert before <= environment.read_command_start() <= time.time()
+    assert environment.read_run_count() is None
+    assert (environment.read_job(), environment.read_log()) == (None, None)
+    assert environment.read_device_share() == 1
+    assert not environment.is_pool_worker()
+
+
+def test_what_is_noted_is_read():
+    before = time.time()
+    environment.note_command(debugging=True)
+    assert environment.is_debugging()
+    time.sleep(0.01)
+    start = environment.read_command_start()
+    assert before <= start <= time.time() - 0.01
+    environment.note_command(debugging=False)
+    assert not environment.is_debugging()
+    environment.note_run_count(12)
+    assert environment.read_run_count() == 12
+    environment.note_job("17_3", "/logs/17_3.err")
+    assert (environment.read_job(), environment.read_log()) == ("17_3", "/logs/17_3.err")
+    environment.note_device_share(4)
+    assert environment.read_device_share() == 4
+
+
+def test_a_pools_owner_is_not_its_worker(monkeypatch):
+    with environment.pool_of_processes(3):
+        assert environment.read_device_share() == 3
+        assert not environment.is_pool_worker()
+        owner = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: owner + 1)  # as in a process of the pool, which inherits the rest
+        assert environment.is_pool_worker()
+    assert environment.read_device_share() == 1
+    assert not environment.is_pool_worker()

@@ -1,0 +1,102 @@
+"""Files are written whole or not at all, and nothing temporary stays behind."""
+
+import json
+import math
+
+import pyarrow.parquet
+import pytest
+
+from isobench.common.errors import StorageError, UserError
+from isobench.common.files import (
+    is_storage_error,
+    remove_temporaries,
+    replace_text,
+    require_writable,
+    sha256_file,
+    sha256_json,
+    write_atomic,
+    write_cached,
+    write_json,
+)
+from isobench.common.tidy import write_rows
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fail(temporary):
+    temporary.write_text("half")
+    raise RuntimeError("as meant")
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    file = tmp_path / "folder" / "result.txt"
+    write_atomic(file, lambda temporary: temporary.write_text("old"))
+    with pytest.raises(RuntimeError, match="as meant"):
+        write_atomic(file, fail)
+    assert file.read_text() == "old"
+    assert names_in(file.parent) == ["result.txt"]
+    replace_text(file, "new")
+    assert file.read_text() == "new"
+    assert names_in(file.parent) == ["result.txt"]
+
+
+def test_json_is_strict(tmp_path):
+    write_json(tmp_path / "a.json", {"x": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"x": math.nan})
+    assert names_in(tmp_path) == ["a.json"]
+
+
+def test_hashes_follow_content_and_not_the_order_of_keys(tmp_path):
+    assert sha256_json({"a": 1, "b": 2}) == sha256_json({"b": 2, "a": 1}) != sha256_json({"a": 1, "b": 3})
+    file = tmp_path / "file"
+    file.write_text("one")
+    first = sha256_file(file)
+    file.write_text("three")
+    assert sha256_file(file) != first
+
+
+def test_an_unwritable_cache_names_the_setting(tmp_path):
+    (tmp_path / "cache").write_text("a file, not a folder")
+    with pytest.raises(UserError, match=r"the cache .*cache can't be written: .*; set data\.cache"):
+        write_cached(tmp_path / "cache" / "tokens", lambda temporary: temporary.write_text("x"))
+
+
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in (".a.json.1.tmp", ".b.json.1.tmp", "run/.a.json.2.tmp", "a.json"):
+        (tmp_path / name).write_text("")
+    remove_temporaries(tmp_path, "a.json")
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [".b.json.1.tmp", "a.json"]
+    remove_temporaries(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a.json"]
+
+
+def test_a_folder_made_for_work_that_fails_is_removed_again(tmp_path):
+    with pytest.raises(RuntimeError), require_writable(tmp_path / "a" / "b"):
+        raise RuntimeError
+    assert not (tmp_path / "a").exists()
+    with require_writable(tmp_path / "a" / "b"):
+        pass
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(StorageError, match="can't be written: .*output_dir=FOLDER"),
+        require_writable(tmp_path / "file"),
+    ):
+        pass
+
+
+def test_errors_of_the_disk_are_told_from_others():
+    assert is_storage_error(OSError(28, "No space left on device"))
+    assert not is_storage_error(FileNotFoundError(2, "No such file"))
+    assert not is_storage_error(ValueError("No space"))
+
+
+def test_tidy_rows_have_every_column_that_a_row_has(tmp_path):
+    parquet, csv = write_rows(tmp_path, "rows", [{"a": 1}, {"b": "x", "a": None}])
+    assert pyarrow.parquet.read_table(parquet).to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
+    assert csv.read_text().splitlines() == ['"a","b"', "1,", ',"x"']

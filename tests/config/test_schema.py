@@ -1,0 +1,160 @@
+"""Every setting's bound stands beside it in the schema, and is enforced."""
+
+import dataclasses
+import math
+
+import pytest
+from omegaconf import OmegaConf
+
+from isobench.common.errors import UserError
+from isobench.config.bounds import check_value, read_hints, split_hint
+from isobench.config.schema import (
+    CALIBRATION_KEYS,
+    Checkpoint,
+    Config,
+    Encoder,
+    Experiment,
+    Head,
+    MethodSettings,
+    Optimization,
+    Seeds,
+    Selection,
+    Tracking,
+    Trainer,
+    config_from_plain,
+)
+from isobench.config.schema_task import Generation, Task
+from isobench.data.generated_pairs import GRAMMARS
+from isobench.data.romanian import DIACRITIC_CHOICES
+
+PARTS = [
+    Config, Seeds, Encoder, Head, Optimization, Trainer, Checkpoint, Tracking, Selection, Experiment, MethodSettings,
+    Task, Generation,
+]  # fmt: skip
+
+# Of each bounded setting: values at the edge of what is valid, and values just outside.
+BOUNDS = [
+    (Config, "seed", [0, 2**32 - 1], [-1, 2**32]),
+    (Config, "scale", ["paper"], ["papers"]),
+    (Config, "output_dir", ["x"], ["", "  "]),
+    (Seeds, "init", [None, 0, 2**32 - 1], [-1, 2**32]),
+    (Seeds, "order", [None, 0, 2**32 - 1], [-1, 2**32]),
+    (Seeds, "dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
+    (Encoder, "version", [1], [0]),
+    (Encoder, "pooling", ["last"], ["max"]),
+    (Encoder, "layer", [None, 0], [-1]),
+    (Encoder, "vocabulary_size", [None, 300], [299]),
+    (Head, "init", ["normal"], ["zeros"]),
+    (Head, "dropout", [None, 0, 0.99], [-0.1, 1]),
+    (Optimization, "lr", [1e-9], [0, -1]),
+    (Optimization, "batch_size", [1], [0]),
+    (Optimization, "batch_tokens", [None, 1], [0]),
+    (Optimization, "label_smoothing", [None, 0, 0.99], [-0.1, 1]),
+    (Optimization, "epochs", [1], [0]),
+    (Optimization, "accumulate", [1], [0]),
+    (Optimization, "schedule", ["constant"], ["cosine"]),
+    (Optimization, "power", [None, 0.1], [0]),
+    (Optimization, "end_lr", [None, 0], [-1e-9]),
+    (Optimization, "warmup", [0, 0.99], [-0.1, 1]),
+    (Optimization, "eps", [1e-9], [0]),
+    (Optimization, "weight_decay", [0], [-0.1]),
+    (Optimization, "clip", [None, 0.1], [0]),
+    (Optimization, "patience", [None, 1], [0]),
+    (Optimization, "report", ["last"], ["first"]),
+    (Trainer, "precision", ["bf16-mixed"], ["bf16"]),
+    (Trainer, "accelerator", ["mps"], ["tpu"]),
+    (Trainer, "threads", [None, 1, 4096], [0, 4097]),
+    (Trainer, "chunk_overhead", [None, 0], [-1]),
+    (Trainer, "eval_batch_size", [1], [0]),
+    (Checkpoint, "minutes", [None, 0.1], [0]),
+    (Checkpoint, "steps", [None, 1], [0]),
+    (Tracking, "backend", ["wandb"], ["mlflow"]),
+    (Tracking, "mode", [None, "offline"], ["off"]),
+    (Selection, "rule", ["held_out"], ["best"]),
+    (Selection, "seeds", [[], [0]], [[-1]]),
+    (Experiment, "name", [None, "a.b-c_1"], ["a/b", ".a", ""]),
+    (MethodSettings, "version", [1], [0, 1.5]),
+    (MethodSettings, "placement", ["before_pooler"], ["inside"]),
+    (MethodSettings, "target", ["vocabulary"], ["tail"]),
+    (Task, "version", [1], [0]),
+    (Task, "text", [["a"], ["a", "b"]], [[], ["a", "b", "c"]]),
+    (Task, "label_range", [None, [0, 5]], [[0], [5, 0], [0, math.inf], [math.nan, 5]]),
+    (Task, "as_classes", [None, 2], [1]),
+    (Task, "metrics", [[], ["bleu"]], [["blue"]]),
+    (Task, "dev_splits", [["a"]], [[]]),
+    (Task, "held_out", [None, 0, 0.99], [-0.1, 1]),
+    (Task, "train_samples", [None, 1], [0]),
+    (Task, "dev_samples", [None, 1], [0]),
+    (Task, "max_length", [4], [3]),
+    (Task, "reduced", [None, 1], [0]),
+    (Task, "sample_seed", [None, 0, 2**32 - 1], [-1, 2**32]),
+    (Generation, "languages", [None, ["en", "ro"]], [["en"], ["en", "ro", "de"]]),
+    (Generation, "grammar", [None, *GRAMMARS], ["haiku"]),
+    (Generation, "diacritics", list(DIACRITIC_CHOICES), ["commas"]),
+    (Generation, "max_length", [2], [1]),
+    (Generation, "min_length", [0], [-1]),
+    (Generation, "beams", [1], [0]),
+    (Generation, "length_penalty", [-1, 0.0], [math.nan, math.inf]),
+    (Generation, "no_repeat_ngram", [0], [-1]),
+    (Generation, "precision", ["bf16"], ["fp8"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "valid", "invalid"), BOUNDS, ids=[f"{part.__name__}.{name}" for part, name, _, _ in BOUNDS]
+)
+def test_a_bound_holds_at_its_edges(part, name, valid, invalid):
+    hint = read_hints(part)[name]
+    for value in valid:
+        check_value(f"part.{name}", value, hint)
+    for value in invalid:
+        with pytest.raises(UserError, match=rf"^part\.{name}(\[\d\])?=.*(must|is not known: |is empty|names)"):
+            check_value(f"part.{name}", value, hint)
+
+
+def test_every_number_and_every_bound_is_in_the_list_above():
+    listed = {(part, name) for part, name, _, _ in BOUNDS}
+    for part in PARTS:
+        for name, hint in read_hints(part).items():
+            options = getattr(hint, "__args__", (hint,))
+            bounded = any(split_hint(option)[1] for option in (hint, *options))
+            number = any(split_hint(option)[0] in (int, float) for option in (hint, *options))
+            assert (part, name) in listed or not (bounded or number), f"{part.__name__}.{name}"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_no_number_may_be_nan_or_infinite(value):
+    for part, name, _, _ in BOUNDS:
+        hint = read_hints(part)[name]
+        if "float" in str(hint) or "int" in str(hint):
+            with pytest.raises(UserError, match="must be"):
+                check_value(name, value, hint)
+
+
+def test_a_config_is_checked_with_the_full_names_of_its_settings():
+    task = Task(text=["a"], metrics=["bleu"])
+    cfg = Config(task=task, optimization=Optimization(batch_size=0))
+    with pytest.raises(UserError, match=r"^optimization\.batch_size=0 must be at least 1$"):
+        check_value("", cfg, Config)
+    cfg = Config(task=Task(text=["a"], metrics=["bleu"], generation=Generation(beams=0)))
+    with pytest.raises(UserError, match=r"^task\.generation\.beams=0 must be at least 1$"):
+        check_value("", cfg, Config)
+    cfg = Config(task=task, experiment=Experiment(selection=Selection(rule="def")))
+    with pytest.raises(UserError, match=r"^experiment\.selection\.rule=def is not known: did you mean dev\?$"):
+        check_value("", cfg, Config)
+
+
+def test_choices_that_the_schema_repeats_are_those_of_the_data():
+    """Settings can't import the folders that use them."""
+    hints = read_hints(Generation)
+    (diacritics,) = split_hint(hints["diacritics"])[1]
+    (grammar,) = split_hint(hints["grammar"].__args__[0])[1]
+    assert diacritics.choices == DIACRITIC_CHOICES
+    assert grammar.choices == GRAMMARS
+
+
+def test_a_typed_config_survives_its_plain_form():
+    cfg = Config(seed=3, task=Task(name="x", text=["a"], metrics=["bleu"], primary="bleu"), encoder=Encoder(name="e"))
+    assert config_from_plain(dataclasses.asdict(cfg)) == cfg
+    assert OmegaConf.structured(Config).optimization.lr == Optimization().lr
+    assert CALIBRATION_KEYS == ("name", "version", "placement", "target")

@@ -1,0 +1,63 @@
+"""The pages: links lead somewhere, names exist, examples run; and the docstrings start with a verb."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/*/*.md"), *ROOT.glob("benchmarks/*.md")]
+)
+# First words that turn a docstring into a riddle: say what the function does instead.
+NO_VERBS = {
+    "Also", "Among", "As", "Every", "How", "In", "It", "Of", "One", "The", "That", "They", "This", "Those", "What",
+    "Where", "Whether", "Which", "Whose", "Why",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_names_on_a_page_exist(page):
+    text = page.read_text()
+    targets = [target for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+    experiments = {file.stem for file in ROOT.glob("conf/experiment/*.yaml")} | {"NAME", "mine"}
+    assert set(re.findall(r"\+experiment=(\w+)", text)) <= experiments
+    commands = {file.stem for file in ROOT.glob("isobench/cli/*.py")}
+    assert set(re.findall(r"python -m isobench\.(\w+)", text)) - {"WORD"} <= commands
+    tests = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", text)
+    assert [name for file, name in tests if f"{name}" not in (ROOT / file).read_text()] == []
+
+
+def test_the_examples_of_the_library_page_run():
+    page = (ROOT / "docs" / "library.md").read_text()
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)
+    code = [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks if "import" in block]
+    assert len(code) == 2
+    import torch
+
+    names = {
+        "head": torch.nn.Linear(768, 2), "dropout": torch.nn.Dropout(0.1), "pooled": torch.randn(16, 768),
+        "task_loss": torch.zeros(()),
+    }  # fmt: skip
+    for block in code:
+        exec(block, names)
+    assert 0 < names["i1"] <= 1
+    assert names["logits"].shape == (16, 2)
+    assert names["loss"].isfinite()
+
+
+def test_docstrings_start_with_a_verb():
+    riddles = [
+        f"{file.relative_to(ROOT)}: {node.name}: {docstring.splitlines()[0]}"
+        for file in sorted(Path(ROOT / "isobench").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        and not any(
+            getattr(decorator, "id", "") in ("property", "cached_property") for decorator in node.decorator_list
+        )
+        and (docstring := ast.get_docstring(node))
+        and docstring.split()[0].rstrip(",.:") in NO_VERBS
+    ]
+    assert riddles == []

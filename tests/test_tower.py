@@ -1,0 +1,94 @@
+"""The tower of folders: imports point one way, and methods and measures can be used without the rest."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FRAMEWORKS = (
+    "hydra", "omegaconf", "pytorch_lightning", "transformers", "datasets", "wandb", "submitit", "pydantic", "rich",
+)  # fmt: skip
+SLOW_TO_IMPORT = ("scipy", "sklearn", "sacrebleu", "rouge_score")
+
+# Run in a process of its own: an import of one of the names fails, in this module and in all it imports.
+FORBID_IMPORTS = """
+import sys
+
+class Forbid:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {forbidden!r}:
+            raise ImportError(f"{{name}} may not be imported here")
+
+sys.meta_path.insert(0, Forbid())
+"""
+USE_CALIBRATION = """
+import torch
+from isobench.calibration import IsoBN
+layer = IsoBN(4)
+assert layer(torch.randn(8, 4)).shape == (8, 4)
+assert int(layer.batches) == 1
+"""
+USE_METRICS = """
+import torch
+from isobench.metrics import explained_variance, partition_isotropy
+i1, i2 = partition_isotropy(torch.randn(20, 4))
+assert 0 < i1 <= 1 and i2 >= 0
+assert 0 < explained_variance(torch.randn(20, 4), 1) <= 1
+"""
+IMPORT_REPORTS = """
+import importlib
+import sys
+for name in {modules!r}:
+    importlib.import_module(name)
+assert "torch" not in sys.modules
+"""
+
+
+def run_python(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_import_linters_contracts_hold():
+    """pyproject.toml states them; the other checkers run in ``make lint`` and ``make types``."""
+    checker = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([checker], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("use", [USE_CALIBRATION, USE_METRICS], ids=["calibration", "metrics"])
+def test_methods_and_measures_work_where_only_torch_and_numpy_are(use):
+    run_python(FORBID_IMPORTS.format(forbidden=FRAMEWORKS + SLOW_TO_IMPORT) + use)
+
+
+def test_the_check_of_forbidden_imports_can_fail():
+    with pytest.raises(AssertionError, match="rich may not be imported here"):
+        run_python(FORBID_IMPORTS.format(forbidden=FRAMEWORKS) + "import isobench.common.terminal")
+
+
+@pytest.mark.slow
+def test_reports_are_made_without_torch():
+    modules = sorted(f"isobench.report.{file.stem}" for file in ROOT.glob("isobench/report/[!_]*.py"))
+    run_python(IMPORT_REPORTS.format(modules=modules))
+
+
+def test_no_file_imports_itself_through_others():
+    """Imports inside functions count. import-linter checks siblings only, not a file against its folder."""
+    import grimp
+
+    graph = grimp.build_graph("isobench", cache_dir=None)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert len(list(TopologicalSorter(imports).static_order())) == len(graph.modules)  # raises CycleError on a circle
+
+
+def test_folders_import_nothing_by_themselves():
+    """``import isobench.x.y`` runs ``isobench/x/__init__.py``: only the two libraries' name what they hold."""
+    for file in ROOT.glob("isobench/**/__init__.py"):
+        if file.parent.name not in ("calibration", "metrics"):
+            statements = ast.parse(file.read_text()).body
+            assert not [s for s in statements if isinstance(s, ast.Import | ast.ImportFrom)], file

@@ -1,0 +1,70 @@
+"""The learning-rate schedule beside those of transformers."""
+
+import math
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+from isobench.config.schema import Optimization
+from isobench.training.fine_tuned import LearningRateSchedule
+
+TOTAL_STEPS = 40
+
+
+def make_optimizer(o):
+    return torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=o.lr)
+
+
+def make_scheduler(o, optimizer):
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, LearningRateSchedule(o, TOTAL_STEPS))
+
+
+def make_transformers_scheduler(o, optimizer):
+    warmup_steps = math.ceil(o.warmup * TOTAL_STEPS)
+    if o.schedule == "constant":
+        return transformers.get_constant_schedule_with_warmup(optimizer, warmup_steps)
+    if o.schedule == "linear":
+        return transformers.get_linear_schedule_with_warmup(optimizer, warmup_steps, TOTAL_STEPS)
+    return transformers.get_polynomial_decay_schedule_with_warmup(
+        optimizer, warmup_steps, TOTAL_STEPS, lr_end=1e-7 if o.end_lr is None else o.end_lr, power=o.power or 1.0
+    )
+
+
+def collect_rates(o, make, resume_after=None):
+    """The learning rate at every step and three steps beyond the last, resumed from its saved state after one."""
+    optimizer = make_optimizer(o)
+    scheduler = make(o, optimizer)
+    rates = []
+    for step in range(TOTAL_STEPS + 3):
+        if step == resume_after:
+            states = optimizer.state_dict(), scheduler.state_dict()
+            optimizer = make_optimizer(o)
+            scheduler = make(o, optimizer)
+            optimizer.load_state_dict(states[0])
+            scheduler.load_state_dict(states[1])
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return rates
+
+
+@pytest.mark.parametrize("resume_after", [None, 3, 17])
+@pytest.mark.parametrize("warmup", [0.0, 0.06, 0.33])
+@pytest.mark.parametrize("lr", [1e-5, 3e-4])
+@pytest.mark.parametrize("schedule", ["linear", "constant"])
+def test_linear_and_constant_have_the_bits_of_transformers(schedule, lr, warmup, resume_after):
+    o = Optimization(schedule=schedule, lr=lr, warmup=warmup)
+    assert collect_rates(o, make_scheduler, resume_after) == collect_rates(o, make_transformers_scheduler)
+
+
+@pytest.mark.parametrize("resume_after", [None, 17])
+@pytest.mark.parametrize(("power", "end_lr"), [(None, None), (2.0, 1e-6), (0.5, 0.0)])
+def test_polynomial_differs_from_transformers_by_rounding_alone(power, end_lr, resume_after):
+    """Its bits differ at many steps, which is why isobench keeps a formula of its own."""
+    o = Optimization(schedule="polynomial", lr=3e-4, warmup=0.1, power=power, end_lr=end_lr)
+    ours, theirs = collect_rates(o, make_scheduler, resume_after), collect_rates(o, make_transformers_scheduler)
+    assert ours == collect_rates(o, make_scheduler)
+    assert ours != theirs
+    assert ours == pytest.approx(theirs, rel=1e-12, abs=0)
