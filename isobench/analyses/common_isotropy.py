@@ -147,7 +147,7 @@ def describe_norm_correlation(vocabularies: list[VocabularyMeasures]) -> list[st
     if len(vocabularies) < 3:
         return []
     ours = stats.pearsonr(*([one.measures[key] for one in vocabularies] for key in ("average_norm", "i1_raw")))
-    rows = [cells for methods in published.load_tables(PAPER)[TABLE]["cells"].values() for cells in methods.values()]
+    rows = [cells for methods in published.load_tables(PAPER)[TABLE].cells.values() for cells in methods.values()]
     theirs = stats.pearsonr(*([row[name][0] for row in rows] for name in ("avg norm", "I(W)")))
     return [
         f"Correlation of average norm and I(W): {ours.statistic:.2f} over these {len(vocabularies)} encoders, "

@@ -85,15 +85,15 @@ def build_comparison_table(
         table: name of the paper's table.
     """
     content = published.load_tables(paper)[table]
-    columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content["columns"]]))
+    columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content.columns]))
     comparison = make_table(title, ("", *labels), columns)
     for row_label, cells in ours.items():
         comparison.add_row("ours", *row_label, *(cells.get(name, "-") for name in columns))
     comparison.add_section()
-    for encoder, methods in content["cells"].items():
+    for encoder, methods in content.cells.items():
         for method, statistics in methods.items():
             cells = {
-                name: published.format_statistics(content["form"], values).replace(" / ", "/")
+                name: published.format_statistics(content.form, values).replace(" / ", "/")
                 for name, values in statistics.items()
             }
             row_label = (encoder, method)[: len(labels)]

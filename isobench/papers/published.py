@@ -1,22 +1,15 @@
-"""The papers' numbers, from experiments/<paper>/published.yaml.
-
-A table there has ``what`` (one line), ``form`` (the statistics of a cell, in order), ``doubtful`` (notes),
-``columns`` (printed name -> task and one of ``metric``, with ``split`` if it is not the first one; ``isotropy``, its
-name in a record; ``time``, the unit: ``minutes`` of training an epoch), ``methods`` (a calibration's name -> row),
-``significant`` (encoder -> row -> starred columns), ``average`` (encoder -> row), ``differences`` (to the first row,
-as printed: encoder -> row -> column), ``reported`` (others' numbers that it repeats: encoder -> column) and
-``cells`` (encoder -> row -> column -> the numbers of ``form``, null where none is printed). A row may lack columns.
-"""
+"""The papers' printed numbers, from experiments/<paper>/published.yaml: one `PublishedTable` for each table there."""
 
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, Strict, TypeAdapter, ValidationError
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.resources import experiments_dir
 from isobench.config.schema import Experiment
 
@@ -24,13 +17,13 @@ PrintedCell = tuple[str, str]
 
 
 class PrintedNumber(float):
-    """A number that shows the digits it was typed with."""
+    """A number whose text is the digits it was typed with in the YAML, such as ``1.00``."""
 
     text: str
 
     @classmethod
     def construct(cls, loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Self:
-        """From a YAML scalar."""
+        """Make one of a YAML scalar."""
         number = cls(loader.construct_yaml_float(node))
         number.text = "NaN" if number != number else node.value
         return number
@@ -40,19 +33,62 @@ class PrintedNumber(float):
 
 
 class PrintedNumberLoader(yaml.SafeLoader):
-    """YAML whose floats are ``Printed``."""
+    """A YAML loader whose floats are `PrintedNumber`."""
 
 
 PrintedNumberLoader.add_constructor("tag:yaml.org,2002:float", PrintedNumber.construct)
 
 
+PrintedValue = InstanceOf[PrintedNumber] | Annotated[int, Strict()]
+
+
+class PublishedPart(BaseModel):
+    """A part of published.yaml, checked strictly: an unknown entry is refused, as it may be a misspelt one."""
+
+    # defer_build: validators are built at first use, so that --help does not wait for them
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
+
+
+class PublishedColumn(PublishedPart):
+    """What a column is of: a task, and one of metric, isotropy and time."""
+
+    task: str
+    split: str | None = Field(default=None, description="dev split, where it is not the task's first one")
+    metric: str | list[str] | None = Field(default=None, description="the metric, or those that it may be")
+    isotropy: str | None = Field(default=None, description="the measure's name in a record")
+    time: Literal["minutes"] | None = Field(default=None, description="minutes of training an epoch")
+
+
+class PublishedTable(PublishedPart):
+    """One table of a paper. Columns and rows go by their printed names; a row may lack columns."""
+
+    what: str = Field(description="one line on the table")
+    form: list[str] = Field(description="the statistics of a cell, in order: mean, sd, median, ...")
+    doubtful: list[str] = Field(default_factory=list, description="notes on what may be wrong in print")
+    columns: dict[str, PublishedColumn] = Field(description="column -> what it is of")
+    methods: dict[str, str] = Field(description="a calibration's name -> row")
+    significant: dict[str, dict[str, list[str]]] = Field(
+        default_factory=dict, description="encoder -> row -> columns that are starred"
+    )
+    average: dict[str, dict[str, PrintedValue]] = Field(default_factory=dict, description="encoder -> row -> average")
+    differences: dict[str, dict[str, dict[str, PrintedValue]]] = Field(
+        default_factory=dict, description="encoder -> row -> column -> difference to the first row, as printed"
+    )
+    reported: dict[str, dict[str, PrintedValue]] = Field(
+        default_factory=dict, description="encoder -> column -> others' number that the paper repeats"
+    )
+    cells: dict[str, dict[str, dict[str, list[PrintedValue | None]]]] = Field(
+        description="encoder -> row -> column -> the numbers of ``form``, null where none is printed"
+    )
+
+
 def find_published_cell(
     paper: str | None, table: str | None, encoder: str, method: str, task: str, metric: str
 ) -> PrintedCell | None:
-    """Find the printed cell and the encoder it is for: this encoder's if there is one, else the table's first.
+    """Find the printed cell and the encoder it is of: this encoder if the paper has it, else the table's first.
 
-    ``method`` is a calibration's name; the paper's variants share the paper's cell (``methods`` in the file).
-    None if the paper has no such cell, or its metric is another one.
+    ``method`` is a calibration's name; variants of a paper's method share its cell (``methods`` in the file).
+    None if the paper has no such cell, or its column is of another metric.
     """
     content = load_tables(paper).get(table) if paper and table else None
     name = find_column(content, task, metric) if content else None
@@ -61,31 +97,33 @@ def find_published_cell(
     return find_cell_in_column(content, encoder, method, name)
 
 
-def find_cell_in_column(table: dict[str, Any], encoder: str, method: str, name: str) -> PrintedCell | None:
-    """Find the printed cell, and the encoder it is for, in the column with this printed name."""
-    row = table["methods"].get(method)
-    for where in [encoder, *table["cells"]]:
-        found = table["cells"].get(where, {}).get(row, {}).get(name)
-        if found is not None:
-            return format_statistics(table["form"], found), where
+def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: str) -> PrintedCell | None:
+    """Find the printed cell, and the encoder it is of, in the column with this printed name."""
+    row = table.methods.get(method)
+    if row is None:
+        return None
+    for printed_encoder in [encoder, *table.cells]:
+        values = table.cells.get(printed_encoder, {}).get(row, {}).get(name)
+        if values is not None:
+            return format_statistics(table.form, values), printed_encoder
     return None
 
 
-def find_column(table: dict[str, Any], task: str, metric: str, split: str | None = None) -> str | None:
-    """Find the printed name of the column for a task, a metric (or isotropy, or ``minutes``) and a split.
+def find_column(table: PublishedTable, task: str, metric: str, split: str | None = None) -> str | None:
+    """Find the printed name of the column for a task, a metric (or isotropy figure, or ``minutes``) and a split.
 
-    ``split=None`` is the first one. None if there is no such column.
+    ``split=None`` is the first dev split. None if there is no such column.
     """
-    for name, about in table["columns"].items():
-        metrics = about.get("metric") or about.get("isotropy") or about.get("time")
-        known = metrics if isinstance(metrics, list) else [metrics]
-        if about["task"] == task and metric in known and about.get("split") == split:
-            return str(name)
+    for name, column in table.columns.items():
+        measures = column.metric or column.isotropy or column.time
+        known = measures if isinstance(measures, list) else [measures]
+        if column.task == task and metric in known and column.split == split:
+            return name
     return None
 
 
 def format_statistics(form: list[str], values: Sequence[float | str | None]) -> str:
-    """A cell on one line: ``mean ± sd``, ``median (sd)``, others after a stroke."""
+    """Format a cell on one line: ``mean ± sd``, ``median (sd)``, other statistics after a stroke."""
     text = str(values[0])
     for (before, _), (name, value) in pairwise(zip(form, values, strict=True)):
         if value is not None:
@@ -95,7 +133,7 @@ def format_statistics(form: list[str], values: Sequence[float | str | None]) -> 
 
 
 def check_tables_exist(experiment: Experiment) -> None:
-    """Raise UserError for a table that is not there: before anything has been run for it."""
+    """Raise UserError if the paper lacks a table that the experiment names, before anything is run for it."""
     known = load_tables(experiment.paper) if experiment.paper else {}
     for name in experiment.tables:
         if name not in known:
@@ -105,7 +143,20 @@ def check_tables_exist(experiment: Experiment) -> None:
 
 
 @cache
-def load_tables(paper: str) -> dict[str, Any]:
-    """All tables of one paper; empty if its numbers are not there."""
+def load_tables(paper: str) -> dict[str, PublishedTable]:
+    """Load all tables of a paper, by name; none if it has no published.yaml.
+
+    Raises:
+        UserError: published.yaml is damaged, or a table in it is not of the form of `PublishedTable`.
+    """
     file = Path(experiments_dir()) / paper / "published.yaml"
-    return yaml.load(file.read_text(), PrintedNumberLoader) if file.is_file() else {}
+    if not file.is_file():
+        return {}
+    try:
+        content: Any = yaml.load(file.read_text(), PrintedNumberLoader)
+        return TypeAdapter(dict[str, PublishedTable]).validate_python(content, strict=True)
+    except yaml.YAMLError as error:
+        raise UserError(f"{file} is no YAML: {extract_first_line(error)}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

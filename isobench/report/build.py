@@ -6,6 +6,7 @@ from typing import Any
 
 from isobench.config.schema import Experiment, format_method_name
 from isobench.papers import published
+from isobench.papers.published import PublishedTable
 from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
@@ -96,10 +97,10 @@ def build_tables(experiment: Experiment, rows: list[Row], varying: list[str]) ->
     tables = []
     for name, content, columns in list_paper_tables(experiment, rows):
         if columns:
-            title = f"{experiment.paper}, {name}: {content['what']}"
+            title = f"{experiment.paper}, {name}: {content.what}"
             tables.append(build_table(name, title, PaperTable(content, columns, rows), varying))
     if not tables:
-        content = {"form": DEFAULT_STATISTICS, "cells": {}, "columns": {}, "methods": {}}
+        content = PublishedTable(what="", form=DEFAULT_STATISTICS, cells={}, columns={}, methods={})
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}
         table = PaperTable(content, list(build_foreign_columns(list(tasks.values()), [SCORE_KIND])), rows)
         tables.append(build_table("", "mean and standard deviation over seeds", table, varying))
@@ -154,11 +155,11 @@ def judge_cell(
         return "not comparable", f"the paper's cell is {cell.published_of}'s"
     if differences := list_scale_differences(rows):
         return "not comparable", f"scale: {'; '.join(differences)}"
-    row = table.content["methods"][method]
-    printed = table.content["cells"][encoder][row][column.title]
+    row = table.content.methods[method]
+    printed = table.content.cells[encoder][row][column.title]
     ours = table.summarize_values(cell.values)[0]
-    target, spread = printed[0], find_printed_spread(table.content["form"], printed)
-    if ours is None:
+    target, spread = printed[0], find_printed_spread(table.content.form, printed)
+    if ours is None or target is None:
         return "not comparable", "no number"
     if math.isnan(ours) or math.isnan(target):
         both = math.isnan(ours) and math.isnan(target)

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from isobench.config.schema import Task
+from isobench.papers.published import PublishedTable
 from isobench.runs.row import Row
 
 ColumnKind = tuple[str | None, str | None]  # a column's ``isotropy`` and ``time``; both None for a score
@@ -68,21 +68,20 @@ class Column:
         return f"{number:.3f}" if number == 0 or abs(number) >= 1e-3 else f"{number:.0e}"
 
 
-def build_paper_columns(content: dict[str, Any], tasks: dict[str, Task]) -> Iterator[Column]:
+def build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
     """Make the columns of a paper's table whose tasks ran.
 
     Args:
         content: the table's part of published.yaml.
         tasks: name -> task, of the tasks that ran.
     """
-    for title, column in content["columns"].items():
-        printed = column.get("metric", [])
-        task = tasks.get(column["task"])
+    for title, column in content.columns.items():
+        printed = column.metric or []
+        task = tasks.get(column.task)
         names = [printed] if isinstance(printed, str) else printed
         metrics = tuple(name for name in names if task and name in task.metrics)
-        if task and (metrics or "metric" not in column):
-            split, isotropy, time = (column.get(key) for key in ("split", "isotropy", "time"))
-            yield Column(title, task.name, metrics, split, isotropy, time)
+        if task and (metrics or column.metric is None):
+            yield Column(title, task.name, metrics, column.split, column.isotropy, column.time)
 
 
 def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Iterator[Column]:

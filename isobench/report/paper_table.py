@@ -12,6 +12,7 @@ from rich.text import Text
 
 from isobench.common.terminal import format_count
 from isobench.papers import published
+from isobench.papers.published import PublishedTable
 from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
 from isobench.report.effects import ALPHA
 from isobench.report.paper_columns import (
@@ -37,7 +38,7 @@ class PaperTable:
         rows: the sweep's runs.
     """
 
-    def __init__(self, content: dict[str, Any], columns: list[Column], rows: list[Row]) -> None:
+    def __init__(self, content: PublishedTable, columns: list[Column], rows: list[Row]) -> None:
         self.content, self.columns = content, columns
         self.runs_by_key: dict[tuple[str, str, str], list[Row]] = {}
         for row in rows:
@@ -78,7 +79,7 @@ class PaperTable:
 
     def summarize_values(self, values: list[float]) -> list[float | None]:
         """Compute the statistics that the paper's cells print; None for the spread of a single seed."""
-        form = self.content["form"]
+        form = self.content.form
         numbers = zip(form, compute_cell_statistics(values, form), strict=True)
         return [None if name.endswith("sd") and len(values) == 1 else number for name, number in numbers]
 
@@ -92,7 +93,7 @@ class PaperTable:
         if not values:
             return ", ".join(troubles)
         numbers = published.format_statistics(
-            self.content["form"], [column.format_value(x) for x in self.summarize_values(values)]
+            self.content.form, [column.format_value(x) for x in self.summarize_values(values)]
         )
         if any(math.isnan(value) for value in values):
             numbers = "NaN"
@@ -154,14 +155,14 @@ def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
     for number, (name, content, columns) in enumerate(list_paper_tables(experiment, rows)):
         if columns:
             table = PaperTable(content, columns, rows)
-            title = f"{experiment.paper}, {name}: {published.format_statistics(content['form'], content['form'])}"
+            title = f"{experiment.paper}, {name}: {published.format_statistics(content.form, content.form)}"
             for drawn in build_terminal_tables(table, title, out.width, with_time=number == 0):
                 out.print(drawn)
             for note in table.list_notes(with_time=number == 0):
                 out.print(note, highlight=False, markup=False)
 
 
-def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, dict[str, Any], list[Column]]]:
+def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, PublishedTable, list[Column]]]:
     """Return name, content and columns of every table of the experiment's paper; no columns if none of its tasks ran.
 
     A task that the paper doesn't have gets a column of each kind (score, an isotropy, time) once: in the first table
@@ -169,11 +170,11 @@ def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, d
     """
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
     contents = {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
-    paper_tasks = {column["task"] for content in contents.values() for column in content["columns"].values()}
+    paper_tasks = {column.task for content in contents.values() for column in content.columns.values()}
     foreign = [task for name, task in tasks.items() if name not in paper_tasks]
     used_kinds: set[ColumnKind] = set()  # kinds of columns that the foreign tasks have already
     for name, content in contents.items():
-        kinds = dict.fromkeys((column.get("isotropy"), column.get("time")) for column in content["columns"].values())
+        kinds = dict.fromkeys((column.isotropy, column.time) for column in content.columns.values())
         foreign_columns = build_foreign_columns(foreign, [kind for kind in kinds if kind not in used_kinds])
         yield name, content, [*build_paper_columns(content, tasks), *foreign_columns]
         used_kinds |= set(kinds)

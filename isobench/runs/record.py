@@ -25,7 +25,8 @@ RECORD_FORMAT = 1  # raise it when the shape of result.json changes, and convert
 class Part(BaseModel):
     """A part of a record: checked strictly when it is made, not changed afterwards, with room for more entries."""
 
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+    # defer_build: validators are built at first use, so that --help does not wait for them
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, defer_build=True)
 
 
 class Failure(Part):

@@ -107,7 +107,7 @@ def test_norm_and_isotropy_are_correlated_beside_the_papers():
 
     three = [encoder("a", 1.0, 0.5), encoder("b", 2.0, 0.6), encoder("c", 4.0, 0.1)]
     (note,) = isotropy.describe_norm_correlation(three)
-    cells = [row["embeddings"] for row in published.load_tables("too_much_in_common")["table1"]["cells"].values()]
+    cells = [row["embeddings"] for row in published.load_tables("too_much_in_common")["table1"].cells.values()]
     theirs = np.corrcoef([row["avg norm"][0] for row in cells], [row["I(W)"][0] for row in cells])[0, 1]
     assert f"{np.corrcoef([1, 2, 4], [0.5, 0.6, 0.1])[0, 1]:.2f} over these 3" in note
     assert f"{theirs:.2f} over the paper's 8" in note

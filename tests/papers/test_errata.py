@@ -20,15 +20,15 @@ def table(paper, number):
 
 def cells(content, *columns):
     """(encoder, row, column, values) of a table."""
-    for encoder, rows in content["cells"].items():
+    for encoder, rows in content.cells.items():
         for row, found in rows.items():
             for column in columns or found:
                 yield encoder, row, column, found[column]
 
 
 def size(content, column):
-    about = content["columns"][column]
-    return SIZES["mnli-mm" if "split" in about else about["task"]]
+    about = content.columns[column]
+    return SIZES["mnli-mm" if about.split else about.task]
 
 
 def attainable(value, size, truncated=False):
@@ -149,7 +149,7 @@ def differences(paper, seeds):
     """(encoder, row, column) -> (difference to plain, two-sided p of Student's t, of Welch's)."""
     content, found = table(paper, 1), {}
     for encoder, row, column, (mean, sd, *_) in cells(content):
-        plain = content["cells"][encoder]["plain"][column]
+        plain = content.cells[encoder]["plain"][column]
         if row != "plain" and sd is not None:
             both = (mean, sd, seeds, *plain[:2], seeds)
             equal, unequal = (stats.ttest_ind_from_stats(*both, equal_var=flag).pvalue for flag in (True, False))
@@ -165,7 +165,7 @@ def test_the_stars_are_those_of_the_text_not_of_the_table():
     assert better == text
     printed = {
         (encoder, row, column)
-        for encoder, rows in table("isotropy_calibration", 1)["significant"].items()
+        for encoder, rows in table("isotropy_calibration", 1).significant.items()
         for row, columns in rows.items()
         for column in columns
     }
@@ -203,7 +203,7 @@ def test_the_smallest_p_of_a_permutation_test(seeds, smallest):
 
 
 def test_overheads():
-    content = table("isotropy_calibration", 2)["cells"]["mbart-large-cc25"]
+    content = table("isotropy_calibration", 2).cells["mbart-large-cc25"]
     more = {
         (row, pair): content[row][f"{pair} Time"][0] / content["plain"][f"{pair} Time"][0]
         for row in ("spectrum_pol", "spectrum_exp")
@@ -213,7 +213,7 @@ def test_overheads():
     small = ("EN-RO 50k Time", "DE-EN 50k Time")
     flow = [content["flow"][column][0] / content["plain"][column][0] for column in small]
     assert f"{sum(flow) / 2:.1f}" == "10.6"  # the text: 10.5
-    summaries = table("isotropy_calibration", 3)["cells"]["bart-base"]
+    summaries = table("isotropy_calibration", 3).cells["bart-base"]
     assert f"{summaries['flow']['20k Time'][0] / summaries['plain']['20k Time'][0]:.1f}" == "5.6"  # the text: 5.5
     times = {row: cell["Time"][0] for row, cell in summaries.items() if "Time" in cell}
     assert max(times["spectrum_pol"], times["spectrum_exp"]) < times["plain"]  # no overhead there

@@ -27,7 +27,7 @@ def table(number):
 
 def from_table_3():
     """(encoder, row, Table 2's column, the five sets' numbers)."""
-    for encoder, rows in table(3)["cells"].items():
+    for encoder, rows in table(3).cells.items():
         for row, cells in rows.items():
             for place, column in enumerate(SIMILARITY):
                 yield encoder, row, column, {name: values[place] for name, values in cells.items()}
@@ -40,7 +40,7 @@ def test_table_2_is_the_mean_of_five_sets_not_of_four_benchmarks():
     """In all 27 cells that both have; with WordSim-353 counted once it is in none."""
     five, four = [], []
     for encoder, row, column, sets in from_table_3():
-        printed = table(2)["cells"][encoder][row].get(column)
+        printed = table(2).cells[encoder][row].get(column)
         if printed is not None:
             once = [sets["MEN"], sets["RW"], sets["SimLex"], (sets["WS-Sim"] + sets["WS-Rel"]) / 2]
             five.append(abs(np.mean(list(sets.values())) - printed[0]) <= HALF)
@@ -51,10 +51,10 @@ def test_table_2_is_the_mean_of_five_sets_not_of_four_benchmarks():
 def test_table_2s_differences_are_those_of_its_numbers():
     content = table(2)
     count = 0
-    for encoder, rows in content["differences"].items():
+    for encoder, rows in content.differences.items():
         for row, columns in rows.items():
             for column, difference in columns.items():
-                cells = content["cells"][encoder]
+                cells = content.cells[encoder]
                 assert difference == pytest.approx(cells[row][column][0] - cells["raw"][column][0], abs=1e-9)
                 assert str(difference)[0] in "+-"
                 count += 1
@@ -62,7 +62,7 @@ def test_table_2s_differences_are_those_of_its_numbers():
 
 
 def test_table_1s_ratio_is_that_of_its_lengths():
-    for encoder, rows in table(1)["cells"].items():
+    for encoder, rows in table(1).cells.items():
         (length,), (mean,), (ratio,) = (rows["embeddings"][name] for name in ("avg norm", "mean norm", "ratio"))
         least, most = (mean - HALF) / (length + HALF), (mean + HALF) / (length - HALF)
         assert least - HALF < ratio < most + HALF, encoder
@@ -75,20 +75,20 @@ def test_the_gains_that_table_2_leaves_out_are_the_greatest():
         for encoder, row, column, sets in from_table_3()
         if column == "Inner"
     }
-    missing = {encoder for encoder, rows in table(2)["cells"].items() if "Inner" not in rows["raw"]}
+    missing = {encoder for encoder, rows in table(2).cells.items() if "Inner" not in rows["raw"]}
     assert missing == {"bert-large-cased", "roberta-large", "gpt2-medium"}
     shown = {key: f"{value:.2f}" for key, value in means.items() if key[0] == "roberta-large"}
     assert list(shown.values()) == ["44.79", "64.16", "65.17"]
     gains = {key: value - means[key[0], "raw"] for key, value in means.items() if key[1] != "raw"}
     assert max(gains, key=gains.get) == ("roberta-large", "post_process")
-    printed = [value for rows in table(2)["differences"].values() for row in rows.values() for value in row.values()]
+    printed = [value for rows in table(2).differences.values() for row in rows.values() for value in row.values()]
     assert gains["roberta-large", "post_process"] > 2 * max(printed)
 
 
 def test_centring_does_not_help_on_every_benchmark():
     losses = {}
     for encoder, row, column, sets in from_table_3():
-        raw = table(3)["cells"][encoder]["raw"]
+        raw = table(3).cells[encoder]["raw"]
         if row == "centered_scaled" and column == "CosSim":
             for name, value in sets.items():
                 losses.setdefault(name, []).append(value < raw[name][1])
@@ -97,7 +97,7 @@ def test_centring_does_not_help_on_every_benchmark():
     }  # fmt: skip
     worse = {
         (encoder, column)
-        for encoder, rows in table(2)["cells"].items()
+        for encoder, rows in table(2).cells.items()
         for column, (value,) in rows["centered"].items()
         if value < rows["raw"][column][0]
     }
@@ -107,12 +107,12 @@ def test_centring_does_not_help_on_every_benchmark():
         ("bert-large-cased", "CosSim"),
     }
     for encoder, _ in worse:  # although the matrix became more isotropic
-        cells = table(1)["cells"][encoder]["embeddings"]
+        cells = table(1).cells[encoder]["embeddings"]
         assert cells["I(Wc)"][0] > cells["I(W)"][0] + 0.3
 
 
 def test_the_correlation_of_norm_and_isotropy_rests_on_eight_encoders():
-    rows = [cells["embeddings"] for cells in table(1)["cells"].values()]
+    rows = [cells["embeddings"] for cells in table(1).cells.values()]
     lengths, isotropy, ratios = (np.array([row[name][0] for row in rows]) for name in ("avg norm", "I(W)", "ratio"))
     r, p = stats.pearsonr(lengths, isotropy)
     assert (f"{r:.2f}", f"{p:.2f}") == ("-0.62", "0.10")
@@ -130,7 +130,7 @@ def test_the_correlation_of_norm_and_isotropy_rests_on_eight_encoders():
 
 def test_one_isotropy_of_table_1_does_not_fit_its_mean():
     """I(W) is about exp(-|mean|) where the mean is the top eigenvector: in seven rows, not in GPT-2-medium's."""
-    rows = {encoder: cells["embeddings"] for encoder, cells in table(1)["cells"].items()}
+    rows = {encoder: cells["embeddings"] for encoder, cells in table(1).cells.items()}
     off = {name: row["I(W)"][0] - math.exp(-row["mean norm"][0]) for name, row in rows.items()}
     doubtful = off.pop("gpt2-medium")
     assert len(off) == 7
@@ -149,7 +149,7 @@ def test_the_approximation_holds_for_vectors_around_a_mean_of_their_own():
 
 def test_roberta_larges_average_cosine_fits_its_angle_and_its_ratio():
     assert f"{math.degrees(math.acos(0.33)):.1f}" == "70.7"
-    ratio = table(1)["cells"]["roberta-large"]["embeddings"]["ratio"][0]
+    ratio = table(1).cells["roberta-large"]["embeddings"]["ratio"][0]
     assert math.sqrt(0.33) == pytest.approx(ratio, abs=0.01)  # were all rows of one length
 
 

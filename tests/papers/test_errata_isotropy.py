@@ -23,7 +23,7 @@ def bound(i1):
 def isotropies():
     """(table, encoder, row, task, (I1, its deviation), (I2, its deviation))."""
     for number in (2, 3, 4):
-        for encoder, rows in published.load_tables("isotropy_calibration")[f"table{number}"]["cells"].items():
+        for encoder, rows in published.load_tables("isotropy_calibration")[f"table{number}"].cells.items():
             for row, cells in rows.items():
                 for column in cells:
                     if column.endswith("I1"):

@@ -17,7 +17,7 @@ BART = {  # width, feed-forward width, layers of either side, vocabulary: of the
 
 
 def cells(number):
-    (found,) = published.load_tables("isotropy_calibration")[f"table{number}"]["cells"].values()
+    (found,) = published.load_tables("isotropy_calibration")[f"table{number}"].cells.values()
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
 from isobench.papers import published
 
@@ -38,7 +39,7 @@ SMALL = {"table2": "50k ", "table3": "20k ", "table5": "20k "}  # tables with ro
 
 
 def every_cell(paper, table):
-    for encoder, rows in published.load_tables(paper)[table]["cells"].items():
+    for encoder, rows in published.load_tables(paper)[table].cells.items():
         for row, cells in rows.items():
             for column, values in cells.items():
                 yield encoder, row, column, values
@@ -58,43 +59,70 @@ def test_a_table_has_its_form(paper, name):
     from isobench.metrics.task import METRIC_FUNCTIONS
 
     table = published.load_tables(paper)[name]
-    needed = {"what", "form", "columns", "methods", "cells"}
-    assert needed <= set(table) <= needed | {"doubtful", "significant", "average", "differences", "reported"}
-    assert set(table["form"]) <= STATISTICS
-    assert isinstance(table["what"], str)
-    assert all(isinstance(note, str) for note in table.get("doubtful", []))
-    for about in table["columns"].values():
-        metric = about.get("metric", about.get("isotropy", about.get("time")))
-        assert set(about) <= {"task", "split", "metric"} or set(about) in ({"task", "isotropy"}, {"task", "time"})
-        assert about.get("time", "minutes") == "minutes"
-        assert about["task"] in names("task") | WORDS
-        assert about.get("split") in (None, "validation_mismatched")
+    needed, parts = {"what", "form", "columns", "methods", "cells"}, table.model_fields_set
+    assert needed <= parts <= needed | {"doubtful", "significant", "average", "differences", "reported"}
+    assert set(table.form) <= STATISTICS
+    assert isinstance(table.what, str)
+    assert all(isinstance(note, str) for note in table.doubtful)
+    for about in table.columns.values():
+        metric = about.metric or about.isotropy or about.time
+        parts = about.model_fields_set
+        assert parts <= {"task", "split", "metric"} or parts in ({"task", "isotropy"}, {"task", "time"})
+        assert about.time in (None, "minutes")
+        assert about.task in names("task") | WORDS
+        assert about.split in (None, "validation_mismatched")
         for one in metric if isinstance(metric, list) else [metric]:
             assert one in set(METRIC_FUNCTIONS) | SEQ2SEQ | ISOTROPY | {"cosine", "inner", "minutes"}
-    assert set(table["methods"]) <= names("calibration") | {"gradient_norm_half"}
-    rows = {row for cells in table["cells"].values() for row in cells}
-    assert rows == set(table["methods"].values())
-    assert set(table["cells"]) <= names("encoder") | ENCODERS
-    for cells in table["cells"].values():
-        assert table["methods"]["none"] in cells
+    assert set(table.methods) <= names("calibration") | {"gradient_norm_half"}
+    rows = {row for cells in table.cells.values() for row in cells}
+    assert rows == set(table.methods.values())
+    assert set(table.cells) <= names("encoder") | ENCODERS
+    for cells in table.cells.values():
+        assert table.methods["none"] in cells
         first = list(next(iter(cells.values())))
         if paper == "isotropy_calibration" and name in SMALL:
-            small = [column for column in table["columns"] if SMALL[name] in column]
-            large = [column for column in table["columns"] if column not in small]
+            small = [column for column in table.columns if SMALL[name] in column]
+            large = [column for column in table.columns if column not in small]
             assert [column.replace(SMALL[name], "") for column in small] == large
-            assert next(iter(cells.values())).keys() == table["columns"].keys()
+            assert next(iter(cells.values())).keys() == table.columns.keys()
             assert all(list(row) == large for row in list(cells.values())[1:-1])
             assert list(cells["flow"]) == small
             continue
         assert all(list(row) == first for row in cells.values())
-        assert first == list(table["columns"]) or ((paper, name) in PARTIAL and first == list(table["columns"])[:1])
+        assert first == list(table.columns) or ((paper, name) in PARTIAL and first == list(table.columns)[:1])
     for encoder, row, column, values in every_cell(paper, name):
         where = f"{encoder} {row} {column}"
-        assert len(values) == len(table["form"]), where
+        assert len(values) == len(table.form), where
         assert isinstance(values[0], int | float), where
         assert all(isinstance(value, int | float) and value >= 0 for value in values[1:] if value is not None), where
         if None in values[1:]:
             assert str(values[0]) in ("0", "NaN"), where
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("colums: {}", "table1.colums: "),
+        ("form: mean", "table1.form: "),
+        ("what: 7", "table1.what: "),
+        ("cells: {e: {r: {c: [many]}}}", "table1.cells.e.r.c.0."),
+        ("columns: {c: {task: rte, time: hours}}", "table1.columns.c.time: "),
+        ("what: [", "is no YAML: "),
+    ],
+)
+def test_a_damaged_table_is_said_in_one_line_with_its_place(tmp_path, monkeypatch, line, message):
+    monkeypatch.setattr(published, "experiments_dir", lambda: str(tmp_path))
+    content = {"what": "x", "form": "[mean]", "columns": "{}", "methods": "{}", "cells": "{}"}
+    key, _, value = line.partition(": ")
+    text = "\n".join(f"  {name}: {part}" for name, part in (content | {key: value}).items())
+    paper = tmp_path / f"mine{abs(hash(line))}"
+    paper.mkdir()
+    (paper / "published.yaml").write_text(f"table1:\n{text}\n")
+    with pytest.raises(UserError) as error:
+        published.load_tables(paper.name)
+    assert f"{paper.name}/published.yaml" in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_cell_is_shown_as_printed():
@@ -156,14 +184,14 @@ def digits(text):
 
 def typed(tables, table, small=None):
     """A table's numbers in the order of print, one list a line; columns of a ``small`` data set are lines there."""
-    columns = list(tables[table]["columns"])
+    columns = list(tables[table].columns)
     blocks = [columns[i : i + 6] for i in range(0, len(columns), 6)] if table == "table4" else [columns]
     if small:
         blocks = [[column for column in columns if (small in column) is of_small] for of_small in (False, True)]
     return [
         [str(value) for column in block for value in cells[column] if value is not None]
         for block in blocks
-        for row in tables[table]["cells"].values()
+        for row in tables[table].cells.values()
         for cells in row.values()
         if block[0] in cells
     ]
@@ -198,7 +226,7 @@ def test_too_much_in_commons_numbers_are_the_papers(papers):
     columns = [  # each with its differences in brackets, two encoders beside each other
         [str(number).lstrip("+") for row in values for number in (values[row][column][0], changes[row][column])]
         for (values, changes) in zip(
-            *(tables["table2"][key].values() for key in ("cells", "differences")), strict=True
+            tables["table2"].cells.values(), tables["table2"].differences.values(), strict=True
         )
         for column in values["raw"]
     ]
@@ -223,12 +251,12 @@ def test_isobns_first_versions_numbers_are_the_papers(papers):
     rows = re.findall(r"(?:\((?:ReImp|Reported)\)|IsoBN) (\d\d\.\d\d(?: [\d.]+(?: \([\d.]+\))?){7})", text)
     bert, roberta = (
         [
-            [str(tables["table1"]["average"][encoder][method]), *(str(x) for cell in cells.values() for x in cell)]
+            [str(tables["table1"].average[encoder][method]), *(str(x) for cell in cells.values() for x in cell)]
             for method, cells in methods.items()
         ]
-        for encoder, methods in tables["table1"]["cells"].items()
+        for encoder, methods in tables["table1"].cells.items()
     )
-    reported = [str(value) for value in tables["table1"]["reported"]["roberta-large"].values()]
+    reported = [str(value) for value in tables["table1"].reported["roberta-large"].values()]
     assert [digits(row) for row in rows] == [*bert, reported, *roberta]
     found = re.findall(r"(?:BERT-base|RoBERTa-L)(?:\+(?:Iso)?BN)? ((?:\d\.\d\d(?: / | )?){12})", text)
     assert [digits(row) for row in found] == typed(tables, "table2")
@@ -246,17 +274,17 @@ def test_isobns_numbers_are_the_papers(papers):
     text = (papers / "isobn_arxiv_v1.txt").read_text()
     rows = re.findall(r"(?:\(ReImp\)|IsoBN) (\d\d\.\d\d(?: [\d.]+ \([\d.]+\)){7})", text)
     expected = [
-        [table["average"][encoder][method], *(value for cell in cells.values() for value in cell)]
-        for encoder, methods in table["cells"].items()
+        [table.average[encoder][method], *(value for cell in cells.values() for value in cell)]
+        for encoder, methods in table.cells.items()
         for method, cells in methods.items()
     ]
     assert [[float(number) for number in digits(row)] for row in rows] == expected
     pairs = 0
     for line, encoder in (("BERT-base (ReImp)", "bert-base-cased"), ("RoBERTa-L (ReImp)", "roberta-large")):
         text = next(t for t in (papers / "isobn_aaai2021.txt").read_text().splitlines() if t.startswith(line))
-        for column, cell in zip(table["columns"], text.split("\t")[2:], strict=True):
+        for column, cell in zip(table.columns, text.split("\t")[2:], strict=True):
             if len(digits(cell)) == 4:
-                both = [*table["cells"][encoder]["plain"][column], *table["cells"][encoder]["isobn"][column]]
+                both = [*table.cells[encoder]["plain"][column], *table.cells[encoder]["isobn"][column]]
                 assert [float(number) for number in digits(cell)] == both
                 pairs += 1
     assert pairs == 9
@@ -269,24 +297,22 @@ def test_isobns_numbers_are_the_papers(papers):
 def test_the_published_table_agrees_with_its_own_averages(paper):
     """IsoBN's Table 1 prints each row's average, truncated to two decimals."""
     table = published.load_tables(paper)["table1"]
-    for encoder, rows in table["cells"].items():
+    for encoder, rows in table.cells.items():
         for method, cells in rows.items():
             values = [value for value, _ in cells.values()]
             assert len(values) == 7
-            assert int(sum(values) / 7 * 100 + 1e-6) / 100 == pytest.approx(table["average"][encoder][method]), (
-                encoder
-            )
+            assert int(sum(values) / 7 * 100 + 1e-6) / 100 == pytest.approx(table.average[encoder][method]), encoder
 
 
 def test_isotropy_calibrations_tables_3_and_5_print_the_same_numbers():
     tables = published.load_tables("isotropy_calibration")
     for encoder, row, column, values in every_cell("isotropy_calibration", "table3"):
-        assert tables["table5"]["cells"][encoder][row][column] == values
+        assert tables["table5"].cells[encoder][row][column] == values
 
 
 def test_no_maximum_is_below_its_median_or_mean():
     for table in PAPERS["task_adaptation"]:
-        form = published.load_tables("task_adaptation")[table]["form"]
+        form = published.load_tables("task_adaptation")[table].form
         for *where, values in every_cell("task_adaptation", table):
             cell = dict(zip(form, values, strict=True))
             assert cell["median"] <= cell["max"], where
@@ -296,7 +322,7 @@ def test_no_maximum_is_below_its_median_or_mean():
 
 def test_stars_are_on_cells_above_their_plain_one():
     table = published.load_tables("isotropy_calibration")["table1"]
-    for encoder, rows in table["significant"].items():
+    for encoder, rows in table.significant.items():
         for row, columns in rows.items():
             for column in columns:
-                assert table["cells"][encoder][row][column][0] > table["cells"][encoder]["plain"][column][0]
+                assert table.cells[encoder][row][column][0] > table.cells[encoder]["plain"][column][0]

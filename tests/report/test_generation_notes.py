@@ -311,9 +311,9 @@ def test_the_experiments_grids_compose_and_have_the_papers_rows(experiment, scal
             o = one.optimization
             assert (o.lr, o.schedule, o.batch_size, o.epochs) == (3e-5, "polynomial", 48, 5)  # Appendix B
     printed = {
-        (encoder, method, content["columns"][title]["task"])
-        for encoder, rows in content["cells"].items()
-        for method, line in content["methods"].items()
+        (encoder, method, content.columns[title].task)
+        for encoder, rows in content.cells.items()
+        for method, line in content.methods.items()
         for title in rows[line]
     }
     assert (found == printed) == (scale == "paper")

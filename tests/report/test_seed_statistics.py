@@ -63,7 +63,7 @@ def two_sided(values):
 
 def test_welch_on_isobns_table_1():
     """Medians taken for means, five seeds: 7 of 14 below .05, 2 after Holm."""
-    cells = published.load_tables("isobn")["table1"]["cells"]
+    cells = published.load_tables("isobn")["table1"].cells
     p = {
         (encoder, column): stats.ttest_ind_from_stats(
             *rows["isobn"][column], 5, *rows["plain"][column], 5, equal_var=False
