@@ -48,7 +48,7 @@ class TokenRange(TypedDict):
     published: Annotated[float, at_least(-1), at_most(1)]  # the paper's mean cosine
 
 
-class Head(TypedDict):
+class FrequentTypes(TypedDict):
     """The most frequent types of a corpus."""
 
     types: PositiveInt  # their number
@@ -69,7 +69,7 @@ def analyse(
     width: PositiveInt,
     rare: PositiveInt,
     ranges: list[Annotated[TokenRange, NOT_EMPTY_RANGE]],
-    heads: list[Head],
+    heads: list[FrequentTypes],
     coverage: Coverage,
     ranks: Annotated[list[Any], RANKS],
 ) -> Findings:
@@ -196,7 +196,7 @@ def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
 
 
 def summarise_counts(
-    counts: np.ndarray, heads: list[Head], coverage: Coverage, ranks: Sequence[int]
+    counts: np.ndarray, heads: list[FrequentTypes], coverage: Coverage, ranks: Sequence[int]
 ) -> dict[str, Any]:
     """Summarise counts, descending, [types], in a tidy row; ``analyse`` describes the settings.
 

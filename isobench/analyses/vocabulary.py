@@ -1,11 +1,8 @@
 """The measures of one encoder's vocabulary that common_isotropy puts into tables and figures."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-
-ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}  # of d / 100, the number of principal components removed
 
 
 @dataclass

@@ -1,13 +1,13 @@
 """Run ``isobench dashboard``: make a W&B workspace, and a W&B report, of an experiment's runs."""
 
 import argparse
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
 from isobench.analyses.names import needs_training
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.packages import require_package
 from isobench.config.schema import Config
 from isobench.runs.layout import report_folder
 from isobench.sweep.rows import find_sweep_rows
@@ -47,8 +47,7 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
     Raises:
         UserError: a package, a login or the runs are missing, or W&B doesn't answer.
     """
-    if importlib.util.find_spec("wandb_workspaces") is None:
-        raise UserError("the dashboard needs wandb-workspaces: pip install 'wandb-workspaces>=0.4.13'")
+    require_package("wandb-workspaces", "dashboard", "isobench dashboard")
     configs = find_tracked_configs(arguments)
     if not tracking.has_login():
         raise UserError("there is no W&B login: run wandb login (or set WANDB_API_KEY), then repeat this command")

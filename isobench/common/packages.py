@@ -11,8 +11,8 @@ def require_package(package: str, extra: str, needed_by: str) -> Path:
 
     Args:
         package: its name on the package index, such as ``rouge-score``.
-        extra: the extra of isobench that installs it: ``embedded`` or ``generation``.
-        needed_by: the setting that needs it, such as ``task=captions``. The error message begins with it.
+        extra: the extra of isobench that installs it: ``embedded``, ``generation`` or ``dashboard``.
+        needed_by: the setting or command that needs it, such as ``task=captions``. The error message begins with it.
 
     Raises:
         UserError: the package is not installed.

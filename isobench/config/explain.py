@@ -15,13 +15,16 @@ from isobench.common.resources import conf_dir
 from isobench.config.bounds import TYPE_NAMES
 from isobench.config.schema import Config
 
+NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
 ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
 OMEGACONF_TYPES = {"Integer": int, "Float": float, "bool": bool}  # as OmegaConf's errors name them
 
 
 def print_error(error: Exception) -> None:
     """Print an error as one line on stderr; of an unexpected one, say how to get its traceback."""
-    known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or ABSENT_PART_ERROR in str(error)
+    known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or any(
+        message in str(error) for message in (ABSENT_PART_ERROR, NO_GROUP_CHOICE)
+    )
     text = str(error) if isinstance(error, UserError) else explain_config_error(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
     print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
@@ -29,6 +32,8 @@ def print_error(error: Exception) -> None:
 
 def explain_config_error(error: BaseException) -> str:
     """Explain in one line why a config can't be composed, and what to do."""
+    if isinstance(error.__cause__, UserError):  # raised while Hydra built a launcher
+        return str(error.__cause__)
     text = str(error)
     cause = str(error.__cause__ or error.__context__ or "")
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
@@ -45,6 +50,8 @@ def explain_config_error(error: BaseException) -> str:
         return explain_unknown_key(match[1])
     if match := re.search(r"Missing mandatory value: (\S+)", text):
         return f"{match[1]} must be set: add {match[1]}=..."
+    if NO_GROUP_CHOICE in text:
+        return "a group such as task, encoder or calibration can't be null: choose one of its options"
     if (
         "mismatched input" in text
         or "missing EQUAL" in text
@@ -62,6 +69,8 @@ def _explain_key_error(key: str, text: str) -> str:
         return f"{key} must be set: add {key}=..."
     if match := re.search(r"Value '(.*?)'.* (?:could not be converted to|is not a valid) (Integer|Float|bool)", text):
         return f"{key}={match[1]} must be {TYPE_NAMES[OMEGACONF_TYPES[match[2]]]}"
+    if "is not Optional" in text:
+        return f"{key} can't be null: give it a value"
     if "is not a ListConfig, list or tuple" in text:
         return f"{key} must be a list: {key}=[A,B,...]"
     return f"{key}: {_format_first_line(text)}"

@@ -34,10 +34,10 @@ from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.layout import jobs_folder, run_folder_name
 from isobench.sweep.compose import Composer
+from isobench.sweep.joblib_pool import SAVE_TIMEOUT
 from isobench.sweep.saved_commands import drop_launch_arguments
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
-SAVE_TIMEOUT = 30  # seconds for local processes to save after Ctrl-C
 SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 
 
