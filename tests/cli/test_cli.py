@@ -64,7 +64,7 @@ BAD = [
     (["task=cola", "data.root=null", "task.revision=null"], "task.revision must be set"),
     (["calibration.rescale=printed"], "only calibration=isobn_paper, calibration=isobn_released has the setting"),
     (["+calibration.dim=5"], "calibration.dim can't be set"),
-    (["calibration=null"], "Config group override must be a string"),
+    (["calibration=null"], "calibration can't be null: choose one of its options"),
     (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
     (["calibration=isobn_paper", "calibration.eps=-1"], "eps must be above 0"),
     (["calibration._target_=mine.Foo"], "mine"),
