@@ -86,7 +86,7 @@ def run_job(config: DictConfig) -> int:
 def run_alone(cfg: Config) -> int:
     """Carry out a run that belongs to no sweep; print its progress line, its table and its folder."""
     if cfg.analysis:
-        raise UserError("an analysis is of an experiment's grid: add hydra.mode=MULTIRUN to its YAML")
+        raise UserError("an analysis needs an experiment's grid: add hydra.mode=MULTIRUN to the experiment's YAML")
     if cfg.dry_run:
         print_run_plan(cfg)
         return 0

@@ -66,7 +66,7 @@ def analyse(
     for subject in subjects:
         if not list_class_names(subject):
             advice = "leave it out, or set task.as_classes"
-            raise UserError(f"task {subject.task} is a regression: no classes to colour and to score by; {advice}")
+            raise UserError(f"task {subject.task} is a regression and has no classes: {advice}")
     distributions = [
         measure_distribution(subject, points, perplexity, seed)
         for subject in iterate_subjects(subjects, "distribution of embeddings")

@@ -207,7 +207,7 @@ def summarise_counts(
         UserError: there are no counts.
     """
     if not len(counts):
-        raise UserError("the corpus has not a single word; choose another analysis.corpus or more analysis.texts")
+        raise UserError("the corpus has no words; choose another analysis.corpus, or raise analysis.texts")
     cumulative = np.cumsum(counts)
     total = int(cumulative[-1])
     top_counts = [cumulative[min(head["types"], len(counts)) - 1] for head in heads]

@@ -1,4 +1,7 @@
-"""Name an analysis's encoders, tasks and methods so that tables and figures tell them apart."""
+"""Name an analysis's encoders, tasks and methods so that tables and figures tell them apart.
+
+A subject is one run as an analysis sees it: an encoder on a task under a method.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,10 +44,13 @@ def needs_training(analysis: dict[str, Any]) -> bool:
 
 
 def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
-    """Name each run's encoder, task and method, with those settings appended that differ between the runs.
+    """Name each run's encoder, task and method, in the order of ``rows``.
+
+    Append the settings in which runs of the same task, encoder and method differ: those of encoder and calibration to
+    their own name, all others to the task's.
 
     Raises:
-        UserError: two runs of an analysis without training get the same names, because only their seeds differ.
+        UserError: two runs of an analysis without training get the same names, as runs do that differ in seeds only.
     """
     varying = find_varying_settings(list(rows))
     subject_names = []
@@ -52,9 +58,9 @@ def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
         names = dict(zip(("task", "encoder", "calibration"), read_run_names(row.cfg), strict=True))
         for setting, value in zip(varying, list_setting_values(row.cfg, varying), strict=True):
             section, _, key = setting.partition(".")
-            part = section if section in names else "task"
-            names[part] += f" {key}={value}" if value != "-" else ""
+            named = section if section in names else "task"
+            names[named] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting
         subject_names.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
     if len(set(subject_names)) < len(subject_names) and not needs_training(rows[0].cfg.analysis):
-        raise UserError("an analysis without training has one seed: leave out seed=..., or give one")
+        raise UserError("an analysis that trains nothing takes one seed only: leave out seed=..., or give one value")
     return subject_names

@@ -56,11 +56,12 @@ class Glow(nn.Module):
 
     @torch.no_grad()
     def initialize_actnorms(self, h: Tensor) -> None:
-        """Initialise each actnorm from the first batch [B, d], as it reaches it: zero mean, unit deviation.
+        """Initialise every actnorm from the first training batch, h [B, d].
 
-        Later calls do nothing, also after the flow's state was loaded from a checkpoint.
+        Set each one so that its own output has zero mean and unit deviation over the whole batch, that of all
+        processes. Do nothing if the actnorms are initialised, by an earlier call or by a loaded checkpoint.
         """
-        if self._initialized:  # a Python flag: reading the buffer would make every step wait for the GPU
+        if self._initialized:  # a Python flag: reading the buffer makes a training step wait for the GPU
             return
         if not bool(self.levels[0][0].norm.initialized):  # type: ignore[index]
             for number, level in enumerate(self.levels):

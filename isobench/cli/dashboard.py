@@ -51,7 +51,7 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
         raise UserError("the dashboard needs wandb-workspaces: pip install 'wandb-workspaces>=0.4.13'")
     configs = find_tracked_configs(arguments)
     if not tracking.has_login():
-        raise UserError("there is no W&B login: wandb login (or WANDB_API_KEY), then the same command")
+        raise UserError("there is no W&B login: run wandb login (or set WANDB_API_KEY), then repeat this command")
     settings = configs[0].tracking
     group = str(tracking.resolve_wandb_group(configs[0]))
     try:
@@ -64,7 +64,7 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
     except UserError:
         raise
     except Exception as error:  # no network, a wrong key, a server that says no
-        raise UserError(f"W&B doesn't make the dashboard: {extract_first_line(error)}") from error
+        raise UserError(f"W&B could not make the dashboard: {extract_first_line(error)}") from error
 
 
 def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
@@ -84,7 +84,7 @@ def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
     groups = list(dict.fromkeys(map(tracking.resolve_wandb_group, tracked)))
     if len(groups) > 1 or groups[0] is None:
         known = ", ".join(filter(None, groups)) or "none"
-        raise UserError(f"name one W&B group, by +experiment=NAME or tracking.group=NAME; those here: {known}")
+        raise UserError(f"name one W&B group with +experiment=NAME or tracking.group=NAME; the groups here: {known}")
     return tracked
 
 

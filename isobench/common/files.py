@@ -84,7 +84,9 @@ def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") 
     try:
         write_atomic(path, write)
     except OSError as error:
-        raise UserError(f"the {what} {path.parent} can't be written: {error.strerror}; set data.cache") from error
+        raise UserError(
+            f"the {what} {path.parent} can't be written: {error.strerror}; set data.cache=FOLDER"
+        ) from error
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -91,7 +91,7 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
     else:
         count, read = _open_hub(name, CORPUS_SOURCES[name])
     if not count:
-        raise UserError(f"analysis.corpus={name} has no texts")
+        raise UserError(f"analysis.corpus={name} has no texts; choose another corpus")
     kept = min(count, limit or count)
     whole = CORPUS_SOURCES[PAPER_CORPUS].text_count or 0
     differs = [] if name == PAPER_CORPUS else [f"corpus {name} is not the paper's"]

@@ -97,7 +97,10 @@ class Loaders:
         """
         chosen = np.isin(np.arange(len(train)), sources.select_by_hash(len(train), round(share * len(train))))
         if not 0 < chosen.sum() < len(train):
-            raise UserError(f"task.held_out={share:g} leaves {chosen.sum()} of {len(train)} examples to select on")
+            raise UserError(
+                f"task.held_out={share:g} holds out {chosen.sum()} of {len(train)} examples; choose a share that "
+                "leaves examples on both sides, or take more (task.train_samples)"
+            )
         kept, held_out = (take_examples(train, np.flatnonzero(part), self.max_length) for part in (~chosen, chosen))
         self.sizes |= {split: len(kept), HELD_OUT: len(held_out)}
         self.at_limit |= {split: kept.at_limit, HELD_OUT: held_out.at_limit}
@@ -170,7 +173,9 @@ def make_sorted_loader(
 def check_drop_last(cfg: Config, examples: int) -> None:
     """Raise UserError if ``optimization.drop_last`` drops the only batch, because it has too few examples."""
     if cfg.optimization.drop_last and examples < cfg.optimization.batch_size:
-        raise UserError(f"optimization.drop_last drops all {examples} examples: set a batch_size up to that")
+        raise UserError(
+            f"optimization.drop_last drops every batch: set optimization.batch_size to {examples} or less"
+        )
 
 
 def resolve_chunk_overhead(cfg: Config, dim: int) -> int:

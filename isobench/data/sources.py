@@ -55,7 +55,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
                     f"task={task.name} has no split {split}: {suggest_nearest(split, movie_reviews.SPLIT_BOUNDS)}"
                 )
         if list(task.text) != ["sentence"]:
-            raise UserError(f"task={task.name} has one column of text: task.text=[sentence]")
+            raise UserError(f"task={task.name} has one column of text: set task.text=[sentence]")
         movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
     if source == "hub":
@@ -167,7 +167,7 @@ def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
             "is it an unlabelled split?"
         )
     if task.labels is not None and np.any(values != np.round(values)):
-        raise UserError(f"{where} has labels that are not whole numbers; task={task.name} has classes")
+        raise UserError(f"{where} has labels that are not whole numbers, as the classes of task={task.name} are")
     if task.as_classes is not None:
         return _round_to_classes(task, values)
     return values.astype(np.float32) if task.labels is None else values.astype(np.int64)

@@ -99,7 +99,10 @@ def require_encoder_folder(encoder: Encoder) -> Path:
         raise UserError(f"encoder.path: the folder {folder} does not exist")
     if encoder.scratch:
         if not list(folder.glob("tokenizer*")):
-            raise UserError(f"encoder.path: {folder} has no tokenizer for encoder={encoder.name}")
+            raise UserError(
+                f"encoder.path: {folder} has no tokenizer for encoder={encoder.name}; put its files there, or leave "
+                "encoder.path out"
+            )
         return folder
     if not (folder / "config.json").is_file():
         raise UserError(f"encoder.path: {folder} has no config.json; it must be a transformers model folder")
@@ -112,9 +115,13 @@ def require_encoder_folder(encoder: Encoder) -> Path:
 
 
 def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
-    """Return what ``from_pretrained`` takes: a folder, or a name on the hub.
+    """Return what ``from_pretrained`` takes: a folder, or a name on the hub (pass ``encoder.revision`` with it).
 
-    The packaged DistilBERT is converted to a folder in the cache on the first call.
+    Convert the DistilBERT package to a folder in the cache, unless an intact one is there.
+
+    Args:
+        encoder: the encoder's settings; an encoder from scratch must have a ``path``.
+        cache: the folder ``data.cache``; None is the user's cache folder.
 
     Raises:
         UserError: files that are missing or not what they should be, or a cache that can't be written.
@@ -127,7 +134,7 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     file = find_packaged_weights(encoder)
     if encoder.embedded == "minilm":
         return str(file.parent)
-    from isobench.data.convert import convert_distilbert
+    from isobench.data.convert import convert_distilbert  # the only other package; it holds an ONNX graph
 
     try:
         return str(convert_distilbert(file, cache_dir(cache) / "encoders"))

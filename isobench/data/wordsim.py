@@ -68,7 +68,7 @@ def find_wordsim_folder(root: str) -> Path:
     """Return the folder ``<root>/wordsim``, or raise UserError if there is none."""
     folder = Path(root).expanduser() / "wordsim"
     if not folder.is_dir():
-        raise UserError(f"data.root: {folder} does not exist; data.root=null takes the word pairs that are installed")
+        raise UserError(f"data.root: {folder} does not exist; data.root=null uses the installed word pairs")
     return folder
 
 

@@ -72,12 +72,16 @@ class IsotropyAccumulator:
     def _add(
         self, count: int, mean: Tensor, scatter: Tensor, unit_sum: Tensor, nonzero_count: int, length_sum: Tensor
     ) -> None:
+        """Merge the sums of another set of vectors into these (Chan et al. 1983); an empty set changes nothing.
+
+        ``mean`` [d] and ``scatter`` [d, d] are of that set alone: its scatter is around its own mean.
+        """
         if not count:
             return
         total_count = self.count + count
-        step = mean - self.mean
-        self.scatter += scatter + torch.outer(step, step) * (self.count * count / total_count)
-        self.mean = self.mean + step * (count / total_count)
+        shift = mean - self.mean
+        self.scatter += scatter + torch.outer(shift, shift) * (self.count * count / total_count)
+        self.mean = self.mean + shift * (count / total_count)
         self.count, self.nonzero_count = total_count, self.nonzero_count + nonzero_count
         self.unit_sum += unit_sum
         self.length_sum += length_sum

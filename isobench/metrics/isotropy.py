@@ -182,7 +182,10 @@ def effective_rank_of(values: Tensor) -> float:
 
 
 def mean_ratio(w: Tensor) -> float:
-    """Compute |mean row| / mean row length of a matrix [N, d] (Too Much in Common, Table 1); NaN if all are zero.
+    """Divide the length of the mean row by the rows' mean length, for a matrix [N, d].
+
+    1 means that all rows point in one direction, 0 that they cancel out; NaN if every row is zero. Biś et al. (2021),
+    Too Much in Common, print it in Table 1.
 
     Raises:
         ValueError: if there are no rows.
@@ -192,7 +195,7 @@ def mean_ratio(w: Tensor) -> float:
 
 
 def mean_ratio_of(mean: Tensor, mean_length: Tensor) -> float:
-    """Compute the mean ratio from the mean row, [d], and the mean row length, []."""
+    """Compute the mean ratio from the mean row, [d], and the rows' mean length, []."""
     return (torch.linalg.vector_norm(mean) / mean_length).item() if mean_length > 0 else math.nan
 
 

@@ -61,12 +61,18 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
     notes = describe_missing_weights(cfg, missing, model)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         words = model.get_input_embeddings().num_embeddings
-        raise UserError(f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, the model {words:,}")
+        raise UserError(
+            f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, but the model only {words:,}; "
+            "use the model's own tokenizer"
+        )
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     projection = model.get_output_embeddings()
     if not isinstance(projection, torch.nn.Linear):
-        raise UserError(f"encoder={cfg.name}: a {model.config.model_type} has no output projection to calibrate")
+        raise UserError(
+            f"encoder={cfg.name}: a {model.config.model_type} has no output projection to calibrate; "
+            "choose another encoder"
+        )
     return LoadedEncoderDecoder(model, int(projection.in_features), read_max_positions(model.config), notes)
 
 

@@ -65,9 +65,7 @@ def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.M
         UserError: more than half are missing, so that the weights must be another model's.
     """
     if 2 * len(missing) > len(list(model.parameters())):
-        raise UserError(
-            f"encoder={cfg.name}: the weights are not this model's; {len(missing)} parameters are missing"
-        )
+        raise UserError(f"encoder={cfg.name}: the weights are another model's: {len(missing)} parameters are missing")
     names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     return [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
 

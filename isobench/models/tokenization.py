@@ -66,7 +66,9 @@ def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
     if tokenizer.eos_token_id is None:
         tokenizer.eos_token = tokenizer.sep_token
     if tokenizer.eos_token_id is None:
-        raise UserError(f"encoder={encoder.name}: its tokenizer has no end token, at which generation stops")
+        raise UserError(
+            f"encoder={encoder.name}: the tokenizer has no end token, so texts can't end; choose another encoder"
+        )
     if hasattr(tokenizer, "src_lang"):
         if languages is None:
             raise UserError(

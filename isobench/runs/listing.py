@@ -32,13 +32,18 @@ def read_run_config(folder: Path) -> Config | None:
 
 
 def read_run_rows(output_dir: str, excluded: set[str]) -> Iterator[Row]:
-    """Read the rows of all runs whose config still gives their key, except those in folders named in ``excluded``."""
+    """Read config and record of every run in an output folder, one Row each.
+
+    Leave out the folders named in ``excluded``, configs that can't be read, and runs whose key, computed anew, no
+    longer names their folder. Leave out runs whose data or weights are missing, with a line on standard error.
+    """
     for folder in list_run_folders(output_dir):
-        cfg = None if folder.name in excluded else read_run_config(folder)
+        if folder.name in excluded or (cfg := read_run_config(folder)) is None:
+            continue
         try:
-            key = identify(cfg).key if cfg is not None else ""
+            key = identify(cfg).key
         except UserError as error:
             print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
             continue
-        if cfg is not None and run_folder_name(key) == folder.name:
+        if run_folder_name(key) == folder.name:
             yield Row.of(replace(cfg, output_dir=output_dir), key)

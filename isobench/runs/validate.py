@@ -58,7 +58,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
             f"task={task.name} needs its files: data.root=FOLDER, with FOLDER/{task.folder} (see its YAML)"
         )
     if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
-        raise UserError("task.text must name one column, and task.labels none, where task.generation has the target")
+        raise UserError("task.text must name one column, and task.labels be unset: task.generation has the target")
     for setting, value in (
         ("task.held_out", task.held_out),
         ("encoder.layer", cfg.encoder.layer),
@@ -76,7 +76,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
     if cfg.analysis:
         raise UserError(
-            f"analyses are of sentences, and task={task.name} is translation or summarisation: choose another"
+            f"analyses read sentences, and task={task.name} is translation or summarisation: choose another task"
         )
 
 
@@ -90,20 +90,27 @@ def _validate_no_generation(cfg: Config) -> None:
     }
     for setting, value in settings.items():
         if value is not None:
-            raise UserError(f"{setting} is for translation and summarisation, and task={cfg.task.name} is neither")
+            raise UserError(
+                f"{setting} is for translation and summarisation, not for task={cfg.task.name}: leave it out"
+            )
 
 
 def _validate_metrics(task: Task) -> None:
-    suitable: tuple[str, ...] = REGRESSION_METRICS if task.labels is None else CLASS_METRICS
-    if task.as_classes is not None:  # classes that are numbers, so that they correlate too
-        suitable = (*REGRESSION_METRICS, "accuracy", "matthews")
-    elif len(task.labels or []) != 2:
-        suitable = tuple(name for name in suitable if "f1" not in name)
+    """Raise UserError for a metric that this kind of task can't have, or a primary metric that isn't measured."""
+    suitable: tuple[str, ...]
     if task.generation:
         suitable = TEXT_METRICS
+    elif task.as_classes is not None:  # rounded scores, so correlations keep their meaning
+        suitable = (*REGRESSION_METRICS, "accuracy", "matthews")
+    elif task.labels is None:
+        suitable = REGRESSION_METRICS
+    elif len(task.labels) == 2:
+        suitable = CLASS_METRICS
+    else:  # F1 is computed for two classes only
+        suitable = tuple(name for name in CLASS_METRICS if "f1" not in name)
     for name in task.metrics:
         if name not in suitable:
-            raise UserError(f"task.metrics: {name} doesn't suit this task; it takes {', '.join(suitable)}")
+            raise UserError(f"task.metrics: {name} doesn't suit this task; choose from {', '.join(suitable)}")
     if task.primary not in task.metrics:
         raise UserError(
             f"task.primary={task.primary} must be one of task.metrics ({', '.join(task.metrics) or 'none'})"
@@ -135,9 +142,9 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
     for method in split_chain(calibration):
         for key in ("_target_", *hints):
             if key not in method:
-                raise UserError(f"{prefix}.{key} is missing; see conf/calibration/none.yaml")
+                raise UserError(f"{prefix}.{key} is missing: add it to the YAML, as in conf/calibration/none.yaml")
         if "dim" in method:
-            raise UserError(f"{prefix}.dim can't be set: it is the encoder's width")
+            raise UserError(f"{prefix}.dim can't be set, because it is the encoder's width: leave it out")
         check_values(prefix, method, hints)
         prefix += ".then"
 

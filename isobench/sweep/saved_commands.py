@@ -60,6 +60,6 @@ def read_commands(output_dir: str) -> list[SweepCommand]:
             if not isinstance(command.arguments, list):
                 raise TypeError
         except (OSError, ValueError, TypeError) as error:
-            raise UserError(f"{file} is damaged; remove it if that sweep is history") from error
+            raise UserError(f"{file} is damaged; remove it if you no longer need that sweep") from error
         commands.append(command)
     return commands

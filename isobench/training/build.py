@@ -107,7 +107,10 @@ def check_output_width(cfg: Config, chain: Chain, dim: int) -> None:
     """Raise UserError if the methods' output is not as wide as the output embedding, ``dim``."""
     if chain.out_dim != dim:
         name = format_method_name(cfg.calibration)
-        raise UserError(f"calibration={name}: {chain.out_dim} columns don't fit the output embedding's {dim}")
+        raise UserError(
+            f"calibration={name}: {chain.out_dim} columns don't fit the output embedding's {dim}; choose methods "
+            "that keep the width"
+        )
 
 
 def build_chain(cfg: Config, dim: int) -> Chain:

@@ -140,12 +140,19 @@ class Checkpointer(Callback):
         self.heartbeat.report_training(trainer.global_step, module.total_steps)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """Save if a checkpoint is due or a signal arrived; in the second case stop the run by raising Interrupted."""
+        """Save if a checkpoint is due, a long evaluation comes next, or a signal arrived; then obey the signal.
+
+        Skip an epoch's last batch: a save or a signal waits for the next batch.
+
+        Raises:
+            Interrupted: a signal arrived.
+        """
         self.heartbeat.report_training(trainer.global_step, module.total_steps)
         if trainer.is_last_batch:
             return
         self._batches = index + 1
-        before_evaluation = self.long_evaluation and index + 2 == trainer.num_training_batches
+        is_last_but_one = index + 2 == trainer.num_training_batches  # nothing is saved on the last batch
+        before_evaluation = self.long_evaluation and is_last_but_one
         if before_evaluation or self.watch.signum is not None or self._is_save_due(trainer.global_step):
             self._save(trainer)
         self.watch.raise_if_signalled()

@@ -52,7 +52,9 @@ def load_pretrained_embeddings(
                 )
                 vectors = _read_cached(file, shape)
     except OSError as error:
-        raise UserError(f"the cache {file.parent} can't be written: {error.strerror}; set data.cache") from error
+        raise UserError(
+            f"the cache {file.parent} can't be written: {error.strerror}; set data.cache=FOLDER"
+        ) from error
     assert vectors is not None
     return vectors
 

@@ -28,7 +28,10 @@ def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
                 placed.append(Link(instantiate_calibration(part, width), part["placement"], part["target"]))
                 width = placed[-1].calibration.out_dim
         if place == "before_pooler" and width != dim:
-            raise UserError(f"calibration={format_method_name(config)}: {width} columns don't fit the pooler's {dim}")
+            raise UserError(
+                f"calibration={format_method_name(config)}: {width} columns don't fit the pooler's {dim}; set "
+                "placement=after_pooler for the method that changes the width"
+            )
     return Chain(placed)
 
 
@@ -46,6 +49,6 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
         raise UserError(f"calibration={config['name']}: {cause}") from error
     if not isinstance(calibration, Calibration):
         raise UserError(
-            f"calibration={config['name']}: {config['_target_']} is not an isobench.calibration.Calibration"
+            f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
         )
     return calibration

@@ -226,7 +226,7 @@ def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: 
     longest = min(g.max_length, loaded.max_positions - 1)
     if g.min_length > longest:
         raise UserError(
-            f"task.generation.min_length={g.min_length}: encoder={cfg.encoder.name} writes up to {longest} tokens"
+            f"task.generation.min_length={g.min_length} is too long: {cfg.encoder.name} writes up to {longest} tokens"
         )
     search = copy.deepcopy(model.generation_config)
     labels = torch.from_numpy(loaders.dev_tokens[0].targets.ids[: loaders.dev_tokens[0].targets.offsets[1]])

@@ -43,7 +43,7 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     except Exception as error:  # no network, a wrong key, a broken installation
         reason = extract_first_line(error)
         raise UserError(
-            f"W&B can't start: {reason}; tracking.mode=offline or tracking=none does without it"
+            f"W&B can't start: {reason}; set tracking.mode=offline or tracking=none to run without it"
         ) from error
     return WandbLogger(experiment=run)
 

@@ -163,7 +163,7 @@ def test_a_corpus_in_numbers():
     assert (found["types"], found["occurrences"], found["types_covering"]) == (4, 100, 2)
     assert (found["share_of_2"], found["share_of_13"]) == (0.8, 1.0)
     assert frequency.summarise_counts(counts, heads, {"share": 0.81}, [1, 4])["types_covering"] == 3
-    with pytest.raises(UserError, match="not a single word"):
+    with pytest.raises(UserError, match="the corpus has no words"):
         frequency.summarise_counts(np.array([], int), heads, {"share": 0.8}, [1, 4])
 
 

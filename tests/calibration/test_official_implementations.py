@@ -183,7 +183,8 @@ def cases():
     for name in METHODS:
         for kind in KINDS:
             for dtype in (torch.float64, torch.float32):
-                yield pytest.param(name, kind, dtype, id=f"{name}-{kind}-{str(dtype)[6:]}")
+                slow = [pytest.mark.slow] if name.startswith("flow") and kind != "random" else []
+                yield pytest.param(name, kind, dtype, marks=slow, id=f"{name}-{kind}-{str(dtype)[6:]}")
 
 
 @pytest.mark.parametrize(("name", "kind", "dtype"), cases())

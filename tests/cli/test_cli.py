@@ -86,7 +86,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a) for a, _ in BAD])
-@pytest.mark.parametrize("multirun", [False, True], ids=["run", "sweep"])
+@pytest.mark.parametrize(
+    "multirun", [pytest.param(False, id="run"), pytest.param(True, id="sweep", marks=pytest.mark.slow)]
+)
 def test_one_line_exit_2_nothing_written(cli, tmp_path, arguments, message, multirun):
     if "trainer.accelerator=gpu" in arguments:
         torch = pytest.importorskip("torch")

@@ -115,7 +115,7 @@ def test_runs_that_are_not_online_are_missed(server, small, board):
     [
         (["+experiment=glue_isobn", "tracking=none"], "glue_isobn was run with tracking=none"),
         (["+experiment=isobn_ev"], "isobn_ev trains nothing"),
-        (["+experiment=glue_isobn", "tracking=wandb"], "there is no W&B login: wandb login"),
+        (["+experiment=glue_isobn", "tracking=wandb"], "there is no W&B login: run wandb login"),
         (["tracking=wandb", "seed=1"], "name one W&B group"),
         (["+experiment=glue_isobnn"], "did you mean glue_isobn"),
         (["output_dir=/nowhere"], "nothing was run in /nowhere yet"),
@@ -143,4 +143,4 @@ def test_a_server_that_is_not_there_is_one_line(board, monkeypatch, small):
     monkeypatch.setattr(wandb, "Api", lambda: (_ for _ in ()).throw(ConnectionError("no route")))
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     code, _, err = board(*small, "+experiment=glue_isobn", "tracking=wandb")
-    assert (code, err) == (2, "isobench: W&B doesn't make the dashboard: no route\n")
+    assert (code, err) == (2, "isobench: W&B could not make the dashboard: no route\n")

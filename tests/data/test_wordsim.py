@@ -66,7 +66,7 @@ def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, message):
 
 
 def test_a_missing_folder_or_file_is_an_error(tmp_path):
-    with pytest.raises(UserError, match=r"wordsim does not exist; data\.root=null takes"):
+    with pytest.raises(UserError, match=r"wordsim does not exist; data\.root=null uses"):
         wordsim.load_word_pairs(Data(root=str(tmp_path)))
     write_sets(tmp_path)
     (tmp_path / "wordsim" / "ws353_sim.parquet").rename(tmp_path / "wordsim" / "ws353_all.parquet")

@@ -169,7 +169,7 @@ def test_weights_of_another_model_are_refused(tiny, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(tiny, folder)
     save_file({"foo.weight": torch.zeros(2)}, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="weights are not this model's"):
+    with pytest.raises(UserError, match="weights are another model's"):
         load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
 
 

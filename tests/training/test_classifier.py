@@ -170,7 +170,7 @@ def test_calibrations_that_are_not(small):
     base = {"name": "x", "version": 1, "placement": "after_pooler", "target": "head"}
     with pytest.raises(UserError, match="nowhere"):
         instantiate_chain({**base, "_target_": "isobench.calibration.nowhere.No"}, 4)
-    with pytest.raises(UserError, match="not an isobench.calibration.Calibration"):
+    with pytest.raises(UserError, match="must subclass isobench.calibration.Calibration"):
         instantiate_chain({**base, "_target_": "collections.Counter"}, 4)
     with pytest.raises(UserError, match="gamma must be"):
         instantiate_chain({**base, "_target_": "isobench.calibration.IsoBN", "gamma": "max"}, 4)

@@ -213,21 +213,22 @@ def test_a_method_that_wants_pretrained_embeddings_gets_the_decoders_states(tiny
 
 
 def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translation):
-    module, *_, notes = built(tiny_translation, "task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
-    search = notes["generation"].search
+    settings = ("task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
+    module, *_, generation = built(tiny_translation, *settings)
+    search = generation.search
     assert search["num_beams"] == 2
     assert search["max_new_tokens"] == 24
     assert search["min_new_tokens"] == 3
     assert search["no_repeat_ngram_size"] == 2
     assert search["decoder_start_token_id"] == module.tokenizer.eos_token_id
-    assert set(notes["generation"].signatures) == {"bleu", "chrf"}
+    assert set(generation.signatures) == {"bleu", "chrf"}
 
 
 def test_the_search_in_half_precision_is_asked_for_on_a_cpu(tiny_translation):
     """auto is bf16 on a GPU that has it, and full precision here."""
-    module, *_, notes = built(tiny_translation)
+    module, *_, generation = built(tiny_translation)
     assert module.search_in_bf16 is False
-    assert notes["generation"].search["precision"] == "32"
+    assert generation.search["precision"] == "32"
     module, loaders, *_ = built(tiny_translation, "task.generation.precision=bf16")
     assert module.search_in_bf16 is True
     seen = []

@@ -145,7 +145,7 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
     monkeypatch.setenv("WANDB_API_KEY", "not-a-key")
     code, _, err = cli(*small, "tracking=wandb", "tracking.mode=online")
     assert code == 2
-    assert "tracking=none does without it" in err
+    assert "tracking=none to run without it" in err
     assert "not-a-key" not in err
     assert "Traceback" not in err
     assert not list(outputs.glob("runs/*"))

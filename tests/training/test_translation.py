@@ -112,12 +112,12 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
     ("overrides", "message"),
     [
         (["encoder=minilm"], "encoder.scratch.* an encoder that starts from nothing (encoder=bart-scratch)"),
-        (["task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task; it takes bleu"),
+        (["task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task; choose from bleu"),
         (["task.held_out=0.1"], "task.held_out is for sentence classification"),
         (["encoder.layer=1", "encoder.pooling=cls"], "encoder.layer is for sentence classification"),
         (["encoder.compile=true"], "encoder.compile is for sentence classification"),
         (["head.dropout=0.1"], "head is for sentence classification"),
-        (["task.labels=[a,b]"], "task.labels none"),
+        (["task.labels=[a,b]"], "task.labels be unset"),
         (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
         (["task.generation.languages=[en]"], "task.generation.languages=['en'] must be those of source and target"),
         (["task.generation.beams=0"], "task.generation.beams=0 must be at least 1"),
@@ -126,7 +126,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["task.generation.length_penalty=inf"], "task.generation.length_penalty=inf must be a number"),
         (["optimization.schedule=linear", "optimization.power=2"], "for optimization.schedule=polynomial"),
         (["encoder.scratch.max_position_embeddings=9", "task.generation.min_length=12"], "writes up to 8"),
-        (["+encoder.scratch.vocab_size=100"], "the tokenizer has 300 words, the model 100"),
+        (["+encoder.scratch.vocab_size=100"], "the tokenizer has 300 words, but the model only 100"),
         (["+encoder.scratch.d_modle=64"], "encoder.scratch.d_modle is not known: did you mean d_model"),
         (["task.generation.diacritics=commas"], "task.generation.diacritics=commas is not known"),
         (["task.generation.precision=fp8"], "task.generation.precision=fp8 is not known"),
@@ -148,7 +148,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["task.folder=multi"], "data.root has no folder multi"),
         (["calibration=whitening_pca", "calibration.k=8"], "8 columns don't fit the output embedding's 32"),
         (["calibration=flow", "calibration.levels=9"], "can't be halved 9 times"),
-        (["+experiment=isobn_ev", "encoder=bart-scratch"], "analyses are of sentences"),
+        (["+experiment=isobn_ev", "encoder=bart-scratch"], "analyses read sentences"),
     ],
 )
 def test_a_mistake_is_one_line(cli, tiny_translation, outputs, overrides, message):
