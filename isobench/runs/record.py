@@ -11,7 +11,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json
@@ -20,6 +20,7 @@ from isobench.common.errors import UserError
 from isobench.common.files import write_json
 
 RECORD_FORMAT = 1  # raise it when the shape of result.json changes, and convert the format before in `upgrade_record`
+Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # a calendar date can be made of it
 
 
 class Part(BaseModel):
@@ -198,9 +199,9 @@ class Beat(Where):
     state: Literal["starting", "training", "evaluating", "interrupted"]
     step: int | None = Field(description="optimiser steps so far")
     steps: int | None = Field(description="optimiser steps of the whole run")
-    pid: int = Field(description="the process, on `machine`")
-    since: float = Field(description="when the process started the run, in seconds since 1970")
-    updated: float = Field(description="when this was written, in seconds since 1970")
+    pid: int = Field(ge=1, le=2**31 - 1, description="the process, on `machine`")
+    since: Time = Field(description="when the process started the run, in seconds since 1970")
+    updated: Time = Field(description="when this was written, in seconds since 1970")
     attempt: int = Field(description="processes that worked on the run, this one included")
 
 

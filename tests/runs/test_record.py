@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 
 import pytest
 from helpers import ROOT, make_config, make_record, record_content
@@ -130,9 +131,14 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
         again = read_heartbeat(tmp_path)
         assert (again.state, again.step, again.steps, again.attempt) == ("starting", 3, 9, 2)
     assert read_heartbeat(tmp_path) is None
-    for damage in ({"pid": "7"}, {"state": "asleep"}, {"updated": None}):
-        (tmp_path / PROGRESS_FILE).write_text(json.dumps(left.model_dump() | damage))
-        assert read_heartbeat(tmp_path) is None
+    for damage in (
+        {"pid": "7"}, {"pid": -1}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": None},
+        {"updated": math.nan}, {"updated": math.inf}, {"since": -math.inf}, {"since": 1e300},
+    ):  # fmt: skip
+        text = json.dumps(left.model_dump() | damage)
+        for spelt in (text, text.replace("Infinity", "1e400")):
+            (tmp_path / PROGRESS_FILE).write_text(spelt)
+            assert read_heartbeat(tmp_path) is None
 
 
 @pytest.mark.parametrize(("name", "model"), [("result", RunRecord), ("progress", Beat)])
