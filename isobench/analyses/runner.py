@@ -14,11 +14,10 @@ from rich.table import Table
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.analyses.setting_checks import check_settings
 from isobench.common.errors import UserError
-from isobench.common.files import make_storage_error, require_writable, write_json
+from isobench.common.files import make_storage_error, replace_non_finite, require_writable, write_json
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
-from isobench.runs.record import replace_non_finite
 from isobench.runs.row import Row
 from isobench.training.execute import probe_hub_if_needed
 

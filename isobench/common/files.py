@@ -5,6 +5,7 @@ import errno
 import functools
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -155,6 +156,15 @@ def write_json(path: Path, value: Any) -> None:
     """Write a value as strict JSON (without NaN), whole or not at all."""
     text = json.dumps(value, indent=1, allow_nan=False)
     write_atomic(path, lambda temporary: temporary.write_text(text + "\n"))
+
+
+def replace_non_finite(value: Any) -> Any:
+    """Copy a value with None in place of NaN and infinities, which JSON can't express."""
+    if isinstance(value, dict):
+        return {key: replace_non_finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [replace_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read_umask() -> int:

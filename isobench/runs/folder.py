@@ -32,7 +32,7 @@ class RunFolder:
         """Read the record; None if the run has not ended.
 
         Raises:
-            UserError: the record is damaged, of a newer format, or another run's. The message names the file.
+            UserError: the record is damaged, of another format, or another run's. The message names the file.
         """
         try:
             record = read_record_file(self.result_file)

@@ -114,7 +114,7 @@ def is_process_alive(pid: int) -> bool:
     """Return True if a process of this machine exists and is no zombie."""
     try:
         os.kill(pid, 0)  # psutil does not see other users' processes where the system hides them
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except (ProcessLookupError, psutil.NoSuchProcess):
         return False
     except (PermissionError, psutil.AccessDenied):  # another user's

@@ -59,7 +59,7 @@ def identify(cfg: Config) -> Identity:
 
 def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:
     """Copy a ``calibration`` without the ``_target_`` of any of its methods."""
-    method = drop_target(calibration)
+    method: dict[str, Any] = drop_target(calibration)
     if method.get("then"):
         method["then"] = drop_targets_of_chain(method["then"])
     return method

@@ -6,6 +6,7 @@ OUTPUT_DIR/jobs/              submitted jobs and their logs
 OUTPUT_DIR/commands/          the sweeps that were started in this output folder
 """
 
+import re
 from pathlib import Path
 
 from isobench.common.files import shorten_digest
@@ -27,6 +28,11 @@ def runs_folder(output_dir: str | Path) -> Path:
 def run_folder_name(key: str) -> str:
     """Return the name of a run's folder, from the run's key."""
     return shorten_digest(key)
+
+
+def is_run_folder_name(name: str) -> bool:
+    """Return True if a folder's name can be a run's: 16 hex digits."""
+    return re.fullmatch("[0-9a-f]{16}", name) is not None
 
 
 def reports_folder(output_dir: str | Path) -> Path:

@@ -10,14 +10,15 @@ import yaml
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.identity import identify
-from isobench.runs.layout import CONFIG_FILE, run_folder_name, runs_folder
+from isobench.runs.layout import CONFIG_FILE, is_run_folder_name, run_folder_name, runs_folder
 from isobench.runs.row import Row
 from isobench.runs.validate import validate_config
 
 
 def list_run_folders(output_dir: str) -> list[Path]:
-    """List the folders of all runs of an output folder, sorted by name."""
-    return sorted(path for path in runs_folder(output_dir).glob("*") if path.is_dir())
+    """List the folders of all runs of an output folder, sorted by name; what has another kind of name is no run."""
+    paths = runs_folder(output_dir).glob("*")
+    return sorted(path for path in paths if is_run_folder_name(path.name) and path.is_dir())
 
 
 def read_run_config(folder: Path) -> Config | None:

@@ -8,18 +8,18 @@ argument ``progress`` that of ``progress.json`` (docs/progress.schema.json).
 """
 
 import json
-import math
 import sys
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json
 
 from isobench.common.errors import UserError
-from isobench.common.files import write_json
+from isobench.common.files import replace_non_finite, write_json
 
-RECORD_FORMAT = 1  # raise it when the shape of result.json changes, and convert the format before in `upgrade_record`
+RECORD_FORMAT = 2  # raise it when the shape of result.json changes; records of another format are refused
+Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # a calendar date can be made of it
 
 
 class Part(BaseModel):
@@ -71,19 +71,19 @@ class Epoch(Part):
 
 
 class PeakMemory(Part):
-    """The largest amounts of memory that a run held, in MiB."""
+    """The largest amounts of memory that a run's last attempt held, in MiB."""
 
     resident: float = Field(description="of the process")
     gpu: float | None = Field(default=None, description="allocated on the GPU, where there is one")
 
 
 class Cost(Part):
-    """What a run took, all attempts added up."""
+    """What a run took. All attempts are added up, each up to its last checkpoint, unless a field says otherwise."""
 
     seconds: float = Field(description="wall-clock time")
     training_seconds: float
     evaluation_seconds: float
-    checkpoint_seconds: float
+    checkpoint_seconds: float = Field(description="for saving checkpoints, in the last attempt only")
     examples: int = Field(description="training examples, counted once for each epoch")
     tokens_per_second: float | None = Field(description="of training; null if nothing was trained")
     peak_memory_mib: PeakMemory
@@ -183,12 +183,17 @@ class RunRecord(Part):
     def _check_agreement(self) -> Self:
         if (self.status == "failed") != (self.failure is not None):
             raise ValueError("a failed run has a failure, and no other run has one")
-        if self.best is not None:
-            task = self.config.get("task")
-            splits = task.get("dev_splits") if isinstance(task, dict) else None
-            metrics = self.best.metrics(splits[0]) if isinstance(splits, list) and splits else {}
-            if not isinstance(metrics.get("constant_predictor"), bool):
-                raise ValueError("the best epoch lacks its metrics on the first dev split")
+        if not isinstance(self.config.get("checkpoint", {}), dict):
+            raise ValueError("config.checkpoint is not a mapping")
+        task = self.config.get("task")
+        listed = task.get("dev_splits") if isinstance(task, dict) else None
+        splits = listed if isinstance(listed, list) else []
+        if self.best and not (splits and isinstance(self.best.metrics(splits[0]).get("constant_predictor"), bool)):
+            raise ValueError("the best epoch lacks its metrics on the first dev split")
+        for epoch in [*self.history, *([self.best] if self.best else [])]:
+            values = [value for split in splits for value in epoch.metrics(split).values()]
+            if not all(isinstance(value, bool | int | float | None) for value in values):
+                raise ValueError(f"a metric of epoch {epoch.epoch} is not a number")
         return self
 
 
@@ -198,9 +203,9 @@ class Beat(Where):
     state: Literal["starting", "training", "evaluating", "interrupted"]
     step: int | None = Field(description="optimiser steps so far")
     steps: int | None = Field(description="optimiser steps of the whole run")
-    pid: int = Field(description="the process, on `machine`")
-    since: float = Field(description="when the process started the run, in seconds since 1970")
-    updated: float = Field(description="when this was written, in seconds since 1970")
+    pid: int = Field(ge=1, le=2**31 - 1, description="the process, on `machine`")
+    since: Time = Field(description="when the process started the run, in seconds since 1970")
+    updated: Time = Field(description="when this was written, in seconds since 1970")
     attempt: int = Field(description="processes that worked on the run, this one included")
 
 
@@ -209,39 +214,27 @@ def read_record_file(file: Path) -> RunRecord:
 
     Raises:
         FileNotFoundError, NotADirectoryError: there is no such file.
-        UserError: the record is damaged, or of a format that only a newer version knows.
+        UserError: the record is damaged, or another version's, in another format.
     """
     try:
         content = from_json(file.read_bytes())
-        newer = isinstance(content["format"], int) and content["format"] > RECORD_FORMAT
-        if not newer:
-            return RunRecord.model_validate(upgrade_record(content))
+        version = content["format"]
+        if type(version) is int and version > RECORD_FORMAT:
+            raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
+        if type(version) is int and 1 <= version < RECORD_FORMAT:
+            raise UserError(f"{file} was written by an earlier version of isobench; remove it to run again")
+        if replace_non_finite(content) != content:
+            raise ValueError("NaN and infinities are never written")
+        return RunRecord.model_validate(content)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise UserError(f"{file} is damaged; remove it to run again") from error
-    raise UserError(
-        f"{file} has format {content['format']} and this isobench reads up to {RECORD_FORMAT}: update isobench"
-    )
 
 
 def write_record_file(file: Path, record: RunRecord) -> None:
     """Write a ``result.json`` atomically. Numbers that are not finite become null; fields never set are left out."""
     write_json(file, replace_non_finite(record.model_dump(exclude_unset=True)))
-
-
-def upgrade_record(content: dict[str, Any]) -> dict[str, Any]:
-    """Convert the content of a record of an earlier format to this one's; format 1 is the first."""
-    return content
-
-
-def replace_non_finite(value: Any) -> Any:
-    """Copy a value with None in place of NaN and infinities, which JSON can't express."""
-    if isinstance(value, dict):
-        return {key: replace_non_finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [replace_non_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 if __name__ == "__main__":

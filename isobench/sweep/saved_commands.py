@@ -2,8 +2,11 @@
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json, shorten_digest, write_json
@@ -12,9 +15,13 @@ from isobench.runs.layout import commands_folder
 MULTIRUN_FLAGS = ("-m", "--multirun")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", defer_build=True))
 class SweepCommand:
-    """A sweep's command: its experiment, its arguments, and the working folder that relative paths start from."""
+    """A sweep's command: its experiment, its arguments, and the working folder that relative paths start from.
+
+    Raises:
+        ValueError: a value is of the wrong type.
+    """
 
     experiment: str | None
     arguments: list[str]
@@ -56,10 +63,7 @@ def read_commands(output_dir: str) -> list[SweepCommand]:
     commands = []
     for file in files:
         try:
-            command = SweepCommand(**json.loads(file.read_text()))
-            if not isinstance(command.arguments, list):
-                raise TypeError
+            commands.append(SweepCommand(**json.loads(file.read_text())))
         except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{file} is damaged; remove it if you no longer need that sweep") from error
-        commands.append(command)
     return commands

@@ -2,14 +2,16 @@
 
 import contextlib
 import json
+import math
 
 import pytest
 from helpers import ROOT, make_config, make_record, record_content
 
 from isobench.common.errors import UserError
+from isobench.common.files import replace_non_finite
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import PROGRESS_FILE, Heartbeat, read_heartbeat
-from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord, replace_non_finite
+from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord
 
 KEY = "ab" * 32
 BEST = {
@@ -18,8 +20,11 @@ BEST = {
 }  # fmt: skip
 
 
+CONFIG = {"task": {"dev_splits": ["validation"]}, "checkpoint": {"keep": False}}
+
+
 def content(**parts) -> dict:
-    own = {"key": KEY, "best": BEST, "history": [BEST], "config": {"task": {"dev_splits": ["validation"]}}}
+    own = {"key": KEY, "best": BEST, "history": [BEST], "config": CONFIG}
     return record_content(make_config(), **{**own, **parts})
 
 
@@ -64,7 +69,11 @@ def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
         {"config": {"task": None}}, {"config": {"task": {"dev_splits": []}}}, {"status": "failed"},
         {"status": "done"},        {"failure": {"name": 1, "message": "x"}}, {"seeds": {"init": "1"}},
         {"where": {}}, {"provenance": None},
-        {"format": "1"}, {"format": None}, {"format": 1.5}, {"format": 0},
+        {"format": "1"}, {"format": None}, {"format": 1.5}, {"format": 0}, {"format": True},
+        {"best": BEST | {"validation": {"accuracy": "0.5", "constant_predictor": False}}},
+        {"history": [BEST, BEST | {"validation": {"accuracy": [0.5]}}]},
+        {"config": CONFIG | {"checkpoint": None}}, {"config": CONFIG | {"checkpoint": [True]}},
+        {"mine": math.nan}, {"mine": [math.inf]}, {"best": BEST | {"score": -math.inf}},
     ],
 )  # fmt: skip
 def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
@@ -112,11 +121,28 @@ def test_another_runs_record_is_named_not_trusted(tmp_path):
         folder.read_record()
 
 
-def test_a_record_of_a_newer_format_is_refused_in_one_line(tmp_path):
-    folder = folder_with(tmp_path, json.dumps({"format": RECORD_FORMAT + 1, "shape": "unknown"}))
-    with pytest.raises(
-        UserError, match=r"result.json has format 2 and this isobench reads up to 1: update isobench$"
-    ):
+@pytest.mark.parametrize("spelt", ["NaN", "Infinity", "-Infinity", "1e400"])
+def test_a_record_with_a_number_that_is_not_finite_is_damaged(tmp_path, spelt):
+    text = json.dumps(content(cost={"seconds": "here"})).replace('"here"', spelt)
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+        folder_with(tmp_path, text).read_record()
+
+
+def test_a_record_in_memory_may_have_undefined_metrics():
+    epoch = BEST | {"validation": {"accuracy": math.nan, "f1": None, "constant_predictor": True}}
+    assert math.isnan(RunRecord.model_validate(content(best=epoch)).best.metrics("validation")["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (RECORD_FORMAT + 1, "has format 3 and this isobench reads 2: update isobench"),
+        (RECORD_FORMAT - 1, "was written by an earlier version of isobench; remove it to run again"),
+    ],
+)
+def test_a_record_of_another_format_is_refused_in_one_line(tmp_path, version, message):
+    folder = folder_with(tmp_path, json.dumps({"format": version, "shape": "unknown"}))
+    with pytest.raises(UserError, match=rf"result.json {message}$"):
         folder.read_record()
 
 
@@ -130,9 +156,14 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
         again = read_heartbeat(tmp_path)
         assert (again.state, again.step, again.steps, again.attempt) == ("starting", 3, 9, 2)
     assert read_heartbeat(tmp_path) is None
-    for damage in ({"pid": "7"}, {"state": "asleep"}, {"updated": None}):
-        (tmp_path / PROGRESS_FILE).write_text(json.dumps(left.model_dump() | damage))
-        assert read_heartbeat(tmp_path) is None
+    for damage in (
+        {"pid": "7"}, {"pid": -1}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": None},
+        {"updated": math.nan}, {"updated": math.inf}, {"since": -math.inf}, {"since": 1e300},
+    ):  # fmt: skip
+        text = json.dumps(left.model_dump() | damage)
+        for spelt in (text, text.replace("Infinity", "1e400")):
+            (tmp_path / PROGRESS_FILE).write_text(spelt)
+            assert read_heartbeat(tmp_path) is None
 
 
 @pytest.mark.parametrize(("name", "model"), [("result", RunRecord), ("progress", Beat)])
