@@ -278,12 +278,12 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
                 record = one.record.model_copy(update={"best": best, "history": history})
                 folder = RunFolder(str(tmp_path), f"{len(rows):064x}")
                 rows.append(Row(dataclasses.replace(one.cfg, seed=seed), folder, record))
-    start = time.perf_counter()
-    report = build_report(experiment(), rows)
+    start = time.process_time()
+    report = build_report(experiment(), add_states(rows))
     page = render_report(report)
     assert (len(report.runs), len(report.epochs)) == (2000, 20_000)
     assert "2000 of 2000" in re.sub("<[^>]*>", "", page).replace(",", "")
-    assert time.perf_counter() - start < 30  # 6 s with nothing beside it
+    assert time.process_time() - start < 30  # seconds of the processor: other processes do not count
 
 
 def test_latex_compiles(tmp_path):
