@@ -1,7 +1,7 @@
 # make setup   install into .venv, with uv where it is installed, else with pip
 # make demo    install, then compare plain fine-tuning with IsoBN over five seeds (about 6 minutes on 2 cores)
 # make check   lint, types and the fast tests, before each commit (under 90 seconds on 2 cores)
-# make test    lint, types and every test, SLURM included (under 15 minutes on 2 cores); see docs/testing.md
+# make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/testing.md
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -41,7 +41,8 @@ check: lint types
 	$(PYTEST) -n 2 --dist worksteal -m "not slow and not slurm and not browser"
 
 test: lint types
-	$(PYTEST) -n 2 --dist loadgroup
+	$(PYTEST) -n 2 --dist loadgroup -m "not slurm"
+	$(BIN)/python -m pytest -m slurm
 
 clean:
 	rm -rf $(VENV) build dist

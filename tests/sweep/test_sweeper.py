@@ -245,7 +245,7 @@ def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     (folder,) = outputs.glob("runs/*")
     (folder / "result.json").unlink()
     where = {"machine": "x", "host": "x", "job": None, "log": None, "share": 1}
-    beat = Beat(state="training", step=0, steps=0, pid=0, since=0, updated=0, attempt=1, **where)
+    beat = Beat(state="training", step=0, steps=0, pid=1, since=0, updated=0, attempt=1, **where)
     (folder / "progress.json").write_text(beat.model_dump_json())
     code, _, err = cli(*quick, "seed=1,2,3")
     assert code == 0
