@@ -1,6 +1,6 @@
 # make setup   install into .venv, with uv where it is installed, else with pip
 # make demo    install, then compare plain fine-tuning with IsoBN over five seeds (about 6 minutes on 2 cores)
-# make check   lint, types and the fast tests, before each commit (under 90 seconds on 2 cores)
+# make check   lint, types and the fast tests, before each commit (about 2 minutes on 2 cores)
 # make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/testing.md
 PYTHON ?= python3
 VENV := .venv
