@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from isobench.common.errors import UserError
 from isobench.config.bounds import (
     Bound,
     Fraction,
@@ -234,9 +235,11 @@ def config_from_plain(resolved: dict[str, Any]) -> Config:
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the methods of a ``calibration``, in order, each without its ``then``."""
+    """Return the methods of a ``calibration``, in order, without their ``then``; UserError if one is no mapping."""
     methods, rest = [], calibration
     while rest:
+        if not isinstance(rest, dict):
+            raise UserError(f"calibration{'.then' * len(methods)}={rest} must be a method's settings: write [a,b]")
         methods.append({key: value for key, value in rest.items() if key != "then"})
         rest = rest.get("then") or {}
     return methods

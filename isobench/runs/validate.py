@@ -134,19 +134,9 @@ def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:
         raise UserError(f"{name}.revision must be set: a result from the hub can only be repeated at a pinned commit")
 
 
-def _require_mapping_chain(calibration: dict[str, Any]) -> None:
-    """Raise UserError if a ``then`` of a chain holds something else than a method's settings."""
-    rest, prefix = calibration, "calibration"
-    while rest:
-        if not isinstance(rest, dict):
-            raise UserError(f"{prefix}={rest} must be a method's settings: chain methods as calibration=[a,b]")
-        rest, prefix = rest.get("then") or {}, f"{prefix}.then"
-
-
 def _validate_calibration(calibration: dict[str, Any]) -> None:
     if not calibration:
         raise UserError("calibration is empty: choose a method, or calibration=none")
-    _require_mapping_chain(calibration)
     prefix = "calibration"
     hints = read_hints(MethodSettings)
     for method in split_chain(calibration):
