@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.config.schema import POOLINGS, Encoder
+from isobench.config.schema import Encoder
+from isobench.config.schema_encoder import POOLINGS
 from isobench.data import weights
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.loading import (

@@ -1,0 +1,45 @@
+"""The typed config of an encoder and of the classifier on it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from omegaconf import MISSING
+
+from isobench.config.bounds import Fraction, NonNegativeInt, PositiveInt, at_least, one_of
+
+POOLINGS = ("pooler", "cls", "mean", "last")
+
+
+@dataclass
+class Encoder:
+    """A pretrained ``AutoModel`` and how its token vectors become one sentence vector.
+
+    In translation and summarisation it is an ``AutoModelForSeq2SeqLM``, and nothing is pooled.
+    """
+
+    name: str = MISSING
+    version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
+    hub: str | None = None  # model on the Hugging Face hub
+    revision: str | None = None  # commit of the hub's model
+    embedded: str | None = None  # weights from an installed package
+    path: str | None = None  # a transformers folder
+    pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"
+    layer: NonNegativeInt | None = None  # pool this layer's output, 0 the embeddings'; null is the model's own output
+    token_type_ids: bool = True
+    trust_remote_code: bool = False
+    first_token_only: bool = True  # if only the first token is pooled, the last layer computes no other (lossless)
+    scratch: dict[str, Any] | None = None  # a transformers config (model_type, ...) to initialise at random
+    # With scratch: tokens of a tokenizer that is learned from the training set, unless path has one. At least 300,
+    # which are all bytes and some special tokens.
+    vocabulary_size: Annotated[int, at_least(300)] | None = None
+    instructions: bool | None = None  # start every source with task.generation.instruction
+    gradient_checkpointing: bool = False  # compute activations again in the backward pass, to save memory
+    compile: bool = False  # torch.compile
+
+
+@dataclass
+class Head:
+    """Dropout and a linear classifier."""
+
+    init: Annotated[str, one_of("uniform", "normal")] = "uniform"
+    dropout: Fraction | None = None  # null takes the encoder's own hidden dropout
