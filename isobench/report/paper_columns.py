@@ -95,8 +95,8 @@ def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Itera
 def compute_epoch_seconds(rows: list[Row]) -> float | None:
     """Return the training seconds per epoch of the fastest seed, which the machine's other work slowed least.
 
-    None if no run has an epoch.
+    Not every epoch is evaluated, but the time is up to the last one that was. None if no run has an epoch.
     """
     records = [row.record for row in rows if row.record and row.record.history]
-    seconds = [record.cost.training_seconds / len(record.history) for record in records]
+    seconds = [record.cost.training_seconds / record.history[-1].epoch for record in records]
     return min(seconds, default=None)
