@@ -107,7 +107,7 @@ class PaperTable:
 
     def format_published_cell(self, encoder: str, method: str, column: Column) -> str:
         """Write the paper's cell in brackets; if it lacks our encoder, another encoder's cell with its name."""
-        published_cell = published.find_cell_in_column(self.content, encoder, method, column.title)
+        published_cell = published.find_cell_in_column(self.content, encoder, method, column.published_name)
         if published_cell is None:
             return "not in the paper"
         text, its_encoder = published_cell
@@ -141,6 +141,7 @@ class PaperTable:
                 f"{MARK_LEGEND}. Of {format_count(len(tests), 'comparison')}, {ALPHA * len(tests):.1f} would have a "
                 f"mark by chance; {survivors} survive{'s' * (survivors == 1)} Holm's correction."
             )
+        notes += dict.fromkeys(f"{column.task}: {column.difference}." for column in self.columns if column.difference)
         if any(column.time for column in self.columns):
             notes.append(
                 "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
@@ -170,7 +171,8 @@ def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, P
     """
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
     contents = {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
-    paper_tasks = {column.task for content in contents.values() for column in content.columns.values()}
+    columns_of_all = [column for content in contents.values() for column in content.columns.values()]
+    paper_tasks = {task for column in columns_of_all for task in (column.task, *column.variants)}
     foreign = [task for name, task in tasks.items() if name not in paper_tasks]
     used_kinds: set[ColumnKind] = set()  # kinds of columns that the foreign tasks have already
     for name, content in contents.items():

@@ -111,7 +111,10 @@ def test_scale_is_said(glue):
 
 def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
     root = f"data.root={tmp_path}"
-    assert find_task_differences(make_config("task=wmt16_de_en_50k", root)) == []  # the paper's own reduction
+    for task in ("wmt16_de_en_50k", "wmt16_de_en_1m", "wmt16_de_en"):  # the first two are the paper's own reductions
+        assert find_task_differences(make_config(f"task={task}", root)) == []
+    whole = make_config("task=wmt16_de_en_1m", "task.reduced=null", root)
+    assert find_task_differences(whole) == ["training set reduced to nothing"]
     assert find_task_differences(make_config("task=cnn_dailymail_20k", "task.sample_seed=3", "data.root=null")) == []
     more = make_config("task=cnn_dailymail_20k", "task.train_samples=100", "data.root=null")
     assert find_task_differences(more) == ["at most 100 training examples"]
