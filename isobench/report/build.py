@@ -117,7 +117,9 @@ def build_table(name: str, title: str, table: PaperTable, varying: list[str]) ->
             ReportLine(encoder, method, cells, table.format_time(encoder, method), describe_settings(runs, varying))
         )
     tasks = {column.title: column.task for column in table.columns}
-    return ReportTable(name, title, list(tasks), lines, table.list_notes(with_time=True), tasks)
+    return ReportTable(
+        name, title, list(tasks), lines, table.list_notes(with_time=True), tasks, marks=table.content.marks
+    )
 
 
 def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:
@@ -137,7 +139,7 @@ def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> 
     base = table.read_values(encoder, BASE_METHOD, column)
     constant = any(table.is_constant(encoder, name, column) for name in (method, BASE_METHOD))
     if method != BASE_METHOD and column.is_score and cell.values and base and not constant:
-        cell.comparison = compare(cell.values, base)
+        cell.comparison = compare(cell.values, base, table.content.marks)
     return cell
 
 
