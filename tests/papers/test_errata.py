@@ -102,15 +102,17 @@ def five(values, size, ddof):
     return False
 
 
-def test_the_impossible_cell_is_near_a_truncated_sample_deviation():
-    """Median 205/277, maximum 207/277, mean 73.7: the deviation is 1.3 by 5, and 1.5 by 4, which cut would be 1.4."""
+def test_the_greatest_deviations_of_the_impossible_cell():
+    """Median 205/277, maximum 207/277, mean 73.7: none is 1.4 rounded, divided by 5 or by 4."""
     median, most = 205, 207
     assert (f"{100 * median / 277:.1f}", f"{100 * most / 277:.1f}") == ("74.0", "74.7")
     low = np.arange(median - 40, median + 1)
     grid = np.broadcast_arrays(low[:, None, None], low[None, :, None], median, np.arange(median, most + 1), most)
     x = np.stack(grid) * 100 / 277
     fits = np.abs(x.mean(0) - 73.7) <= 0.05
-    assert [f"{x.std(0, ddof=ddof)[fits].max():.3f}" for ddof in (0, 1)] == ["1.339", "1.497"]
+    population, sample = (np.unique(x.std(0, ddof=ddof)[fits].round(3)) for ddof in (0, 1))
+    assert population[-1] == 1.339
+    assert sample[-2:].tolist() == [1.336, 1.497]
 
 
 @pytest.mark.parametrize("column", ["RTE", "SST-2"])
@@ -201,7 +203,25 @@ def test_task_adaptations_differences():
     assert len(found) == 24
     assert min(p for _, p, _ in found.values()) * 24 > 0.05
     assert sum(difference < 0 for difference, *_ in found.values()) == 5
-    assert found["bert-base-uncased", "z", "RTE"][0] < 0  # "consistent improvements" with BERT-base
+    assert f"{found['bert-base-uncased', 'z', 'RTE'][0]:.1f}" == "-1.7"
+    assert all(
+        difference < 0
+        for (encoder, _, column), (difference, *_) in found.items()
+        if (encoder, column) == ("bert-large-wwm", "SST-2")
+    )
+
+
+def test_what_the_adaptation_paper_says_of_its_gains(papers):
+    text = (papers / "efficient_task_adaptation.txt").read_text()
+    for phrase in (
+        "only boosts model performance on some datasets while do not work or even hurt the performance on others",
+        "our methods achieve consistent improvements over fine-tuning with the BERT-base encoder",
+        "Min-Max normalization and Z-normalization sometimes given worse results",
+        "Other hyper-parameters are same as pre-training.",
+        "it first calculates the average gradient norm of each coordinate in the batch",
+        "It can be solved with a more careful selection of ϵ",
+    ):
+        assert phrase in text, phrase
 
 
 @pytest.mark.parametrize(("seeds", "smallest"), [(3, 2 / 20), (5, 2 / 252)])

@@ -336,3 +336,9 @@ def test_section_4_2s_indices_are_no_bin_of_figure_3(papers):
     assert caption == ("1000", "1999")
     assert indices == [("28500", "29500"), ("2000", "3000")]
     assert [int(first) % 1000 for first, _ in (caption, *indices)] == [0, 500, 0]
+
+
+def test_d_is_printed_in_two_ways(papers):
+    text = (papers / "too_much_in_common.txt").read_text()
+    assert re.search(r"we set D = \$\\lfloor d/100 \\rfloor\$", re.sub(r"\s+", " ", text))
+    assert r"with $\lceil d/100 \rceil$ top principal components removed" in text
