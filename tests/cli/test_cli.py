@@ -48,6 +48,11 @@ MORE_BAD = [
     (["calibration=isobn"], "calibration=isobn is not known: did you mean isobn_paper"),
     (["scale=papre"], "scale=papre is not known: did you mean paper"),
     (["optimisation.lr=1"], "there is no setting optimisation"),
+    (["+monitors.x=3", "dry_run=true"], "monitors.x must name a callback: +monitors.x._target_=MODULE.CLASS"),
+    (
+        ["+experiment=isobn_drift", "+analysis.foo=3", "dry_run=true", "hydra.mode=MULTIRUN"],
+        "analysis.foo is no setting of isobench.analyses.isobn_drift.analyse",
+    ),
     (["+experiment=isobn_drift", "monitors.drif.top=[1]"], "there is no setting monitors.drif"),
     (["+experiment=isobn_drift", "monitors.drift.tops=[1]"], "monitors.drift.tops: did you mean top"),
     (["analysis.curve=3"], "there is no setting analysis.curve: add it with +analysis.curve=..."),
