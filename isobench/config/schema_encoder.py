@@ -8,6 +8,7 @@ from omegaconf import MISSING
 from isobench.config.bounds import Fraction, NonNegativeInt, PositiveInt, at_least, one_of
 
 POOLINGS = ("pooler", "cls", "mean", "last")
+HEADS = ("isobn", "huggingface")
 
 
 @dataclass
@@ -39,7 +40,13 @@ class Encoder:
 
 @dataclass
 class Head:
-    """Dropout and a linear classifier."""
+    """What turns token vectors into scores of classes; ``init`` and ``dropout`` are settings of ``isobn`` alone.
 
-    init: Annotated[str, one_of("uniform", "normal")] = "uniform"
+    ``isobn`` is ``encoder.pooling``, dropout and a linear classifier, as in IsoBN's released code. ``huggingface`` is
+    the sequence-classification head that transformers gives the encoder's architecture: its own pooling, pooler,
+    dropouts, classifier and initial weights.
+    """
+
+    name: Annotated[str, one_of(*HEADS)] = "isobn"
+    init: Annotated[str, one_of("uniform", "normal")] | None = "uniform"
     dropout: Fraction | None = None  # null takes the encoder's own hidden dropout

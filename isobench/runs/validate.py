@@ -21,6 +21,7 @@ def validate_config(cfg: Config) -> None:
     _validate_task(cfg)
     _validate_metrics(cfg.task)
     _validate_encoder(cfg)
+    _validate_head(cfg)
     if cfg.task.generation:
         _validate_generation(cfg, cfg.task.generation)
     else:
@@ -127,6 +128,23 @@ def _validate_encoder(cfg: Config) -> None:
         raise UserError(
             "encoder.path must be set to a transformers folder, or choose another encoder: encoder=minilm"
         )
+
+
+def _validate_head(cfg: Config) -> None:
+    head, encoder = cfg.head, cfg.encoder
+    if head.name == "isobn":
+        if head.init is None:
+            raise UserError("head.init=null: choose uniform or normal")
+        return
+    if cfg.analysis and not cfg.analysis.get("trains"):
+        raise UserError("head=huggingface: this analysis trains nothing and reads encoder.pooling: choose head=isobn")
+    for setting, value in (("init", head.init), ("dropout", head.dropout)):
+        if value is not None:
+            raise UserError(f"head.{setting} is a setting of head=isobn: leave it out, or choose head=isobn")
+    for setting, is_set in (("pooling", encoder.pooling != "pooler"), ("layer", encoder.layer is not None)):
+        if is_set:
+            what = "reads what transformers' head reads: leave it out, or choose head=isobn"
+            raise UserError(f"encoder.{setting}: head=huggingface {what}")
 
 
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:
