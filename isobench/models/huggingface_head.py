@@ -23,13 +23,7 @@ from torch import nn
 from isobench.common.errors import UserError
 
 WITH_OWN_POOLER = ("bert", "albert")  # architectures whose head reads the encoder's pretrained pooler
-WITH_DENSE_LAYER = (
-    "roberta",
-    "xlm-roberta",
-    "camembert",
-    "mpnet",
-    "electra",
-)  # their head has a dense layer of its own
+WITH_DENSE_LAYER = ("roberta", "xlm-roberta", "camembert", "mpnet", "electra")  # the head brings a dense layer
 ARCHITECTURES = (*WITH_OWN_POOLER, *WITH_DENSE_LAYER, "distilbert", "deberta", "deberta-v2", "modernbert")
 
 
