@@ -1,13 +1,18 @@
 """The typed config of an encoder and of the classifier on it."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from omegaconf import MISSING
 
-from isobench.config.bounds import Fraction, NonNegativeInt, PositiveInt, at_least, one_of
+from isobench.config.bounds import Bound, Fraction, NonNegativeInt, PositiveInt, at_least, one_of
 
 POOLINGS = ("pooler", "cls", "mean", "last")
+FILE_NAME = Bound(
+    lambda name: re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None,
+    "names a file in the model's folder, such as pytorch_model.bin",
+)
 HEADS = ("isobn", "huggingface")
 
 
@@ -22,6 +27,8 @@ class Encoder:
     version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
     hub: str | None = None  # model on the Hugging Face hub
     revision: str | None = None  # commit of the hub's model
+    # A file of the same commit or folder, from which parameters are loaded that the safetensors weights lack.
+    missing_from: Annotated[str, FILE_NAME] | None = None
     embedded: str | None = None  # weights from an installed package
     path: str | None = None  # a transformers folder
     pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"

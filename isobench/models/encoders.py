@@ -18,6 +18,7 @@ from isobench.models.loading import (
     handle_loading_errors,
     read_max_positions,
 )
+from isobench.models.missing_parameters import load_missing_parameters
 
 NO_POOLER_WARNING = "the checkpoint has no pooler: pooler.dense is randomly initialised"
 
@@ -115,6 +116,13 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
             output_loading_info=True,
             **options,
         )
+        pooling = find_huggingface_pooling(model.config) if head == "huggingface" else cfg.pooling
+        missing = {n for n in report["missing_keys"] if pooling == "pooler" or not n.startswith("pooler.")}
+        notes: list[str] = []
+        if cfg.missing_from and missing:
+            notes, missing = load_missing_parameters(cfg, model, missing), set()
+        elif cfg.missing_from and not report["missing_keys"]:
+            notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
@@ -122,9 +130,8 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
     layers = int(config.num_hidden_layers)
     if cfg.layer is not None and not 0 <= cfg.layer <= layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
-    pooling = find_huggingface_pooling(config) if head == "huggingface" else cfg.pooling
-    missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
-    notes = describe_missing_weights(cfg, missing, model)
+    missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
+    notes += describe_missing_weights(cfg, missing_of_encoder, model)
     if pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder_only(config.model_type):
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
@@ -133,9 +140,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
     pooler: nn.Module = nn.Identity()
     if pooling == "pooler":
         pooler = Pooler(dim)
-        if not _copy_or_init_pooler(
-            model, pooler, report["missing_keys"], float(getattr(config, "initializer_range", 0.02))
-        ):
+        if not _copy_or_init_pooler(model, pooler, missing, float(getattr(config, "initializer_range", 0.02))):
             notes.append(NO_POOLER_WARNING)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # our own Pooler replaces it, so that a calibration can be placed before it
@@ -152,7 +157,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
         dim,
         read_max_positions(config),
         _read_dropout(config),
-        seed if missing else None,
+        seed if missing_of_encoder else None,
         notes,
     )
 

@@ -63,6 +63,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
     for setting, value in (
         ("task.held_out", task.held_out),
         ("encoder.layer", cfg.encoder.layer),
+        ("encoder.missing_from", cfg.encoder.missing_from),
         ("encoder.compile", cfg.encoder.compile or None),
     ):
         if value is not None:
@@ -122,6 +123,8 @@ def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
     if encoder.layer is not None and encoder.pooling == "pooler":
         raise UserError("encoder.layer: the pooler is made for the last layer; set encoder.pooling=cls, mean or last")
+    if encoder.missing_from and not encoder.path and (encoder.embedded or not encoder.hub):
+        raise UserError("encoder.missing_from is for encoders of the hub or of a folder (encoder.path): leave it out")
     if not (encoder.path or encoder.embedded or encoder.scratch):
         _check_pinned("encoder", encoder.hub, encoder.revision)
     if not (encoder.hub or encoder.embedded or encoder.path or encoder.scratch):

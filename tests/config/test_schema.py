@@ -42,6 +42,7 @@ BOUNDS = [
     (Seeds, "dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Encoder, "version", [1], [0]),
     (Encoder, "pooling", ["last"], ["max"]),
+    (Encoder, "missing_from", [None, "pytorch_model.bin"], ["", "../a.bin", "a/b.bin"]),
     (Encoder, "layer", [None, 0], [-1]),
     (Encoder, "vocabulary_size", [None, 300], [299]),
     (Head, "name", ["huggingface"], ["bert"]),
