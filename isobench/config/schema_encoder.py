@@ -1,13 +1,19 @@
 """The typed config of an encoder and of the classifier on it."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from omegaconf import MISSING
 
-from isobench.config.bounds import Fraction, NonNegativeInt, PositiveInt, at_least, one_of
+from isobench.config.bounds import Bound, Fraction, NonNegativeInt, PositiveInt, at_least, one_of
 
 POOLINGS = ("pooler", "cls", "mean", "last")
+FILE_NAME = Bound(
+    lambda name: re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None,
+    "names a file in the model's folder, such as pytorch_model.bin",
+)
+HEADS = ("isobn", "huggingface")
 
 
 @dataclass
@@ -21,6 +27,8 @@ class Encoder:
     version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
     hub: str | None = None  # model on the Hugging Face hub
     revision: str | None = None  # commit of the hub's model
+    # A file of the same commit or folder, from which parameters are loaded that the safetensors weights lack.
+    missing_from: Annotated[str, FILE_NAME] | None = None
     embedded: str | None = None  # weights from an installed package
     path: str | None = None  # a transformers folder
     pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"
@@ -39,7 +47,13 @@ class Encoder:
 
 @dataclass
 class Head:
-    """Dropout and a linear classifier."""
+    """What turns token vectors into scores of classes; ``init`` and ``dropout`` are settings of ``isobn`` alone.
 
-    init: Annotated[str, one_of("uniform", "normal")] = "uniform"
+    ``isobn`` is ``encoder.pooling``, dropout and a linear classifier, as in IsoBN's released code. ``huggingface`` is
+    the sequence-classification head that transformers gives the encoder's architecture: its own pooling, pooler,
+    dropouts, classifier and initial weights.
+    """
+
+    name: Annotated[str, one_of(*HEADS)] = "isobn"
+    init: Annotated[str, one_of("uniform", "normal")] | None = "uniform"
     dropout: Fraction | None = None  # null takes the encoder's own hidden dropout

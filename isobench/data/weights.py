@@ -59,15 +59,18 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     """
     source = find_encoder_source(encoder)
     if source == "hub":
-        return {"hub": f"{encoder.hub}@{encoder.revision}"}
+        source_name = {"hub": f"{encoder.hub}@{encoder.revision}"}  # the commit fixes the bytes of all its files
+        return source_name | ({"missing_from": encoder.missing_from} if encoder.missing_from else {})
     if source == "embedded":
         find_packaged_weights(encoder)
         return {"package": ENCODER_PACKAGES[str(encoder.embedded)].sha256}
     if source == "scratch" and not encoder.path:
         return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
     folder = require_encoder_folder(encoder)
-    files = sorted({file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern)})
-    return {file.name: sha256_file(file) for file in files}
+    files = {file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern)}
+    if encoder.missing_from:
+        files.add(require_missing_from_file(encoder))
+    return {file.name: sha256_file(file) for file in sorted(files)}
 
 
 def find_packaged_weights(encoder: Encoder) -> Path:
@@ -112,6 +115,16 @@ def require_encoder_folder(encoder: Encoder) -> Path:
             "model.save_pretrained(FOLDER) (pickled checkpoints are not loaded: they can run code)"
         )
     return folder
+
+
+def require_missing_from_file(encoder: Encoder) -> Path:
+    """Return the path of ``encoder.missing_from`` in the folder ``encoder.path``; UserError if it is not there."""
+    file = require_encoder_folder(encoder) / str(encoder.missing_from)
+    if not file.is_file():
+        raise UserError(
+            f"encoder.missing_from: {file.parent} has no {file.name}; put it there, or set encoder.missing_from=null"
+        )
+    return file
 
 
 def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:

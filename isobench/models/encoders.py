@@ -10,6 +10,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Encoder
 from isobench.config.schema_encoder import POOLINGS
 from isobench.data import weights
+from isobench.models.huggingface_head import find_huggingface_pooling
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.loading import (
     describe_missing_weights,
@@ -17,6 +18,7 @@ from isobench.models.loading import (
     handle_loading_errors,
     read_max_positions,
 )
+from isobench.models.missing_parameters import load_missing_parameters
 
 NO_POOLER_WARNING = "the checkpoint has no pooler: pooler.dense is randomly initialised"
 
@@ -74,13 +76,14 @@ class Pooler(nn.Module):
 class LoadedEncoder:
     """A pretrained encoder with its pooler.
 
-    ``dim``: the width d of its vectors. ``max_positions``: its longest input, in tokens. ``dropout``: its hidden
-    dropout. ``init_seed``: the seed of the encoder's weights that the checkpoint lacks, None if it lacks none (a
-    pooler does not count). ``warnings``: for the run's record.
+    ``config``: its transformers config. ``dim``: the width d of its vectors. ``max_positions``: its longest input,
+    in tokens. ``dropout``: its hidden dropout. ``init_seed``: the seed of the encoder's weights that the checkpoint
+    lacks, None if it lacks none (a pooler does not count). ``warnings``: for the run's record.
     """
 
     encoder: SentenceEncoder
     pooler: nn.Module
+    config: Any
     dim: int
     max_positions: int
     dropout: float
@@ -88,16 +91,17 @@ class LoadedEncoder:
     warnings: list[str] = field(default_factory=list)
 
 
-def load_encoder(cfg: Encoder, cache: str | None, seed: int) -> LoadedEncoder:
-    """Load a pretrained encoder.
+def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn") -> LoadedEncoder:
+    """Load a pretrained encoder with the pooling that a head wants: ``encoder.pooling``, or transformers' own.
 
     Args:
         cfg: the encoder's settings.
         cache: the folder ``data.cache``, for converted weights.
         seed: initialises weights that the checkpoint lacks, which ``warnings`` then name.
+        head: name of the head that will read the vectors.
 
     Raises:
-        UserError: no such pooling or layer, weights that can't be loaded, or a hub that can't be reached.
+        UserError: no such pooling, layer or head, weights that can't be loaded, or a hub that can't be reached.
     """
     if cfg.pooling not in POOLINGS:
         raise UserError(f"encoder.pooling={cfg.pooling} is not known: {suggest_nearest(cfg.pooling, POOLINGS)}")
@@ -112,6 +116,13 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int) -> LoadedEncoder:
             output_loading_info=True,
             **options,
         )
+        pooling = find_huggingface_pooling(model.config) if head == "huggingface" else cfg.pooling
+        missing = {n for n in report["missing_keys"] if pooling == "pooler" or not n.startswith("pooler.")}
+        notes: list[str] = []
+        if cfg.missing_from and missing:
+            notes, missing = load_missing_parameters(cfg, model, missing), set()
+        elif cfg.missing_from and not report["missing_keys"]:
+            notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
@@ -119,35 +130,34 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int) -> LoadedEncoder:
     layers = int(config.num_hidden_layers)
     if cfg.layer is not None and not 0 <= cfg.layer <= layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
-    missing = [name for name in report["missing_keys"] if not name.startswith("pooler.")]
-    notes = describe_missing_weights(cfg, missing, model)
-    if cfg.pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder_only(config.model_type):
+    missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
+    notes += describe_missing_weights(cfg, missing_of_encoder, model)
+    if pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder_only(config.model_type):
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
             f"{config.model_type}: use encoder.pooling=last or mean"
         )
     pooler: nn.Module = nn.Identity()
-    if cfg.pooling == "pooler":
+    if pooling == "pooler":
         pooler = Pooler(dim)
-        if not _copy_or_init_pooler(
-            model, pooler, report["missing_keys"], float(getattr(config, "initializer_range", 0.02))
-        ):
+        if not _copy_or_init_pooler(model, pooler, missing, float(getattr(config, "initializer_range", 0.02))):
             notes.append(NO_POOLER_WARNING)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # our own Pooler replaces it, so that a calibration can be placed before it
-    if cfg.first_token_only and cfg.pooling in ("pooler", "cls") and cfg.layer is None:
+    if cfg.first_token_only and pooling in ("pooler", "cls") and cfg.layer is None:
         restrict_to_first_token(model)
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     if cfg.compile:
         model.compile(dynamic=True)
     return LoadedEncoder(
-        SentenceEncoder(model, cfg.pooling, cfg.layer),
+        SentenceEncoder(model, pooling, cfg.layer),
         pooler,
+        config,
         dim,
         read_max_positions(config),
         _read_dropout(config),
-        seed if missing else None,
+        seed if missing_of_encoder else None,
         notes,
     )
 

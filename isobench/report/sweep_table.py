@@ -13,6 +13,7 @@ from isobench.report.paper_table import print_paper_tables
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.runs.grouping import (
     find_varying_settings,
+    format_setting_heading,
     group_over_seeds,
     list_setting_values,
 )
@@ -25,7 +26,7 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
     out = make_console()
     varying = find_varying_settings(rows)
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
-    for name in ("task", "encoder", "method", *(name.partition(".")[2] for name in varying)):
+    for name in ("task", "encoder", "method", *map(format_setting_heading, varying)):
         table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
     for name in ("n", "median", "SD"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -46,6 +46,12 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
     return settings
 
 
+def format_setting_heading(name: str) -> str:
+    """Return a setting's heading in tables: its name without its section; ``head.name`` is headed ``head``."""
+    section, _, setting = name.partition(".")
+    return section if setting == "name" else setting
+
+
 def group_over_seeds(rows: list[Row], varying: list[str]) -> list[list[Row]]:
     """Group the runs that differ in their seeds only, in order of appearance."""
     groups: dict[tuple[str, ...], list[Row]] = {}

@@ -22,6 +22,7 @@ def validate_config(cfg: Config) -> None:
     _validate_task(cfg)
     _validate_metrics(cfg.task)
     _validate_encoder(cfg)
+    _validate_head(cfg)
     if cfg.task.generation:
         _validate_generation(cfg, cfg.task.generation)
     else:
@@ -75,6 +76,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
     for setting, value in (
         ("task.held_out", task.held_out),
         ("encoder.layer", cfg.encoder.layer),
+        ("encoder.missing_from", cfg.encoder.missing_from),
         ("encoder.compile", cfg.encoder.compile or None),
     ):
         if value is not None:
@@ -134,12 +136,31 @@ def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
     if encoder.layer is not None and encoder.pooling == "pooler":
         raise UserError("encoder.layer: the pooler is made for the last layer; set encoder.pooling=cls, mean or last")
+    if encoder.missing_from and not encoder.path and (encoder.embedded or not encoder.hub):
+        raise UserError("encoder.missing_from is for encoders of the hub or of a folder (encoder.path): leave it out")
     if not (encoder.path or encoder.embedded or encoder.scratch):
         _check_pinned("encoder", encoder.hub, encoder.revision)
     if not (encoder.hub or encoder.embedded or encoder.path or encoder.scratch):
         raise UserError(
             "encoder.path must be set to a transformers folder, or choose another encoder: encoder=minilm"
         )
+
+
+def _validate_head(cfg: Config) -> None:
+    head, encoder = cfg.head, cfg.encoder
+    if head.name == "isobn":
+        if head.init is None:
+            raise UserError("head.init=null: choose uniform or normal")
+        return
+    if cfg.analysis and not cfg.analysis.get("trains"):
+        raise UserError("head=huggingface: this analysis trains nothing and reads encoder.pooling: choose head=isobn")
+    for setting, value in (("init", head.init), ("dropout", head.dropout)):
+        if value is not None:
+            raise UserError(f"head.{setting} is a setting of head=isobn: leave it out, or choose head=isobn")
+    for setting, is_set in (("pooling", encoder.pooling != "pooler"), ("layer", encoder.layer is not None)):
+        if is_set:
+            what = "reads what transformers' head reads: leave it out, or choose head=isobn"
+            raise UserError(f"encoder.{setting}: head=huggingface {what}")
 
 
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from isobench.common.terminal import make_console
-from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values, read_run_names
+from isobench.runs.grouping import (
+    find_varying_settings,
+    format_setting_heading,
+    group_over_seeds,
+    list_setting_values,
+    read_run_names,
+)
 from isobench.runs.row import Row
 from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
 from isobench.sweep.forecast import Forecast, compute_device_seconds, format_duration
@@ -29,7 +35,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
     forecast = Forecast(rows)
     varying = find_varying_settings(rows)
     table = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("task", "encoder", "method", *(name.split(".")[1] for name in varying), "seeds"):
+    for name in ("task", "encoder", "method", *map(format_setting_heading, varying), "seeds"):
         table.add_column(name, overflow="fold")
     shown = [name for name in RUN_STATES if name in {state.name for state in states}]
     for name in (*shown, "forecast"):

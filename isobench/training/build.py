@@ -44,7 +44,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     """Build a sentence classifier or regressor, and show the methods that ask for them the pretrained embeddings."""
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
-    loaded = encoders.load_encoder(cfg.encoder, cfg.data.cache, seeds["init"])
+    loaded = encoders.load_encoder(cfg.encoder, cfg.data.cache, seeds["init"], cfg.head.name)
     loaders = make_loaders(cfg, identity, tokenizer, loaded)
     chain = build_chain(cfg, loaded.dim)
     seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
@@ -52,7 +52,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     if any(overrides_hook(calibration, "prepare") for calibration in chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress(cfg))
         module.eval()
-        prepare_chain(chain, vectors.split(1024), loaded.pooler)
+        prepare_chain(chain, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
     return RunParts(module, loaders, loaded.warnings)
 
@@ -130,7 +130,7 @@ def prepare_chain(chain: Chain, vectors: Iterable[Tensor], pooler: nn.Module) ->
     Args:
         chain: the methods.
         vectors: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
-        pooler: the encoder's, for the methods that stand after it.
+        pooler: the head's, for the methods that stand after it.
     """
     for position, calibration in enumerate(chain):
         if overrides_hook(calibration, "prepare"):

@@ -1,4 +1,4 @@
-"""The classifier and regressor of sentences: encoder, calibrations, dropout and a linear head."""
+"""The classifier and regressor of sentences: encoder, pooler, calibrations, dropout and a linear classifier."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,15 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
-from isobench.common.errors import RunFailure
-from isobench.config.schema import Config
+from isobench.common.errors import RunFailure, UserError
+from isobench.config.schema import Config, Head
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.models.encoders import LoadedEncoder
+from isobench.models.huggingface_head import HeadParts, build_huggingface_head
 from isobench.training.fine_tuned import FineTuningModule
 
 
 class Classifier(FineTuningModule):
-    """Classify sentences, or score them, by a linear head on calibrated sentence embeddings.
+    """Classify sentences, or score them, by a linear classifier (``head``) on calibrated sentence embeddings.
 
     Args:
         cfg: the run's config.
@@ -27,15 +28,11 @@ class Classifier(FineTuningModule):
 
     def __init__(self, cfg: Config, loaded: LoadedEncoder, chain: Chain, total_steps: int) -> None:
         super().__init__(cfg, chain, total_steps)
-        self.encoder, self.pooler = loaded.encoder, loaded.pooler
-        dropout = cfg.head.dropout if cfg.head.dropout is not None else loaded.dropout
-        self.dropout = nn.Dropout(dropout)
         classes = cfg.task.as_classes or (len(cfg.task.labels) if cfg.task.labels else 1)
         self.regression = classes == 1
-        self.head = nn.Linear(chain.out_dim, classes)
-        if cfg.head.init == "normal":
-            nn.init.normal_(self.head.weight, std=0.02)
-            nn.init.zeros_(self.head.bias)
+        self.encoder = loaded.encoder
+        parts = build_head(cfg.head, loaded, chain.out_dim, classes)
+        self.pooler, self.dropout, self.head = parts.pooler, parts.dropout, parts.classifier
 
     def encode(self, batch: dict[str, Any]) -> Tensor:
         """Compute a batch's sentence vectors before the pooler, [B, d], chunk by chunk, in the batch's order."""
@@ -106,3 +103,30 @@ class Classifier(FineTuningModule):
             scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}
         self.collected_logits = {}
         self.record_epoch(scores, outputs)
+
+
+def build_head(head: Head, loaded: LoadedEncoder, dim: int, classes: int) -> HeadParts:
+    """Build the head that reads a loaded encoder's vectors; its random weights come from torch's global generator.
+
+    Args:
+        head: the head's settings.
+        loaded: the encoder, loaded for this head.
+        dim: width of the calibrated vectors that the classifier reads.
+        classes: number of classes, 1 for a regression.
+
+    Raises:
+        UserError: ``huggingface`` with vectors that are not as wide as the encoder's.
+    """
+    if head.name == "huggingface":
+        if dim != loaded.dim:
+            raise UserError(
+                f"head=huggingface: its classifier reads {loaded.dim} columns, and the methods give it {dim}; choose "
+                "methods that keep the width, or head=isobn"
+            )
+        return build_huggingface_head(loaded.config, loaded.pooler, classes)
+    classifier = nn.Linear(dim, classes)
+    if head.init == "normal":
+        nn.init.normal_(classifier.weight, std=0.02)
+        nn.init.zeros_(classifier.bias)
+    dropout = nn.Dropout(loaded.dropout if head.dropout is None else head.dropout)
+    return HeadParts(loaded.pooler, dropout, classifier)

@@ -32,7 +32,7 @@ def load_pretrained_embeddings(
     """
     where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
     e = cfg.encoder
-    settings = [e.version, e.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
+    settings = [e.version, loaded.encoder.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
     key = sha256_json(
         [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed, where]
     )

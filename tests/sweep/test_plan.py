@@ -35,7 +35,7 @@ AXES = {
         "optimization.drop_last=true", "trainer.precision=bf16-mixed", "head.dropout=0.25", "tracking.mode=offline",
         "checkpoint.minutes=1.5", "encoder.path=a/b", "+encoder.revision=abc", "tracking=none", "task.name=other",
         "optimization=isobn_released", "seeds={init:3}", "~optimization.clip", "data.root=${oc.env:HOME}",
-        "task.max_length=128", "task.as_classes=6",
+        "task.max_length=128", "task.as_classes=6", "head=huggingface",
     ],
 }  # fmt: skip
 

@@ -223,9 +223,12 @@ def test_switches_change_no_number(small, tiny, tmp_path, override):
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
 
 
-def test_the_head_starts_alike_under_every_method(small):
+@pytest.mark.parametrize("head", ["isobn", "huggingface"])
+def test_the_head_starts_alike_under_every_method(small, head):
     """A method that draws random numbers of its own must not change what the others start from."""
-    plain, *_ = built(small)
-    drawing, *_ = built(small, f"calibration._target_={__name__}.Everything")
+    plain, *_ = built(small, f"head={head}")
+    drawing, *_ = built(small, f"head={head}", f"calibration._target_={__name__}.Everything")
+    other, *_ = built(small, f"head={head}", "seeds.init=5")
     assert torch.equal(plain.head.weight, drawing.head.weight)
+    assert not torch.equal(plain.head.weight, other.head.weight)
     assert torch.equal(plain.pooler.dense.weight, drawing.pooler.dense.weight)

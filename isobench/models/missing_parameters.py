@@ -1,0 +1,87 @@
+"""Load the parameters that an encoder's safetensors file lacks from another file of the same checkpoint.
+
+RoBERTa's safetensors files have no pooler, but the ``pytorch_model.bin`` beside them has one. Whoever read
+``pooler_output`` before the safetensors files existed read that pooler.
+"""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isobench.common.errors import UserError, extract_first_line
+from isobench.config.schema import Encoder
+from isobench.data import weights
+
+
+@torch.no_grad()
+def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) -> list[str]:
+    """Copy parameters from the file ``encoder.missing_from`` into a model, and nothing else.
+
+    Args:
+        cfg: the encoder's settings.
+        model: the transformers model, changed in place.
+        missing: names of the parameters to copy, as the model names them. The file may put the model's prefix, such
+            as ``roberta.``, before each.
+
+    Returns:
+        A note for the run's record that names the file and the parameters.
+
+    Raises:
+        UserError: the file can't be had or read, or lacks a parameter, or has one of another shape.
+    """
+    setting = f"encoder.missing_from={cfg.missing_from}"
+    stored = read_parameters(find_file(cfg), setting)
+    for name in sorted(missing):
+        value = stored.get(name, stored.get(f"{model.base_model_prefix}.{name}"))
+        parameter = model.get_parameter(name)
+        if value is None:
+            raise UserError(
+                f"{setting}: the file has no {name} either; set encoder.missing_from=null, which initialises it at "
+                "random"
+            )
+        if not isinstance(value, Tensor) or value.shape != parameter.shape:
+            raise UserError(f"{setting}: {name} is not {tuple(parameter.shape)}, so that it is another model's")
+        parameter.copy_(value)
+    return [f"not in the safetensors weights, so loaded from {cfg.missing_from}: {', '.join(sorted(missing))}"]
+
+
+def find_file(cfg: Encoder) -> Path:
+    """Return the path of ``encoder.missing_from``, in the encoder's folder or downloaded from its hub's commit.
+
+    Raises:
+        UserError: the folder or the hub does not have it, or the hub can't be reached.
+    """
+    if weights.find_encoder_source(cfg) == "path":
+        return weights.require_missing_from_file(cfg)
+    import huggingface_hub
+
+    try:
+        return Path(huggingface_hub.hf_hub_download(str(cfg.hub), str(cfg.missing_from), revision=cfg.revision))
+    except Exception as error:  # the client raises many kinds
+        raise UserError(
+            f"encoder.missing_from: {cfg.missing_from} of {cfg.hub} is not in the hub's cache and did not download "
+            f"({extract_first_line(error)}); set encoder.path=FOLDER to the model's files, or encoder.pooling=cls"
+        ) from error
+
+
+def read_parameters(file: Path, setting: str) -> Mapping[str, Any]:
+    """Read a pickled checkpoint as data only: no code in it is run.
+
+    Args:
+        file: its path.
+        setting: begins the error message.
+
+    Raises:
+        UserError: the file is damaged, or holds something else than parameters by name.
+    """
+    try:
+        stored = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a damaged file
+        reason = extract_first_line(error)
+        raise UserError(f"{setting}: the file is damaged or holds more than tensors: {reason}") from error
+    if not isinstance(stored, Mapping):
+        raise UserError(f"{setting}: the file holds no parameters by name, but {type(stored).__name__}")
+    return stored

@@ -1,0 +1,175 @@
+"""encoder.missing_from: a pooler that the safetensors file lacks comes from pytorch_model.bin, and nothing else."""
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import make_config
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Encoder
+from isobench.data import weights
+from isobench.models import missing_parameters
+from isobench.models.encoders import NO_POOLER_WARNING, load_encoder
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+
+BIN = "pytorch_model.bin"
+BATCH = {"input_ids": torch.tensor([[0, 5, 6, 2]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory) -> tuple[Path, dict]:
+    """A RoBERTa as on the hub: safetensors without a pooler, .bin with one; and all parameters in the .bin."""
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    folder = tmp_path_factory.mktemp("roberta")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    torch.manual_seed(0)
+    config = RobertaConfig(vocab_size=30, max_position_embeddings=40, initializer_range=0.3, **sizes)
+    model = RobertaForMaskedLM(config)
+    model.save_pretrained(folder)
+    pooler = {"roberta.pooler.dense.weight": torch.randn(16, 16), "roberta.pooler.dense.bias": torch.randn(16)}
+    stored = {name: value.clone() for name, value in model.state_dict().items()} | pooler
+    torch.save(stored, folder / BIN)
+    return folder, stored
+
+
+def load(folder: Path, **settings):
+    return load_encoder(Encoder(name="tiny", path=str(folder), **{"missing_from": BIN} | settings), None, seed=1)
+
+
+def test_the_pooler_is_the_files_and_the_rest_the_safetensors(roberta, tmp_path):
+    """The pooled vector is the one of the model that has all parameters; no other parameter is read from the file."""
+    from transformers import RobertaModel
+
+    folder, stored = roberta
+    shutil.copytree(folder, tmp_path / "copy")
+    spoiled = {name: value if "pooler" in name else value + 1 for name, value in stored.items()}
+    torch.save(spoiled, tmp_path / "copy" / BIN)
+    loaded = load(tmp_path / "copy")
+    whole = RobertaModel.from_pretrained(folder).eval()
+    whole.load_state_dict({name.removeprefix("roberta."): value for name, value in stored.items()}, strict=False)
+    with torch.no_grad():
+        mine = loaded.pooler(loaded.encoder.eval()(**BATCH))
+        torch.testing.assert_close(mine, whole(**BATCH).pooler_output)
+    assert loaded.warnings == [
+        "not in the safetensors weights, so loaded from pytorch_model.bin: pooler.dense.bias, pooler.dense.weight"
+    ]
+    assert loaded.init_seed is None
+
+
+def test_without_the_setting_the_pooler_is_random_and_with_cls_there_is_none(roberta, tmp_path):
+    folder, stored = roberta
+    loaded = load(folder, missing_from=None)
+    assert loaded.warnings == [NO_POOLER_WARNING]
+    assert not torch.equal(loaded.pooler.dense.weight, stored["roberta.pooler.dense.weight"])
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / BIN).write_bytes(b"not read")
+    assert load(tmp_path / "copy", pooling="cls").warnings == []
+
+
+def test_names_without_the_models_prefix_and_the_old_format_are_read(roberta, tmp_path):
+    """A file of the base model, saved as torch did before version 1.6."""
+    folder, stored = roberta
+    shutil.copytree(folder, tmp_path / "copy")
+    base = {name.removeprefix("roberta."): value for name, value in stored.items()}
+    torch.save(base, tmp_path / "copy" / BIN, _use_new_zipfile_serialization=False)
+    assert torch.equal(load(tmp_path / "copy").pooler.dense.weight, stored["roberta.pooler.dense.weight"])
+
+
+def test_a_checkpoint_that_lacks_nothing_says_that_the_file_was_not_read(tiny, tmp_path):
+    shutil.copytree(tiny, tmp_path / "copy")
+    (tmp_path / "copy" / BIN).write_bytes(b"not read")
+    assert load(tmp_path / "copy").warnings == [
+        "the safetensors weights lack nothing: pytorch_model.bin was not read"
+    ]
+
+
+class RunsCode:
+    """What a malicious checkpoint would hold."""
+
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda file, _: file.unlink(), "has no pytorch_model.bin; put it there, or set encoder.missing_from=null"),
+        (lambda file, _: file.write_bytes(b"not a checkpoint"), "damaged or holds more than tensors"),
+        (
+            lambda file, _: file.write_bytes(file.read_bytes()[:-5000]),
+            "the file is damaged or holds more than tensors",
+        ),
+        (
+            lambda file, _: file.write_bytes(pickle.dumps(RunsCode(), 2)),
+            "the file is damaged or holds more than tensors",
+        ),
+        (lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), "holds more than tensors"),
+        (lambda file, _: torch.save([1], file), "the file holds no parameters by name, but list"),
+        (lambda file, _: torch.save({}, file), "has no pooler.dense.bias either; set encoder.missing_from=null"),
+        (
+            lambda file, stored: torch.save(stored | {"roberta.pooler.dense.bias": torch.zeros(3)}, file),
+            r"pooler.dense.bias is not \(16,\), so that it is another model's",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line_and_runs_no_code(roberta, tmp_path, monkeypatch, write, message):
+    folder, stored = roberta
+    shutil.copytree(folder, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "copy" / BIN, stored)
+    with pytest.raises(UserError, match=message) as error:
+        load(tmp_path / "copy")
+    assert "\n" not in str(error.value)
+    assert "encoder.missing_from" in str(error.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_of_the_hub_is_that_of_the_pinned_commit(roberta, tmp_path, monkeypatch):
+    """From the hub's cache on disk, without a network."""
+    import huggingface_hub
+
+    commit = "a" * 40
+    folder, stored = roberta
+    shutil.copytree(folder, tmp_path / "models--org--tiny" / "snapshots" / commit)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    cfg = Encoder(name="tiny", hub="org/tiny", revision=commit, missing_from=BIN)
+    loaded = load_encoder(cfg, None, seed=1)
+    assert torch.equal(loaded.pooler.dense.weight, stored["roberta.pooler.dense.weight"])
+    assert weights.fingerprint_encoder(cfg) == {"hub": f"org/tiny@{commit}", "missing_from": BIN}
+    cfg.revision = "b" * 40
+    with pytest.raises(UserError, match=f"{BIN} of org/tiny is not in the hub's cache") as error:
+        missing_parameters.find_file(cfg)
+    assert "\n" not in str(error.value)
+
+
+def test_the_files_bytes_are_in_the_key(small, tiny, tmp_path):
+    shutil.copytree(tiny, tmp_path / "copy")
+    overrides = [*small, f"encoder.path={tmp_path / 'copy'}"]
+    keys = {identify(make_config(*overrides)).key}
+    for content in (b"one", b"two"):
+        (tmp_path / "copy" / BIN).write_bytes(content)
+        keys |= {
+            identify(make_config(*overrides)).key,
+            identify(make_config(*overrides, f"encoder.missing_from={BIN}")).key,
+        }
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize(
+    "overrides", [["encoder=minilm"], ["encoder=distilbert-quire"], ["task=captions", "encoder=bart-scratch"]]
+)
+def test_encoders_without_such_a_file_are_refused(overrides):
+    with pytest.raises(UserError, match=r"^encoder\.missing_from is for "):
+        validate_config(make_config(*overrides, f"encoder.missing_from={BIN}"))
+
+
+@pytest.mark.parametrize("name", ["roberta-base", "roberta-large"])
+def test_the_robertas_read_the_pooler_that_their_safetensors_lack(name):
+    cfg = make_config("scale=paper", f"encoder={name}")
+    assert (cfg.encoder.missing_from, cfg.encoder.pooling) == (BIN, "pooler")
