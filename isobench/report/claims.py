@@ -10,8 +10,10 @@ from isobench.report.analysis_claims import (
     classifier_stays_at_init,
     isobn_lowers_ev,
     rare_tokens_are_nearer,
+    there_are_two_clusters,
     top_component_is_exaggerated,
     variance_is_not_importance,
+    variance_rises_with_importance,
     word_similarity_improves,
 )
 from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison
@@ -187,8 +189,12 @@ CLAIMS = [
           "summarization_calibration", costs_times("table3", 5.5, "flow")),
     Claim(ADAPTATION, "L2 and gradient normalisation improve fine-tuning (Section 5.2)", "glue_adaptation",
           improves("fixed_norm_l2", "gradient_norm_half", "gradient_norm")),
+    Claim(ADAPTATION, "Pretrained [CLS] embeddings fall into two clusters by t-SNE (Section 3.2, Figure 1)",
+          "adaptation_embeddings", there_are_two_clusters, "summary"),
     Claim(ADAPTATION, "Dimensions that vary much are not the important ones, in general (Figure 3)",
           "adaptation_embeddings", variance_is_not_importance, "summary"),
+    Claim(ADAPTATION, "On RTE, MNLI, QNLI and WNLI, dimensions that vary more are more important (Section 3.3)",
+          "adaptation_embeddings", variance_rises_with_importance, "summary"),
     Claim(COMMON, "Centring alone makes word embeddings nearly isotropic (Table 1)", "common_isotropy",
           centring_restores_isotropy, "isotropy"),
     Claim(COMMON, "Scaled centring and post-processing improve word similarity (Table 2)", "common_wordsim",

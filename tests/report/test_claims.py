@@ -149,6 +149,11 @@ def ev(none, bn, isobn, task="rte"):
     return [{"encoder": "e", "task": task, "method": m, "k": 1, "ev": value} for m, value in values.items()]
 
 
+def clustered(clusters, index, gaussian):
+    measured = {"clusters": clusters, "cluster_index": index, "gaussian_cluster_index": gaussian}
+    return [{"encoder": "e", "task": "t", **measured}]
+
+
 @pytest.mark.parametrize(
     ("check", "rows", "word"),
     [
@@ -168,6 +173,14 @@ def ev(none, bn, isobn, task="rte"):
         ),
         (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.9}], FAILS),
         (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.1}], HOLDS),
+        (claims.variance_is_not_importance, [{"encoder": "e", "task": "rte", "spearman": 0.9}], NOT_RUN),  # excepted
+        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.9}], HOLDS),
+        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.1}], FAILS),
+        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "sst2", "spearman": 0.9}], NOT_RUN),
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7), HOLDS),
+        (claims.there_are_two_clusters, clustered(3, 0.5, 0.7), FAILS),
+        (claims.there_are_two_clusters, clustered(2, 0.7, 0.7), FAILS),  # t-SNE's clusters, not the vectors'
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8), UNDECIDED),
     ],
 )
 def test_checks_of_analyses(check, rows, word):
