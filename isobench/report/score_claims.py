@@ -10,8 +10,8 @@ from isobench.report.effects import ALPHA
 from isobench.report.evidence import describe_p, format_points
 from isobench.report.resampling import Arms, mean_difference_interval, stratified_permutation_test
 
-# IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and the
-# classes of QNLI and MNLI are about even.
+# IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and
+# the classes of QNLI and MNLI are about even.
 UNBALANCED_TASKS = ("cola", "mrpc")
 
 
