@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from types import SimpleNamespace
 
 import pytest
 from helpers import ROOT, write_sets
@@ -86,10 +85,18 @@ def test_an_experiment_is_of_the_paper_and_the_table_that_its_row_names():
                 assert name_of(row).lower().replace(" ", "") in experiment["tables"], row
 
 
-def take_each_value_once(*axes):
-    """Stand in for itertools.product: every value of every axis, but not every combination of them."""
-    longest = max(map(len, axes), default=1) if all(axes) else 0
-    return [tuple(axis[i % len(axis)] for axis in axes) for i in range(longest)]
+class EachValueOnce:
+    """Stand in for itertools.product: every value of every axis once in all calls, not every combination of them."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def product(self, *axes):
+        if not all(axes):
+            return []
+        new = [[value for value in axis if value not in self.seen] or axis[:1] for axis in axes]
+        self.seen.update(value for axis in new for value in axis)
+        return [tuple(axis[i % len(axis)] for axis in new) for i in range(max(map(len, new), default=1))]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +111,7 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
     """Composed, checked and keyed like every sweep, in this process, without the full product of its grid."""
     monkeypatch.delenv("ISOBENCH_DATA", raising=False)
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(grid, "itertools", SimpleNamespace(product=take_each_value_once))
+    monkeypatch.setattr(grid, "itertools", EachValueOnce())
     arguments = command.replace("COMMIT", "0" * 40).replace("FOLDER", word_pairs).split()
     own = ["dry_run=true", f"output_dir={tmp_path}", f"data.cache={cache}"]
     try:
@@ -119,10 +126,11 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
 
 
 def test_a_thinned_grid_still_has_every_value():
-    axes = ["ab", "cde", "f"]
-    thin = take_each_value_once(*axes)
-    assert len(thin) == 3
-    for place, axis in enumerate(axes):
-        assert {run[place] for run in thin} == set(axis)
-    assert set(thin) <= set(itertools.product(*axes))
-    assert take_each_value_once("ab", "") == list(itertools.product("ab", ""))
+    thinned = EachValueOnce()
+    axes = [["a", "b"], ["c", "d", "e"], ["f"]]
+    first = thinned.product(*axes)
+    assert first == [("a", "c", "f"), ("b", "d", "f"), ("a", "e", "f")]
+    assert thinned.product(["b", "g"], ["c"]) == [("g", "c")]  # of the next sub-grid only what is new
+    assert thinned.product(["b"], ["c"]) == [("b", "c")]  # or one run
+    assert (thinned.product(["a"], []), thinned.product()) == ([], [()])
+    assert set(first) <= set(itertools.product(*axes))
