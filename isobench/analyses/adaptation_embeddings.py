@@ -1,6 +1,5 @@
 """Efficient Task Adaptation, Figures 1 to 3: pretrained [CLS] vectors before the pooler (h^l) and after it (h)."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,10 +8,10 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from isobench.analyses.adaptation_distribution import EmbeddingDistribution
 from isobench.analyses.adaptation_figures import draw_figure1, draw_figure2, draw_figure3
 from isobench.analyses.clusters import compare_with_one_gaussian, count_clusters
 from isobench.analyses.findings import Findings, make_table
-from isobench.analyses.names import EncoderOnTask
 from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
@@ -32,29 +31,6 @@ CLUSTERS_NOTE = (
     "Clusters: in t-SNE's picture, by HDBSCAN. Index: the share of the variance of the same vectors h^l that two "
     "clusters leave; null: the least index of 19 samples of one Gaussian. Above it, t-SNE may have made the clusters."
 )
-
-
-@dataclass
-class EmbeddingDistribution(EncoderOnTask):
-    """Measures of one subject's training set in its embedding space, as the figures show them."""
-
-    classes: list[str]
-    examples: int
-    plotted: np.ndarray  # (P,): numbers of the examples that Figure 1 shows
-    labels: np.ndarray  # (P,): their classes
-    tsne_points: np.ndarray  # (P, 2): their places by t-SNE
-    clusters: int  # of these places, by HDBSCAN
-    in_no_cluster: float  # share of these places
-    cluster_index: float  # of h^l of the same examples: the share of their variance that two clusters leave
-    gaussian_cluster_index: float  # the least of samples of one Gaussian with their covariance
-    mean: np.ndarray  # (d,), of h^l
-    deviation: np.ndarray  # (d,), standard deviation of h, divided by N
-    fisher: np.ndarray  # (d,), Fisher scores of h
-
-    @property
-    def importance_order(self) -> np.ndarray:
-        """The dimensions of h by falling Fisher score, [d]."""
-        return np.argsort(-self.fisher, kind="stable")
 
 
 def analyse(

@@ -1,17 +1,15 @@
 """Figures 1 to 3 of Efficient Task Adaptation with Normalization (Zhou)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from isobench.analyses.adaptation_distribution import EmbeddingDistribution
 from isobench.common.plots import PALETTE, make_panel_grid
 
-if TYPE_CHECKING:
-    from isobench.analyses.adaptation_embeddings import EmbeddingDistribution
 
-
-def draw_figure1(distributions: "list[EmbeddingDistribution]") -> Figure:
+def draw_figure1(distributions: list[EmbeddingDistribution]) -> Figure:
     """Draw t-SNE of h^l, coloured by class, a panel a subject."""
     figure, axes = make_panel_grid([part.title for part in distributions], 2.6 if len(distributions) > 2 else 3.2)
     for part, axis in zip(distributions, axes, strict=True):
@@ -28,7 +26,7 @@ def draw_figure1(distributions: "list[EmbeddingDistribution]") -> Figure:
 
 
 def draw_figure2(
-    distributions: "list[EmbeddingDistribution]", summaries: list[dict[str, Any]], within: float
+    distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]], within: float
 ) -> Figure:
     """Draw the mean of each dimension of h^l, a panel a subject."""
     figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
@@ -42,7 +40,7 @@ def draw_figure2(
     return figure
 
 
-def draw_figure3(distributions: "list[EmbeddingDistribution]", summaries: list[dict[str, Any]]) -> Figure:
+def draw_figure3(distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]]) -> Figure:
     """Draw the standard deviation of each dimension of h, by falling Fisher score, a panel a subject."""
     figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
     for part, row, axis in zip(distributions, summaries, axes, strict=True):
