@@ -8,7 +8,7 @@ import pytest
 from helpers import ROOT
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/*/*.md"), *ROOT.glob("benchmarks/*.md")]
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("experiments/**/*.md"), *ROOT.glob("benchmarks/*.md")]
 )
 # First words that turn a docstring into a riddle: say what the function does instead.
 NO_VERBS = {

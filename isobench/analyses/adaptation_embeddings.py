@@ -1,54 +1,45 @@
 """Efficient Task Adaptation, Figures 1 to 3: pretrained [CLS] vectors before the pooler (h^l) and after it (h)."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from isobench.analyses.adaptation_distribution import EmbeddingDistribution
+from isobench.analyses.adaptation_figures import draw_figure1, draw_figure2, draw_figure3
+from isobench.analyses.clusters import compare_with_one_gaussian, count_clusters
 from isobench.analyses.findings import Findings, make_table
-from isobench.analyses.names import EncoderOnTask
 from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import gram_diagonal, row_mean
-from isobench.common.plots import PALETTE, make_panel_grid
-from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_least
+from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_least, between
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.task import METRIC_FUNCTIONS
 
 PointCount = Annotated[int, at_least(2)]
+Share = Annotated[float, between(0, 1)]
 TYPES_NOTE = (
     "The paper sees three types: MRPC, few dimensions that vary much; CoLA and SST-2, std unrelated to importance; "
-    "RTE, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, where std is not 0."
+    "RTE, MNLI, QNLI and WNLI, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, "
+    "where std is not 0."
+)
+CLUSTERS_NOTE = (
+    "Clusters: in t-SNE's picture, by HDBSCAN. Index: the share of the variance of the same vectors h^l that two "
+    "clusters leave; null: the least index of 19 samples of one Gaussian. Above it, t-SNE may have made the clusters."
 )
 
 
-@dataclass
-class EmbeddingDistribution(EncoderOnTask):
-    """Measures of one subject's training set in its embedding space, as the figures show them."""
-
-    classes: list[str]
-    examples: int
-    plotted: np.ndarray  # (P,): numbers of the examples that Figure 1 shows
-    labels: np.ndarray  # (P,): their classes
-    tsne_points: np.ndarray  # (P, 2): their places by t-SNE
-    mean: np.ndarray  # (d,), of h^l
-    deviation: np.ndarray  # (d,), standard deviation of h, divided by N
-    fisher: np.ndarray  # (d,), Fisher scores of h
-
-    @property
-    def importance_order(self) -> np.ndarray:
-        """The dimensions of h by falling Fisher score, [d]."""
-        return np.argsort(-self.fisher, kind="stable")
-
-
 def analyse(
-    subjects: list[Subject], points: PointCount, perplexity: PositiveFloat, seed: Seed, within: NonNegativeFloat
+    subjects: list[Subject],
+    points: PointCount,
+    perplexity: PositiveFloat,
+    seed: Seed,
+    within: NonNegativeFloat,
+    cluster_share: Share,
 ) -> Findings:
     """Measure t-SNE places, the means of the dimensions of h^l, and the deviations and Fisher scores of those of h.
 
@@ -56,8 +47,9 @@ def analyse(
         subjects: encoders x tasks, without calibration.
         points: at most so many examples are shown by t-SNE.
         perplexity: t-SNE's perplexity.
-        seed: t-SNE's seed.
+        seed: t-SNE's seed, and that of the Gaussian samples.
         within: means of at most this absolute value are counted.
+        cluster_share: a cluster holds at least this share of the examples that t-SNE shows.
 
     Raises:
         UserError: a task without classes, a calibration, or embeddings that do not vary.
@@ -68,7 +60,7 @@ def analyse(
             advice = "leave it out, or set task.as_classes"
             raise UserError(f"task {subject.task} is a regression and has no classes: {advice}")
     distributions = [
-        measure_distribution(subject, points, perplexity, seed)
+        measure_distribution(subject, points, perplexity, seed, cluster_share)
         for subject in iterate_subjects(subjects, "distribution of embeddings")
     ]
     summaries = [summarise_distribution(part, within) for part in distributions]
@@ -85,7 +77,11 @@ def analyse(
             "figure3": draw_figure3(distributions, summaries),
         },
         tables=[build_distribution_table(summaries, within)],
-        notes=[*(f"{encoder} is read without a pooler: h is h^l." for encoder in unpooled), TYPES_NOTE],
+        notes=[
+            *(f"{encoder} is read without a pooler: h is h^l." for encoder in unpooled),
+            TYPES_NOTE,
+            CLUSTERS_NOTE,
+        ],
         differs=collect_scale_notes(subjects, "encoder", "task"),
     )
 
@@ -96,7 +92,9 @@ def list_class_names(subject: Subject) -> list[str]:
     return list(task.labels or map(str, range(task.as_classes or 0)))
 
 
-def measure_distribution(subject: Subject, points: int, perplexity: float, seed: int) -> EmbeddingDistribution:
+def measure_distribution(
+    subject: Subject, points: int, perplexity: float, seed: int, cluster_share: float
+) -> EmbeddingDistribution:
     """Measure one subject's training set for the figures.
 
     Raises:
@@ -109,6 +107,7 @@ def measure_distribution(subject: Subject, points: int, perplexity: float, seed:
     if not deviation.any():
         raise no_variance_error(subject, count)
     plotted = np.arange(min(points, count)) * count // max(1, min(points, count))
+    places = tsne(before[plotted], perplexity, seed)
     return EmbeddingDistribution(
         subject.encoder,
         subject.task,
@@ -116,7 +115,9 @@ def measure_distribution(subject: Subject, points: int, perplexity: float, seed:
         count,
         plotted,
         labels[plotted],
-        tsne(before[plotted], perplexity, seed),
+        places,
+        *count_clusters(places, cluster_share),
+        *compare_with_one_gaussian(before[plotted], seed),
         row_mean(before).numpy(),
         deviation.numpy(),
         fisher_score(after, torch.from_numpy(labels)).numpy(),
@@ -150,6 +151,11 @@ def summarise_distribution(part: EmbeddingDistribution, within: float) -> dict[s
         **part.columns,
         "examples": part.examples,
         "classes": len(part.classes),
+        "plotted": len(part.plotted),
+        "clusters": part.clusters,
+        "in_no_cluster": part.in_no_cluster,
+        "cluster_index": part.cluster_index,
+        "gaussian_cluster_index": part.gaussian_cluster_index,
         "dimensions": len(part.mean),
         "means_within": int((np.abs(part.mean) <= within).sum()),
         "largest_mean": float(part.mean[largest]),
@@ -191,59 +197,19 @@ def build_distribution_table(summaries: list[dict[str, Any]], within: float) -> 
     """Build the terminal's table of the summaries, a row a subject."""
     title = "Efficient Task Adaptation, Figures 1 to 3: dimensions of [CLS]"
     headings = (
-        "N", "d\n(const.)", f"h^l: means\nwithin {within:g}", "h^l:\nlargest", "h: std min/\nmedian/max",
+        "N", "clusters,\nindex (null)", "d\n(const.)", f"h^l: means\nwithin {within:g}", "h^l:\nlargest",
+        "h: std min/\nmedian/max",
         "rank of\nmax std", "Fisher score\nmedian/max", "Spear-\nman",
     )  # fmt: skip
     table = make_table(title, ("encoder", "task"), headings)
     for row in summaries:
         table.add_row(
-            row["encoder"], row["task"], f"{row['examples']:,}", f"{row['dimensions']} ({row['constant']})",
+            row["encoder"], row["task"], f"{row['examples']:,}",
+            f"{row['clusters']}, {row['cluster_index']:.2f} ({row['gaussian_cluster_index']:.2f})",
+            f"{row['dimensions']} ({row['constant']})",
             f"{row['means_within'] / row['dimensions']:.1%}",
             f"{row['largest_mean']:.2f}", "/".join(f"{row[f'std_{name}']:.2g}" for name in ("min", "median", "max")),
             str(row["std_max_fisher_rank"]), f"{row['fisher_median']:.2g}/{row['fisher_max']:.2g}",
             f"{row['spearman']:.2f}",
         )  # fmt: skip
     return table
-
-
-def draw_figure1(distributions: list[EmbeddingDistribution]) -> Figure:
-    """Draw t-SNE of h^l, coloured by class, a panel a subject."""
-    figure, axes = make_panel_grid([part.title for part in distributions], 2.6 if len(distributions) > 2 else 3.2)
-    for part, axis in zip(distributions, axes, strict=True):
-        for place, name in enumerate(part.classes):
-            x, y = part.tsne_points[part.labels == place].T
-            axis.scatter(x, y, 3, PALETTE[place % len(PALETTE)], linewidths=0, alpha=0.6, label=name)
-        axis.set_aspect("equal", adjustable="datalim")
-        plotted, examples = len(part.plotted), part.examples
-        which = f"all {examples:,}" if plotted == examples else f"{plotted:,} of {examples:,}, evenly spaced"
-        axis.set(xticks=[], yticks=[], ylabel="t-SNE 2", xlabel=f"t-SNE 1\n{which}")
-        below = (0.5, -0.2)  # below the panel, where the legend hides no point
-        axis.legend(loc="upper center", bbox_to_anchor=below, ncols=1 if len(part.classes) < 4 else 3, markerscale=3)
-    return figure
-
-
-def draw_figure2(
-    distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]], within: float
-) -> Figure:
-    """Draw the mean of each dimension of h^l, a panel a subject."""
-    figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
-    for part, row, axis in zip(distributions, summaries, axes, strict=True):
-        axis.vlines(np.arange(len(part.mean)), 0, part.mean, PALETTE[0], linewidth=0.7)
-        for bound in (-within, within):
-            axis.axhline(bound, color=PALETTE[5], linewidth=0.7, linestyle="--")
-        count = f"{row['means_within']} of {len(part.mean)} within {within:g}"
-        axis.set(xlabel=f"dimension of $h^l$\n{count}", ylabel="mean")
-        axis.margins(x=0.01)
-    return figure
-
-
-def draw_figure3(distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]]) -> Figure:
-    """Draw the standard deviation of each dimension of h, by falling Fisher score, a panel a subject."""
-    figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
-    for part, row, axis in zip(distributions, summaries, axes, strict=True):
-        ranks = np.arange(1, len(part.importance_order) + 1)
-        axis.vlines(ranks, 0, part.deviation[part.importance_order], PALETTE[0], linewidth=0.7)
-        xlabel = f"rank by Fisher score\nSpearman {row['spearman']:.2f}"
-        axis.set(xlabel=xlabel, ylabel="standard deviation", ylim=(0, None))
-        axis.margins(x=0.01)
-    return figure

@@ -69,6 +69,7 @@ def read_outcome(row: Row) -> dict[str, Any]:
         "peak_memory_mib": cost.peak_memory_mib.resident,
         "peak_gpu_memory_mib": cost.peak_memory_mib.gpu,
         "attempts": record.attempts,
+        "share": record.where.share,
     }
 
 

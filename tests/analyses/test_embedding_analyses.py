@@ -161,7 +161,7 @@ class TestDimensions:
         with pytest.raises(UserError, match="do not vary"):
             isobn_embeddings.measure_dimensions(stub(np.ones((9, 4))), 0.5)
         with pytest.raises(UserError, match="do not vary"):
-            adaptation_embeddings.measure_distribution(stub(np.ones((9, 4)), np.zeros(9, np.int64)), 9, 3, 1)
+            adaptation_embeddings.measure_distribution(stub(np.ones((9, 4)), np.zeros(9, np.int64)), 9, 3, 1, 0.05)
 
 
 class TestDistribution:
@@ -169,7 +169,7 @@ class TestDistribution:
     def test_orders_by_fisher_score_and_counts_means(self, rng):
         labels = np.arange(200) % 2
         h = rng.normal(size=(200, 4)) * [1, 9, 3, 1] + labels[:, None] * [0, 0, 30, 4] + [3, 0.0, -15.0, -2.2]
-        part = adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1)
+        part = adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1, 0.05)
         row = adaptation_embeddings.summarise_distribution(part, 0.5)
         assert part.importance_order[:2].tolist() == [2, 3]
         assert row["means_within"] == int((np.abs(h.mean(0)) <= 0.5).sum())
@@ -183,7 +183,7 @@ class TestDistribution:
         h = rng.normal(size=(200, 6)) + labels[:, None] * np.array([5, 4, 3, 0, 0, 0])
         h[:, 3:] = 1.0
         spearman = adaptation_embeddings.summarise_distribution(
-            adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1), 0.5
+            adaptation_embeddings.measure_distribution(stub(h, labels), 50, 5, 1, 0.05), 0.5
         )
         assert spearman["constant"] == 3
         assert spearman["spearman"] == pytest.approx(1)  # more apart, more varied: three dimensions, in one order

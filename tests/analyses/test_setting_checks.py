@@ -37,6 +37,7 @@ MISTAKES = [
     ("adaptation_embeddings", "seed=null", "seed=null must be a whole number, at least 0 and at most 4294967295"),
     ("adaptation_embeddings", "seed=4294967296", "seed=4294967296 must be at most 4294967295"),
     ("adaptation_embeddings", "within=-1", "within=-1 must be at least 0"),
+    ("adaptation_embeddings", "cluster_share=1", "cluster_share=1 must be between 0 and 1"),
     ("common_frequency", "texts=0", "texts=0 must be at least 1"),
     ("common_frequency", "width=wide", "width=wide must be a whole number, at least 1"),
     ("common_frequency", "rare=0", "rare=0 must be at least 1"),

@@ -5,6 +5,7 @@ import statistics
 from functools import partial
 
 import pytest
+from helpers import ROOT
 
 from isobench.cli.claims import judge_claim
 from isobench.common.errors import UserError
@@ -148,6 +149,11 @@ def ev(none, bn, isobn, task="rte"):
     return [{"encoder": "e", "task": task, "method": m, "k": 1, "ev": value} for m, value in values.items()]
 
 
+def clustered(clusters, index, gaussian):
+    measured = {"clusters": clusters, "cluster_index": index, "gaussian_cluster_index": gaussian}
+    return [{"encoder": "e", "task": "t", **measured}]
+
+
 @pytest.mark.parametrize(
     ("check", "rows", "word"),
     [
@@ -167,6 +173,14 @@ def ev(none, bn, isobn, task="rte"):
         ),
         (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.9}], FAILS),
         (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.1}], HOLDS),
+        (claims.variance_is_not_importance, [{"encoder": "e", "task": "rte", "spearman": 0.9}], NOT_RUN),  # excepted
+        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.9}], HOLDS),
+        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.1}], FAILS),
+        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "sst2", "spearman": 0.9}], NOT_RUN),
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7), HOLDS),
+        (claims.there_are_two_clusters, clustered(3, 0.5, 0.7), FAILS),
+        (claims.there_are_two_clusters, clustered(2, 0.7, 0.7), FAILS),  # t-SNE's clusters, not the vectors'
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8), UNDECIDED),
     ],
 )
 def test_checks_of_analyses(check, rows, word):
@@ -204,7 +218,7 @@ def test_every_claim_names_an_experiment_that_is_there():
     assert {claim.experiment for claim in CLAIMS} <= {
         file.stem for file in Path(conf_dir(), "experiment").glob("*.yaml")
     }
-    assert len({claim.paper for claim in CLAIMS}) == 4  # the fifth is IsoBN's first version
+    assert {claim.paper for claim in CLAIMS} == {folder.name for folder in ROOT.glob("experiments/*/")}
 
 
 @pytest.fixture

@@ -1,0 +1,87 @@
+"""Check the papers' claims that compare the scores of two methods, neither of which has to be plain fine-tuning."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from isobench.report.baseline_comparison import CONSTANT_PREDICTOR
+from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
+from isobench.report.document import Report, TidyRows
+from isobench.report.effects import ALPHA
+from isobench.report.evidence import describe_p, format_points
+from isobench.report.resampling import Arms, mean_difference_interval, stratified_permutation_test
+
+# IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and
+# the classes of QNLI and MNLI are about even.
+UNBALANCED_TASKS = ("cola", "mrpc")
+
+
+def decide_difference(label: str, tasks: Sequence[Arms], remark: str = "") -> Outcome:
+    """Decide whether the first method of each pair is better than the second, averaged over tasks.
+
+    Decided only if the bootstrap interval of the mean difference excludes zero and the permutation test is
+    significant.
+
+    Args:
+        label: what is compared, for the sentence with the numbers.
+        tasks: on each task the scores of both methods, one a seed, two or more.
+        remark: what to add to the sentence.
+    """
+    mean, p = mean_difference_interval(tasks), stratified_permutation_test(tasks).p
+    if math.isnan(mean.low):
+        return Outcome(
+            NOT_RUN, f"{label} {format_points(mean.value)} points: no spread over seeds, no interval (NaN)"
+        )
+    limits = f"[{format_points(mean.low)}, {format_points(mean.high)}]"
+    numbers = f"{label} {format_points(mean.value)} points {limits}, {describe_p(p)}{remark}"
+    if mean.low <= 0 <= mean.high or p >= ALPHA:
+        return Outcome(UNDECIDED, numbers)
+    return Outcome(HOLDS if mean.value > 0 else FAILS, numbers)
+
+
+def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Callable[[Report], Outcome]:
+    """Make the check that one method is better than another, averaged over encoders and tasks.
+
+    Runs that predict one class for every example count with their scores, because training so badly is part of what
+    such claims are about.
+
+    Args:
+        method: the method that the paper says is better.
+        other: the method that it is compared with.
+        tasks: compare on these tasks only; empty for all.
+    """
+
+    def check(report: Report) -> Outcome:
+        arms = collect_score_arms(report.runs, method, other)
+        chosen = {name: pair for name, pair in arms.items() if not tasks or name[1] in tasks}
+        if not chosen:
+            where = f" on {', '.join(tasks)}" if tasks else ""
+            return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
+        if any(len(arm) < 2 for pair in chosen.values() for arm in pair):
+            return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
+        return decide_difference(
+            f"{method} less {other}", list(chosen.values()), describe_runs(report.runs, list(chosen), method, other)
+        )
+
+    return check
+
+
+def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[str, str, str], Arms]:
+    """Collect the scores of two methods: (encoder, task, scale) -> theirs, one a seed; only where both have some."""
+    scores: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+    for run in runs:
+        is_usable = run["status"] == "finished" and run.get("selected", True) and run["score"] is not None
+        if run["method"] in (method, other) and is_usable:
+            name = (run["encoder"], run["task"], run["scale"])
+            scores.setdefault(name, {}).setdefault(run["method"], []).append(run["score"])
+    return {name: (both[method], both[other]) for name, both in scores.items() if len(both) == 2}
+
+
+def describe_runs(runs: TidyRows, names: Sequence[tuple[str, str, str]], *methods: str) -> str:
+    """Name the tasks that are compared, and say how many of the methods' runs predict one class for every example."""
+    compared = [run for run in runs if (run["encoder"], run["task"], run["scale"]) in names]
+    said = [", ".join(dict.fromkeys(task for _, task, _ in names))]
+    for method in methods:
+        failures = [run["failure"] for run in compared if run["method"] == method]
+        if count := failures.count(CONSTANT_PREDICTOR):
+            said.append(f"{count} of {len(failures)} runs of {method} predict one class")
+    return f" ({'; '.join(said)})"

@@ -1,0 +1,136 @@
+"""The map of all tables and figures (experiments/README.md): complete, every command plans, every test exists."""
+
+import itertools
+import re
+
+import pytest
+from helpers import ROOT, write_sets
+from hydra.core.global_hydra import GlobalHydra
+
+from isobench.papers import published
+from isobench.sweep import grid
+from isobench.sweep.plan import compose_sweep, plan_runs
+
+PAGE = (ROOT / "experiments" / "README.md").read_text()
+TEXTS = {
+    "isobn": "isobn_aaai2021", "isobn_arxiv_v1": "isobn_arxiv_v1", "isotropy_calibration": "isotropy_calibration",
+    "task_adaptation": "efficient_task_adaptation", "too_much_in_common": "too_much_in_common",
+}  # fmt: skip
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| [")
+]
+COMMANDS = list(dict.fromkeys(re.findall(r"`python -m isobench ([^`]+)`", PAGE)))
+
+
+def paper_of(row):
+    return re.match(r"\[(\w+)\]", row[0])[1]
+
+
+def name_of(row):
+    return re.match(r"(?:Table|Figure) \d+", row[1])[0]
+
+
+def test_every_row_is_whole():
+    assert len(ROWS) == PAGE.count("\n| ") - 1  # less the heading
+    for row in ROWS:
+        assert len(row) == 6, row
+        paper, what, at_paper, embedded, status, held = row
+        assert paper == f"[{paper_of(row)}]({paper_of(row)}/README.md)"
+        assert re.match(r"(same setting|differs: |schematic: |as the later version's )", status), row
+        assert held.startswith(("`tests/", "no numbers ", "as the later version's ")) or ": `tests/" in held, row
+        is_drawing = status.startswith("schematic: a drawing")
+        assert ("scale=paper" in at_paper, "+experiment=" in embedded) == (not is_drawing, not is_drawing), row
+        assert "scale=paper" not in embedded, what
+
+
+def test_every_table_and_figure_with_a_caption_is_in_the_map(papers):
+    captions = {
+        (paper, f"{kind} {number}")
+        for paper, file in TEXTS.items()
+        for kind, number in re.findall(r"\b(Table|Figure) (\d+):", (papers / f"{file}.txt").read_text())
+    }
+    mapped = {(paper_of(row), name_of(row)) for row in ROWS}
+    assert mapped == captions
+    appendix = {(paper_of(row), name_of(row)) for row in ROWS if "Table" in row[1] and "(appendix)" in row[1]}
+    later = {name for name in mapped if name[0] != "isobn_arxiv_v1"}
+    assert [len(mapped), len(mapped - later), len(later), len(later - appendix)] == [35, 6, 29, 26]
+    for number in ("are 35", "the later one in its six", "have 29", "26 remain without the three tables"):
+        assert number in PAGE
+
+
+def test_every_table_has_published_cells_and_names_the_test_that_holds_them():
+    tables = {(paper_of(row), name_of(row).lower().replace(" ", "")) for row in ROWS if row[1].startswith("Table")}
+    assert tables == {(paper, table) for paper in TEXTS for table in published.load_tables(paper)}
+    for row in ROWS:
+        if row[1].startswith("Table"):
+            assert re.fullmatch(r"`tests/papers/test_published\.py::test_\w+_are_the_papers`", row[5]), row
+
+
+def test_every_test_that_the_map_names_exists():
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE)
+    assert len(named) > len(ROWS) // 2
+    for file, name in named:
+        assert not name or f"\ndef {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
+
+
+def test_an_experiment_is_of_the_paper_and_the_table_that_its_row_names():
+    import yaml
+
+    for row in ROWS:
+        for name in re.findall(r"\+experiment=(\w+)", " ".join(row[2:4])):
+            text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
+            experiment = yaml.safe_load(text)["experiment"]
+            assert experiment["paper"] == paper_of(row).replace("_arxiv_v1", ""), row
+            if row[1].startswith("Table") and experiment.get("tables"):
+                assert name_of(row).lower().replace(" ", "") in experiment["tables"], row
+
+
+class EachValueOnce:
+    """Stand in for itertools.product: every value of every axis once in all calls, not every combination of them."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def product(self, *axes):
+        if not all(axes):
+            return []
+        new = [[value for value in axis if value not in self.seen] or axis[:1] for axis in axes]
+        self.seen.update(value for axis in new for value in axis)
+        return [tuple(axis[i % len(axis)] for axis in new) for i in range(max(map(len, new), default=1))]
+
+
+@pytest.fixture(scope="module")
+def word_pairs(tmp_path_factory) -> str:
+    """A folder with the five sets of word pairs."""
+    return str(write_sets(tmp_path_factory.mktemp("pairs")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
+    """Composed, checked and keyed like every sweep, in this process, without the full product of its grid."""
+    monkeypatch.delenv("ISOBENCH_DATA", raising=False)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(grid, "itertools", EachValueOnce())
+    arguments = command.replace("COMMIT", "0" * 40).replace("FOLDER", word_pairs).split()
+    own = ["dry_run=true", f"output_dir={tmp_path}", f"data.cache={cache}"]
+    try:
+        with compose_sweep([*arguments, *own]) as parts:
+            planned = plan_runs(*parts)
+    finally:
+        GlobalHydra.instance().clear()
+    assert planned
+    configs = [run.row.cfg for run in planned.values()]
+    assert {cfg.scale for cfg in configs} == {"paper" if "scale=paper" in command else "embedded"}
+    assert {f"+experiment={cfg.experiment.name}" for cfg in configs} <= set(arguments)
+
+
+def test_a_thinned_grid_still_has_every_value():
+    thinned = EachValueOnce()
+    axes = [["a", "b"], ["c", "d", "e"], ["f"]]
+    first = thinned.product(*axes)
+    assert first == [("a", "c", "f"), ("b", "d", "f"), ("a", "e", "f")]
+    assert thinned.product(["b", "g"], ["c"]) == [("g", "c")]  # of the next sub-grid only what is new
+    assert thinned.product(["b"], ["c"]) == [("b", "c")]  # or one run
+    assert (thinned.product(["a"], []), thinned.product()) == ([], [()])
+    assert set(first) <= set(itertools.product(*axes))
