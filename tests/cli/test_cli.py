@@ -62,7 +62,7 @@ BAD = [
     (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
     (["encoder=gpt2", "encoder.revision=null"], "encoder.revision must be set"),
     (["task=cola", "data.root=null", "task.revision=null"], "task.revision must be set"),
-    (["calibration.rescale=printed"], "only calibration=isobn_paper, calibration=isobn_released has the setting"),
+    (["calibration.rescale=printed"], "calibration=isobn_paper, calibration=isobn_released has the setting"),
     (["+calibration.dim=5"], "calibration.dim can't be set"),
     (["calibration=null"], "calibration can't be null: choose one of its options"),
     (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
