@@ -62,7 +62,9 @@ def test_a_table_has_its_form(paper, name):
 
     table = published.load_tables(paper)[name]
     needed, parts = {"what", "form", "columns", "methods", "cells"}, table.model_fields_set
-    assert needed <= parts <= needed | {"doubtful", "significant", "average", "differences", "reported"}
+    assert (
+        needed <= parts <= needed | {"doubtful", "significant", "average", "differences", "reported", "reported_from"}
+    )
     assert set(table.form) <= STATISTICS
     assert isinstance(table.what, str)
     assert all(isinstance(note, str) for note in table.doubtful)
