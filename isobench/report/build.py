@@ -120,7 +120,8 @@ def build_table(name: str, title: str, table: PaperTable, varying: list[str]) ->
     tasks = {column.title: column.task for column in table.columns}
     columns = [AVERAGE, *tasks] if table.has_average else list(tasks)
     reported = [ReportedRow(table.reported_label, encoder, cells) for encoder, cells in table.list_reported_rows()]
-    return ReportTable(name, title, columns, lines, table.list_notes(with_time=True), tasks, reported)
+    notes, marks = table.list_notes(with_time=True), table.content.marks
+    return ReportTable(name, title, columns, lines, notes, tasks, reported, marks)
 
 
 def build_average_cell(table: PaperTable, encoder: str, method: str) -> Cell:
@@ -143,14 +144,14 @@ def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> 
         ours=table.format_cell(encoder, method, column, marked=False),
         troubles=dict(count_troubles(rows)),
     )
-    published_cell = published.find_cell_in_column(table.content, encoder, method, column.title)
+    published_cell = published.find_cell_in_column(table.content, encoder, method, column.published_name)
     if published_cell:
         cell.published, cell.published_of = published_cell
     cell.verdict, cell.why = judge_cell(table, column, cell, encoder, method, rows)
     base = table.read_values(encoder, BASE_METHOD, column)
     constant = any(table.is_constant(encoder, name, column) for name in (method, BASE_METHOD))
     if method != BASE_METHOD and column.is_score and cell.values and base and not constant:
-        cell.comparison = compare(cell.values, base)
+        cell.comparison = compare(cell.values, base, table.content.marks)
     return cell
 
 
@@ -169,7 +170,7 @@ def judge_cell(
     if differences := list_scale_differences(rows):
         return "not comparable", f"scale: {'; '.join(differences)}"
     row = table.content.methods[method]
-    printed = table.content.cells[encoder][row][column.title]
+    printed = table.content.cells[encoder][row][column.published_name]
     ours = table.summarize_values(cell.values)[0]
     target, spread = printed[0], find_printed_spread(table.content.form, printed)
     if ours is None or target is None:
@@ -178,6 +179,7 @@ def judge_cell(
         both = math.isnan(ours) and math.isnan(target)
         return ("within", "both undefined") if both else ("not comparable", "one of the two is undefined")
     reason = f"{ours - target:+.2f}, {'no spread is printed' if spread is None else f'spread {spread:g}'}"
+    reason += f"; {column.difference}" if column.difference else ""
     if matches_printed(ours, target) or (spread is not None and abs(ours - target) <= spread):
         return "within", reason
     return ("above" if ours > target else "below"), reason

@@ -21,6 +21,8 @@ class Comparison:
         effect: Hedges' g.
         low: lower end of its 95% interval.
         high: upper end of its 95% interval.
+        student: two-sided p of Student's two-sample t-test.
+        marks: the test that the mark comes from, welch or student.
     """
 
     difference: float
@@ -30,6 +32,13 @@ class Comparison:
     effect: float | None = None
     low: float | None = None
     high: float | None = None
+    student: float | None = None
+    marks: str = "welch"
+
+    @property
+    def mark_p(self) -> float | None:
+        """The p that decides the mark."""
+        return self.student if self.marks == "student" else self.welch
 
 
 @dataclass
@@ -105,6 +114,7 @@ class ReportTable:
         notes: sentences below the table.
         tasks: column title -> task; columns of one task show the same runs. An average has none.
         reported: rows of others' numbers, below the lines.
+        marks: the test that the marks come from, welch or student.
     """
 
     name: str
@@ -114,6 +124,7 @@ class ReportTable:
     notes: list[str] = field(default_factory=list)
     tasks: dict[str, str] = field(default_factory=dict)
     reported: list[ReportedRow] = field(default_factory=list)
+    marks: str = "welch"
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -18,10 +18,18 @@ from isobench.report.paper_columns import (
     build_paper_columns,
     compute_epoch_seconds,
 )
-from isobench.report.seed_statistics import MARK_LEGEND, choose_mark, compute_cell_statistics, holm, welch
+from isobench.report.seed_statistics import (
+    choose_mark,
+    compute_cell_statistics,
+    format_mark_legend,
+    holm,
+    student,
+    welch,
+)
 from isobench.runs.grouping import read_run_names
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
 
+CellKey = tuple[str, str, Column]  # encoder, method, column
 AVERAGE = "Avg"  # title of the column of each row's average
 
 
@@ -54,14 +62,18 @@ class PaperTable:
         return [value for value in values if value is not None]
 
     @cached_property
-    def p_values(self) -> dict[tuple[str, str, Column], float]:
-        """Welch's p of each score's difference from plain fine-tuning's, without undefined and constant cells."""
+    def p_values(self) -> dict[CellKey, float]:
+        """The p of each score's difference from plain fine-tuning's, by the test that the marks come from."""
+        return self.test_differences(student if self.content.marks == "student" else welch)
+
+    def test_differences(self, test: Callable[[list[float], list[float]], float]) -> dict[CellKey, float]:
+        """Test each score against plain fine-tuning's; undefined and constant cells have no p."""
         p_values = {}
         for encoder, method in self.lines:
             for column in self.columns:
                 cells = [(encoder, name, column) for name in (method, BASE_METHOD)]
                 if method != BASE_METHOD and column.is_score and not any(self.is_constant(*cell) for cell in cells):
-                    p_values[cells[0]] = welch(*(self.read_values(*cell) for cell in cells))
+                    p_values[cells[0]] = test(*(self.read_values(*cell) for cell in cells))
         return {cell: p for cell, p in p_values.items() if not math.isnan(p)}
 
     def is_constant(self, encoder: str, method: str, column: Column) -> bool:
@@ -105,7 +117,9 @@ class PaperTable:
 
     def format_published_cell(self, encoder: str, method: str, column: Column) -> str:
         """Write the paper's cell in brackets; if it lacks our encoder, another encoder's cell with its name."""
-        return format_brackets(published.find_cell_in_column(self.content, encoder, method, column.title), encoder)
+        return format_brackets(
+            published.find_cell_in_column(self.content, encoder, method, column.published_name), encoder
+        )
 
     @property
     def has_average(self) -> bool:
@@ -114,7 +128,7 @@ class PaperTable:
 
     def list_paper_columns(self) -> list[Column]:
         """List the shown columns that the paper has too."""
-        return [column for column in self.columns if column.title in self.content.columns]
+        return [column for column in self.columns if column.published_name in self.content.columns]
 
     def format_average(self, encoder: str, method: str) -> str:
         """Write the mean over the paper's columns of the cells' first statistic; unless all ran, how many did."""
@@ -167,11 +181,18 @@ class PaperTable:
         """Write the sentences below the table: what the marks and times mean, how many marks chance explains."""
         notes = []
         if tests := list(self.p_values.values()):
-            survivors = sum(p < ALPHA for p in holm(tests))
             notes.append(
-                f"{MARK_LEGEND}. Of {format_count(len(tests), 'comparison')}, {ALPHA * len(tests):.1f} would have a "
-                f"mark by chance; {survivors} survive{'s' * (survivors == 1)} Holm's correction."
+                f"{format_mark_legend(self.content.marks)}. Of {format_count(len(tests), 'comparison')}, "
+                f"{ALPHA * len(tests):.1f} would have a mark by chance; {count_holm_survivors(tests)}."
             )
+            if self.content.marks == "student":
+                others = list(self.test_differences(welch).values())
+                below = sum(p < ALPHA for p in others)
+                notes.append(
+                    f"By Welch's t-test, which does not assume equal variances, {below} of {len(others)} have p < "
+                    f"{ALPHA}; {count_holm_survivors(others)}."
+                )
+        notes += dict.fromkeys(f"{column.task}: {column.difference}." for column in self.columns if column.difference)
         if self.has_average:
             notes.append(
                 f"{AVERAGE}: the mean over the paper's {len(self.content.columns)} columns, where all of them ran. "
@@ -196,6 +217,12 @@ def format_brackets(printed: published.PrintedCell | None, encoder: str) -> str:
     return f"[{text}]" if its_encoder == encoder else f"[{text} {its_encoder}]"
 
 
+def count_holm_survivors(p_values: list[float]) -> str:
+    """Say how many of these p-values are below ``ALPHA`` after Holm's correction."""
+    survivors = sum(p < ALPHA for p in holm(p_values))
+    return f"{survivors} survive{'s' * (survivors == 1)} Holm's correction"
+
+
 def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, PublishedTable, list[Column]]]:
     """Return name, content and columns of every table of the experiment's paper; no columns if none of its tasks ran.
 
@@ -204,7 +231,8 @@ def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, P
     """
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
     contents = {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
-    paper_tasks = {column.task for content in contents.values() for column in content.columns.values()}
+    columns_of_all = [column for content in contents.values() for column in content.columns.values()]
+    paper_tasks = {task for column in columns_of_all for task in (column.task, *column.variants)}
     foreign = [task for name, task in tasks.items() if name not in paper_tasks]
     used_kinds: set[ColumnKind] = set()  # kinds of columns that the foreign tasks have already
     for name, content in contents.items():
