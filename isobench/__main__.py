@@ -25,7 +25,8 @@ from isobench.sweep.grid import expand_chains
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
-COMMANDS = ("status", "report", "dashboard", "prune")  # modules of isobench/cli, and words of the command line
+# Words of the command line, each a module of isobench/cli.
+COMMANDS = ("status", "report", "dashboard", "prune", "wordsim")
 FLAGS_WITH_VALUE = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p")
 FLAGS_BEFORE_SETTINGS = ("--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
 

@@ -21,7 +21,8 @@ def complex_step(function, x):
 
 
 def average(x):
-    return sum(x) / len(x)
+    """Exact if all are equal."""
+    return x[0] + sum(one - x[0] for one in x) / len(x)
 
 
 def covariance(x):
@@ -32,8 +33,9 @@ def covariance(x):
 def moving(weight, values):
     """An exponential average written out: the newest weighs a, the one before a (1 - a), ...; the first, the rest."""
     last = len(values) - 1
-    newer = sum(weight * (1 - weight) ** (last - i) * value for i, value in enumerate(values) if i)
-    return (1 - weight) ** last * values[0] + newer
+    return values[0] + sum(
+        weight * (1 - weight) ** (last - i) * (value - values[0]) for i, value in enumerate(values) if i
+    )
 
 
 def isobn(steps, alpha, eps, beta, gamma, rescale):
@@ -42,6 +44,7 @@ def isobn(steps, alpha, eps, beta, gamma, rescale):
     Chosen: a feature that never varied correlates with nothing; without any variance the layer is the identity.
     The released code starts its averages from zero, the paper's here from the first batch.
     """
+    mean = np.zeros(0)  # none is subtracted
     released, zero = rescale == "released", np.zeros(steps[0][0].shape[1])
     covariances, deviations = ([np.diag(zero)], [zero]) if released else ([], [])
     for x, g, training in steps:
@@ -62,8 +65,29 @@ def isobn(steps, alpha, eps, beta, gamma, rescale):
         else:
             kept = sum(sigma**2) / sum((sigma * theta) ** 2)
             theta = theta * (kept if rescale == "printed" else math.sqrt(kept))
-        state = {"deviation": sigma, "covariance": cov, "batches": len(covariances) - released}
+        state = {"deviation": sigma, "covariance": cov, "mean": mean, "batches": len(covariances) - released}
         yield x @ np.diag(theta), g @ np.diag(theta), state
+
+
+def isobn_original(steps, alpha):
+    """Zhou et al. 2021, Eq. 5 with Eq. 4's gamma: (h_i - mu_i) / (sigma_i gamma_i).
+
+    Chosen: mu is a moving average as sigma and Sigma are in Algorithm 1, all from the first batch on and without
+    gradient; a feature without any variance is not scaled.
+    """
+    means, covariances, deviations = [], [], []
+    for x, g, training in steps:
+        if training:
+            means.append(average(x))
+            covariances.append(covariance(x))
+            deviations.append(np.sqrt(np.diag(covariances[-1])))
+        mu, cov, sigma = (moving(alpha, values) for values in (means, covariances, deviations))
+        scale = []
+        for i, s in enumerate(sigma):
+            gamma = sum((cov[i, j] / (s * sigma[j])) ** 2 for j in range(len(sigma)) if s and sigma[j])
+            scale.append(s * gamma if s else 1.0)
+        state = {"deviation": sigma, "covariance": cov, "mean": mu, "batches": len(covariances)}
+        yield (x - mu) / scale, g / scale, state
 
 
 def centring(steps, kind, count, corrected, momentum):

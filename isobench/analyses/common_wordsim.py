@@ -47,7 +47,8 @@ def analyse(subjects: list[Subject], removed: Annotated[int | str, REMOVED]) -> 
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:
         raise UserError(
-            "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/, or scale=embedded"
+            "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (isobench wordsim "
+            "makes it), or scale=embedded"
         )
     sets = wordsim.load_word_pairs(first.data)
     rows: Rows = []

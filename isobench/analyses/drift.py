@@ -20,7 +20,8 @@ class ClassifierDrift(Callback):
 
     The module's ``observed["drift"]`` gets ``start`` and ``now``. Each has ``cosine`` and ``l2``, the classifier's
     cosine and distance to its initialisation within the subspace of the top components, and ``fine_tuned`` and
-    ``optimal``, the top k components' share of the variance of its logits and of an optimal classifier's.
+    ``optimal``, the top k components' share of the variance of its logits and of an optimal classifier's. A
+    regression's head drifts as well, but has no optimal classifier: ``optimal`` is then empty.
 
     Components are those of the training set's embeddings by the encoder of that moment, in evaluation mode. Nothing
     is random, so that the run's random streams stay the same.
@@ -54,12 +55,10 @@ class ClassifierDrift(Callback):
         """Keep the initial classifier and measure it, unless the run was resumed.
 
         Raises:
-            UserError: the task has no classes, or the training set only one of them.
+            UserError: the training set has only one class.
         """
-        if module.regression:
-            raise UserError("monitors.drift compares with a logistic regression: choose a task with classes")
         loader: Any = trainer.train_dataloader
-        if len(np.unique(loader.dataset.labels)) < 2:
+        if not module.regression and len(np.unique(loader.dataset.labels)) < 2:
             raise UserError("monitors.drift needs examples of two classes or more: take more (task.train_samples)")
         if self.initial is None:
             self.initial = to_float64(module.head.weight).cpu().clone()
@@ -83,14 +82,14 @@ class ClassifierDrift(Callback):
         values, vectors = values.flip(0), vectors.flip(1)  # descending
         assert self.initial is not None
         cosine, l2 = measure_drift(weight, self.initial, vectors[:, : self.components])
-        optimal = torch.from_numpy(fit_optimal_classifier(h.numpy(), labels))
-        names = [str(k) for k in self.top]
-        return {
-            "cosine": cosine,
-            "l2": l2,
-            "fine_tuned": dict(zip(names, logit_variance_shares(weight, values, vectors, self.top), strict=True)),
-            "optimal": dict(zip(names, logit_variance_shares(optimal, values, vectors, self.top), strict=True)),
+        classifiers = {"fine_tuned": weight}
+        if not module.regression:
+            classifiers["optimal"] = torch.from_numpy(fit_optimal_classifier(h.numpy(), labels))
+        shares = {
+            kind: dict(zip(map(str, self.top), logit_variance_shares(matrix, values, vectors, self.top), strict=True))
+            for kind, matrix in classifiers.items()
         }
+        return {"cosine": cosine, "l2": l2, "optimal": {}, **shares}
 
 
 def is_positive_int(value: Any) -> bool:

@@ -17,15 +17,17 @@ CLASSIFIER_LABELS = {"fine_tuned": "fine-tuned", "optimal": "logistic regression
 def analyse(subjects: list[Subject]) -> Findings:
     """Show drift and logit variance by epoch from records of runs with ``monitors.drift`` (``ClassifierDrift``)."""
     rows = [row for subject in subjects for row in build_drift_rows(subject)]
+    class_rows = select_rows_with_classes(rows)
     top = [key.removeprefix("fine_tuned_top") for key in rows[0] if key.startswith("fine_tuned_top")]
     return Findings(
         numbers={"drift": rows},
-        figures={"figure2": draw_figure2(rows), "figure3": draw_figure3(rows, top)},
+        figures={"figure2": draw_figure2(rows), **({"figure3": draw_figure3(class_rows, top)} if class_rows else {})},
         tables=[build_drift_table(rows, top)],
         notes=[
             "Within the top principal components of the training embeddings of the moment; mean over classes.",
             "The paper, of BERT-base and RoBERTa-large: cosine 0.9997 on CoLA with RoBERTa, L2 near 0; the first "
             "component has over 90% of the logits' variance throughout, in the optimal classifier less.",
+            *describe_regressions(rows),
         ],
         differs=collect_scale_notes(subjects, "encoder", "task"),
     )
@@ -42,6 +44,18 @@ def build_drift_rows(subject: Subject) -> list[dict[str, Any]]:
         | {f"{kind}_top{k}": share for kind in CLASSIFIER_LABELS for k, share in drift[kind].items()}
         for epoch, drift in moments
     ]
+
+
+def select_rows_with_classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Select the rows of tasks with classes: a regression has no logistic regression, so it is not in Figure 3."""
+    return [row for row in rows if any(key.startswith("optimal_top") for key in row)]
+
+
+def describe_regressions(rows: list[dict[str, Any]]) -> list[str]:
+    """Say which tasks Figure 3 lacks: one note, or none if all have classes."""
+    tasks = list_distinct(rows, "task")
+    left_out = [task for task in tasks if task not in list_distinct(select_rows_with_classes(rows), "task")]
+    return [f"Figure 3 is without {', '.join(left_out)}: no classes, so no logistic regression."] if left_out else []
 
 
 def average_curves(rows: list[dict[str, Any]], key: str) -> dict[str, list[tuple[int, float]]]:
@@ -109,6 +123,8 @@ def build_drift_table(rows: list[dict[str, Any]], top: list[str]) -> Table:
     for name in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         first, *_, last = select_rows(rows, dict(zip(keys, name, strict=True)))
         for kind, label in CLASSIFIER_LABELS.items():
+            if f"{kind}_top{top[0]}" not in first:
+                continue
             moved = [f"{last['cosine']:.4f}", f"{last['l2']:.4f}"] if kind == "fine_tuned" else ["", ""]
             ends = ((100 * first[f"{kind}_top{k}"], 100 * last[f"{kind}_top{k}"]) for k in top)
             table.add_row(*map(str, name), label, *moved, *(f"{before:.1f} -> {after:.1f}" for before, after in ends))

@@ -17,32 +17,37 @@ class IsoBN(Calibration):
     """Scale each dimension down by its standard deviation and by its correlation with all dimensions.
 
     theta_i = (sigma_i gamma_i + eps)^-beta, with gamma_i = sum over j of rho_ij^2 (Eqs. 4, 6); theta is rescaled to
-    keep the sum of variances (Eq. 7); the output is theta o h (Eq. 8). No mean is subtracted and nothing is learned.
+    keep the sum of variances (Eq. 7); the output is theta o h (Eq. 8). Nothing is learned.
 
-    sigma and rho come from moving averages of the batch's biased statistics (over all processes), in float32. They
-    are detached, so the gradient is multiplied by theta, and are used in training and evaluation alike. Before
-    training, and as long as there is no variance at all, the layer is the identity. A constant dimension has
-    correlation 0 with every dimension.
+    The paper derives this from theta o (h - mu) with theta_i = 1 / (sigma_i gamma_i) (Eqs. 3, 5), which is
+    ``IsoBN(dim, eps=0, beta=1, rescale="none", subtract_mean=True)``.
+
+    mu, sigma and rho come from moving averages of the batch's biased statistics (over all processes), in float32.
+    They are detached, so the gradient is multiplied by theta, and are used in training and evaluation alike. Before
+    training, and as long as there is no variance at all, theta is 1. A constant dimension has correlation 0 with
+    every dimension; with eps = 0, where Eq. 5 would divide by zero, its theta_i is 1.
 
     Args:
         dim: width d of the embeddings.
         momentum: weight alpha of the newest batch in the moving averages (Algorithm 1).
-        eps: added to sigma * gamma.
+        eps: added to sigma * gamma; above 0, or 0 without rescaling.
         beta: strength of the normalisation, 0 for none.
         gamma: ``sum`` over j of rho_ij^2, as in Eq. 4, or their ``mean``, as in the released code.
         rescale: how theta is rescaled. ``variance`` multiplies it by sqrt(sum sigma^2 / sum sigma^2 theta^2), which
             keeps the sum of variances, as the text demands. ``printed`` is Eq. 7 as printed, without the root.
             ``released`` does all that the authors' code does: it takes the variances from the covariance's moving
             average, adds eps to the denominator, clamps correlations to [-1, 1], and starts the averages from zero.
-            The other two start them from the first batch; the paper does not say.
+            The others start them from the first batch; the paper does not say. ``none`` leaves theta as it is.
+        subtract_mean: subtract the moving average of the batch's mean before scaling.
 
     Raises:
-        ValueError: if gamma or rescale is unknown, momentum is outside (0, 1], eps is not above 0, or beta is not
-            finite.
+        ValueError: if gamma or rescale is unknown, momentum is outside (0, 1], eps is below 0, or 0 with rescaling,
+            beta is not finite, or subtract_mean is neither true nor false.
     """
 
     covariance: Tensor  # [d, d], moving average
     deviation: Tensor  # [d], moving average of the standard deviations
+    mean: Tensor  # [d], moving average of the mean; [0] unless subtract_mean
     batches: Tensor  # [], how many batches the averages hold
 
     def __init__(
@@ -52,33 +57,40 @@ class IsoBN(Calibration):
         eps: float = 0.1,
         beta: float = 0.5,
         gamma: Literal["sum", "mean"] = "sum",
-        rescale: Literal["variance", "printed", "released"] = "variance",
+        rescale: Literal["variance", "printed", "released", "none"] = "variance",
+        subtract_mean: bool = False,
     ) -> None:
         super().__init__(dim)
         if gamma not in ("sum", "mean"):
             raise ValueError(f"gamma must be sum or mean, not {gamma!r}")
-        if rescale not in ("variance", "printed", "released"):
-            raise ValueError(f"rescale must be variance, printed or released, not {rescale!r}")
+        if rescale not in ("variance", "printed", "released", "none"):
+            raise ValueError(f"rescale must be variance, printed, released or none, not {rescale!r}")
+        if not isinstance(subtract_mean, bool):
+            raise ValueError(f"subtract_mean must be true or false, not {subtract_mean!r}")
         self.momentum, self.eps, self.beta = float(momentum), float(eps), float(beta)
         if not 0 < self.momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], not {momentum}")
-        if not (0 < self.eps < math.inf and math.isfinite(self.beta)):
-            raise ValueError(f"eps must be above 0 and beta a number, not eps={eps}, beta={beta}")
-        self.gamma, self.rescale = gamma, rescale
+        is_eps_valid = 0 < self.eps < math.inf or (self.eps == 0 and rescale == "none")
+        if not (is_eps_valid and math.isfinite(self.beta)):
+            raise ValueError(
+                f"eps must be above 0, or 0 with rescale=none, and beta a number, not eps={eps}, beta={beta}"
+            )
+        self.gamma, self.rescale, self.subtract_mean = gamma, rescale, subtract_mean
         self.register_buffer("covariance", torch.zeros(dim, dim, dtype=torch.float32))
         self.register_buffer("deviation", torch.zeros(dim, dtype=torch.float32))
+        self.register_buffer("mean", torch.zeros(dim if subtract_mean else 0, dtype=torch.float32))
         self.register_buffer("batches", torch.zeros((), dtype=torch.long))
 
     def forward(self, h: Tensor) -> Tensor:
-        """Scale embeddings [B, d] -> [B, d]; in training first update the moving averages."""
+        """Scale embeddings [B, d] -> [B, d], centred if asked; in training first update the moving averages."""
         with torch.no_grad(), torch.autocast(h.device.type, enabled=False):
             if self.training:
                 self._update_statistics(h.detach().to(self.covariance.dtype))
             theta = self._compute_scale()  # [d]
-        return (h * theta).to(h.dtype)
+        return ((h - self.mean if self.subtract_mean else h) * theta).to(h.dtype)
 
     def _update_statistics(self, h: Tensor) -> None:
-        _, centred = center_batch(h)
+        mean, centred = center_batch(h)
         deviation = batch_mean(centred.square()).sqrt()
         covariance = batch_covariance(centred)
         weight: float | Tensor = self.momentum
@@ -86,6 +98,8 @@ class IsoBN(Calibration):
             weight = torch.where(self.batches == 0, 1.0, self.momentum)
         self.deviation.lerp_(deviation, weight)
         self.covariance.lerp_(covariance, weight)
+        if self.subtract_mean:
+            self.mean.lerp_(mean, weight)
         self.batches += 1
 
     def _compute_scale(self) -> Tensor:
@@ -95,9 +109,11 @@ class IsoBN(Calibration):
         if released:
             rho = rho.clamp(-1, 1)
         gamma = rho.square().sum(1) if self.gamma == "sum" else rho.square().mean(1)  # Eq. 4
-        theta = (self.deviation * gamma + self.eps) ** -self.beta  # Eq. 6
+        size = self.deviation * gamma + self.eps
+        theta = torch.where(size > 0, size**-self.beta, 1.0)  # Eq. 6; Eq. 5 with eps = 0 and beta = 1
         variance = self.covariance.diagonal() if released else self.deviation.square()
         total, scaled_total = variance.sum(), (variance * theta.square()).sum()
         ratio = total / (scaled_total + self.eps if released else scaled_total)
-        theta = theta * (ratio if self.rescale == "printed" else ratio.sqrt())  # Eq. 7
+        if self.rescale != "none":
+            theta = theta * (ratio if self.rescale == "printed" else ratio.sqrt())  # Eq. 7
         return torch.where(total > 0, theta, torch.ones_like(theta))

@@ -84,6 +84,10 @@ class PublishedTable(PublishedPart):
     reported: dict[str, dict[str, PrintedValue]] = Field(
         default_factory=dict, description="encoder -> column -> others' number that the paper repeats"
     )
+    reported_from: str | None = Field(
+        default=None,
+        description="PAPER/TABLE with the same columns that prints ``reported``, where this one does not",
+    )
     cells: dict[str, dict[str, dict[str, list[PrintedValue | None]]]] = Field(
         description="encoder -> row -> column -> the numbers of ``form``, null where none is printed"
     )
@@ -114,6 +118,28 @@ def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: 
         if values is not None:
             return format_statistics(table.form, values), printed_encoder
     return None
+
+
+def find_average(table: PublishedTable, encoder: str, method: str) -> PrintedCell | None:
+    """Find a row's printed average and the encoder it is of: this one if the paper has it, else the first."""
+    row = table.methods.get(method)
+    for printed_encoder in [encoder, *table.average]:
+        value = table.average.get(printed_encoder, {}).get(row or "")
+        if value is not None:
+            return str(value), printed_encoder
+    return None
+
+
+def find_reported(table: PublishedTable) -> tuple[str, dict[str, dict[str, PrintedValue]]]:
+    """Find the row of others' numbers that the paper, or another version of it, repeats.
+
+    Returns:
+        The row's heading, and encoder -> column -> number; no encoders if there is no such row.
+    """
+    if table.reported_from is None:
+        return "Reported", table.reported
+    paper, _, name = table.reported_from.partition("/")
+    return f"Reported ({paper})", load_tables(paper)[name].reported
 
 
 def find_column(table: PublishedTable, task: str, metric: str, split: str | None = None) -> str | None:

@@ -40,7 +40,10 @@ def classifier_stays_at_init(rows: TidyRows) -> Outcome:
 
 def top_component_is_exaggerated(rows: TidyRows) -> Outcome:
     """Check that the first component's share of the logits' variance exceeds the optimal classifier's in each run."""
-    ends = [(row["fine_tuned_top1"], row["optimal_top1"]) for row in select_last_epochs(rows)]
+    last = [row for row in select_last_epochs(rows) if row.get("optimal_top1") is not None]  # a regression has none
+    if not last:
+        return Outcome(NOT_RUN, "no task with classes")
+    ends = [(row["fine_tuned_top1"], row["optimal_top1"]) for row in last]
     ours, best = (100 * statistics.fmean(values) for values in zip(*ends, strict=True))
     return judge_cases((a > b for a, b in ends), f"{ours:.0f}% against {best:.0f}%")
 

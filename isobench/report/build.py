@@ -8,11 +8,11 @@ from isobench.config.schema import Experiment, format_method_name
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
 from isobench.report.baseline_comparison import BASE_METHOD
-from isobench.report.document import Cell, Report, ReportLine, ReportTable
+from isobench.report.document import Cell, Report, ReportedRow, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
-from isobench.report.paper_table import PaperTable, list_paper_tables
+from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import select_runs
@@ -111,15 +111,27 @@ def build_table(name: str, title: str, table: PaperTable, varying: list[str]) ->
     """Build a table with its cells; ``varying``: settings in which its runs may differ."""
     lines = []
     for encoder, method in table.lines:
-        cells = {column.title: build_cell(table, encoder, method, column) for column in table.columns}
+        cells = {AVERAGE: build_average_cell(table, encoder, method)} if table.has_average else {}
+        cells |= {column.title: build_cell(table, encoder, method, column) for column in table.columns}
         runs = [row for key, group in table.runs_by_key.items() if key[:2] == (encoder, method) for row in group]
         lines.append(
             ReportLine(encoder, method, cells, table.format_time(encoder, method), describe_settings(runs, varying))
         )
     tasks = {column.title: column.task for column in table.columns}
-    return ReportTable(
-        name, title, list(tasks), lines, table.list_notes(with_time=True), tasks, marks=table.content.marks
-    )
+    columns = [AVERAGE, *tasks] if table.has_average else list(tasks)
+    reported = [ReportedRow(table.reported_label, encoder, cells) for encoder, cells in table.list_reported_rows()]
+    notes, marks = table.list_notes(with_time=True), table.content.marks
+    return ReportTable(name, title, columns, lines, notes, tasks, reported, marks)
+
+
+def build_average_cell(table: PaperTable, encoder: str, method: str) -> Cell:
+    """Build the cell of a row's average: it has no seeds, and the paper prints no spread to compare it by."""
+    cell = Cell(ours=table.format_average(encoder, method))
+    if printed := published.find_average(table.content, encoder, method):
+        cell.published, cell.published_of = printed
+    cell.verdict = "not comparable"
+    cell.why = "no spread of an average is printed" if cell.published else "not in the paper"
+    return cell
 
 
 def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:

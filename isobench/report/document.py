@@ -88,6 +88,21 @@ class ReportLine:
 
 
 @dataclass
+class ReportedRow:
+    """A row of others' numbers that the paper repeats; none of our runs is in it.
+
+    Attributes:
+        label: its heading.
+        encoder: the encoder that the numbers are of.
+        cells: column title -> number as printed.
+    """
+
+    label: str
+    encoder: str
+    cells: dict[str, str]
+
+
+@dataclass
 class ReportTable:
     """A table in the paper's form.
 
@@ -97,7 +112,8 @@ class ReportTable:
         columns: titles of the columns, in order.
         lines: one for each encoder and method.
         notes: sentences below the table.
-        tasks: column title -> task; columns of one task show the same runs.
+        tasks: column title -> task; columns of one task show the same runs. An average has none.
+        reported: rows of others' numbers, below the lines.
         marks: the test that the marks come from, welch or student.
     """
 
@@ -107,6 +123,7 @@ class ReportTable:
     lines: list[ReportLine]
     notes: list[str] = field(default_factory=list)
     tasks: dict[str, str] = field(default_factory=dict)
+    reported: list[ReportedRow] = field(default_factory=list)
     marks: str = "welch"
 
 

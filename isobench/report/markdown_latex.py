@@ -49,10 +49,20 @@ def format_latex(report: Report) -> str:
 
 def list_table_rows(table: ReportTable) -> list[list[str]]:
     """Return the texts of a Markdown table, line by line: encoder, method, cells, training time."""
-    return [
+    ours = [
         [line.encoder, format_method(line), *(format_cell(line.cells[name]) for name in table.columns), line.time]
         for line in table.lines
     ]
+    reported = [
+        [
+            row.encoder,
+            row.label,
+            *(f"[{row.cells[name]}]" if name in row.cells else "" for name in table.columns),
+            "-",
+        ]
+        for row in table.reported
+    ]
+    return ours + reported
 
 
 def needs_legend(table: ReportTable) -> bool:

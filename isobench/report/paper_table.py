@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from isobench.common.terminal import format_count
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
@@ -34,6 +30,7 @@ from isobench.runs.grouping import read_run_names
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
 
 CellKey = tuple[str, str, Column]  # encoder, method, column
+AVERAGE = "Avg"  # title of the column of each row's average
 
 
 class PaperTable:
@@ -120,11 +117,46 @@ class PaperTable:
 
     def format_published_cell(self, encoder: str, method: str, column: Column) -> str:
         """Write the paper's cell in brackets; if it lacks our encoder, another encoder's cell with its name."""
-        published_cell = published.find_cell_in_column(self.content, encoder, method, column.published_name)
-        if published_cell is None:
-            return "not in the paper"
-        text, its_encoder = published_cell
-        return f"[{text}]" if its_encoder == encoder else f"[{text} {its_encoder}]"
+        return format_brackets(
+            published.find_cell_in_column(self.content, encoder, method, column.published_name), encoder
+        )
+
+    @property
+    def has_average(self) -> bool:
+        """True if the paper prints each row's average and any column that it averages is shown."""
+        return bool(self.content.average) and bool(self.list_paper_columns())
+
+    def list_paper_columns(self) -> list[Column]:
+        """List the shown columns that the paper has too."""
+        return [column for column in self.columns if column.published_name in self.content.columns]
+
+    def format_average(self, encoder: str, method: str) -> str:
+        """Write the mean over the paper's columns of the cells' first statistic; unless all ran, how many did."""
+        values = [self.read_values(encoder, method, column) for column in self.list_paper_columns()]
+        firsts = [self.summarize_values(column_values)[0] for column_values in values if column_values]
+        if len(firsts) < len(self.content.columns):
+            return f"{len(firsts)} of {format_count(len(self.content.columns), 'column')}"
+        mean = statistics.fmean(math.nan if first is None else first for first in firsts)
+        return "NaN" if math.isnan(mean) else f"{mean:.2f}"
+
+    def format_published_average(self, encoder: str, method: str) -> str:
+        """Write the paper's average in brackets; if it lacks our encoder, another encoder's with its name."""
+        return format_brackets(published.find_average(self.content, encoder, method), encoder)
+
+    @property
+    def reported_label(self) -> str:
+        """Heading of the rows of others' numbers."""
+        return published.find_reported(self.content)[0]
+
+    def list_reported_rows(self) -> list[tuple[str, dict[str, str]]]:
+        """List the rows of others' numbers that the paper repeats, for our encoders: encoder, column -> number."""
+        encoders = dict.fromkeys(encoder for encoder, _ in self.lines)
+        _, reported = published.find_reported(self.content)
+        return [
+            (encoder, {column: str(value) for column, value in reported[encoder].items()})
+            for encoder in encoders
+            if encoder in reported and self.list_paper_columns()
+        ]
 
     def format_time(self, encoder: str, method: str) -> str:
         """Write the training time per epoch over plain fine-tuning's: the ratio's median over tasks, and its range.
@@ -161,6 +193,13 @@ class PaperTable:
                     f"{ALPHA}; {count_holm_survivors(others)}."
                 )
         notes += dict.fromkeys(f"{column.task}: {column.difference}." for column in self.columns if column.difference)
+        if self.has_average:
+            notes.append(
+                f"{AVERAGE}: the mean over the paper's {len(self.content.columns)} columns, where all of them ran. "
+                "Ours are rounded; published.yaml says whether the paper's are."
+            )
+        if self.list_reported_rows():
+            notes.append(f"{self.reported_label}: numbers of others that the paper repeats.")
         if any(column.time for column in self.columns):
             notes.append(
                 "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
@@ -170,22 +209,18 @@ class PaperTable:
         return notes
 
 
+def format_brackets(printed: published.PrintedCell | None, encoder: str) -> str:
+    """Write a printed number in brackets, with its encoder's name if that is not ours."""
+    if printed is None:
+        return "not in the paper"
+    text, its_encoder = printed
+    return f"[{text}]" if its_encoder == encoder else f"[{text} {its_encoder}]"
+
+
 def count_holm_survivors(p_values: list[float]) -> str:
     """Say how many of these p-values are below ``ALPHA`` after Holm's correction."""
     survivors = sum(p < ALPHA for p in holm(p_values))
     return f"{survivors} survive{'s' * (survivors == 1)} Holm's correction"
-
-
-def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
-    """Print the tables of the experiment's paper that have columns for its runs."""
-    for number, (name, content, columns) in enumerate(list_paper_tables(experiment, rows)):
-        if columns:
-            table = PaperTable(content, columns, rows)
-            title = f"{experiment.paper}, {name}: {published.format_statistics(content.form, content.form)}"
-            for drawn in build_terminal_tables(table, title, out.width, with_time=number == 0):
-                out.print(drawn)
-            for note in table.list_notes(with_time=number == 0):
-                out.print(note, highlight=False, markup=False)
 
 
 def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, PublishedTable, list[Column]]]:
@@ -205,38 +240,3 @@ def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, P
         foreign_columns = build_foreign_columns(foreign, [kind for kind in kinds if kind not in used_kinds])
         yield name, content, [*build_paper_columns(content, tasks), *foreign_columns]
         used_kinds |= set(kinds)
-
-
-def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:
-    """Build the table for the terminal, broken into several below one another if it is wider than ``width``."""
-    columns = [
-        [
-            column.title,
-            *(
-                f"{table.format_cell(*line, column)}\n{table.format_published_cell(*line, column)}"
-                for line in table.lines
-            ),
-        ]
-        for column in table.columns
-    ]
-    if with_time:
-        columns.append(["training time per epoch", *(table.format_time(*line) for line in table.lines)])
-    label = compute_column_width([f"{method}\n{encoder}" for encoder, method in table.lines])
-    while columns:
-        count, used = 1, label + compute_column_width(columns[0])
-        while count < len(columns) and used + compute_column_width(columns[count]) <= width:
-            used += compute_column_width(columns[count])
-            count += 1
-        part = Table(title=title, title_justify="left", header_style="bold")
-        part.add_column("")
-        for header, *_ in columns[:count]:
-            part.add_column(Text(header), justify="right", overflow="fold")
-        for number, (encoder, method) in enumerate(table.lines, 1):
-            part.add_row(Text(f"{method}\n{encoder}"), *(Text(column[number]) for column in columns[:count]))
-        yield part
-        title, columns = "", columns[count:]
-
-
-def compute_column_width(texts: list[str]) -> int:
-    """Return the width of a table's column with these texts, in characters, borders included."""
-    return 3 + max(len(line) for text in texts for line in text.splitlines())

@@ -9,7 +9,7 @@ from isobench.common.terminal import make_console
 from isobench.config.schema import format_method_name
 from isobench.papers.published import find_published_cell
 from isobench.report.generation_notes import describe_generation
-from isobench.report.paper_table import print_paper_tables
+from isobench.report.paper_terminal import print_paper_tables
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.runs.grouping import (
     find_varying_settings,

@@ -124,6 +124,10 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     (row,) = read(folder, "isotropy")
     w = vocabulary_of(tiny)
     assert row["i1_raw"] == pytest.approx(isotropy_by_definition(w, lambda v: np.sign(v @ w.sum(0))), abs=1e-9)
+    text = (folder / "tables.txt").read_text().partition("Section 5.3")[2]
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    cosines = [f"{row[name]:.2f}" for name in ("average_cosine", "cosine_of_mean_and_top")]
+    assert lines == [["ours", "local", *cosines], ["paper", "roberta-large", "0.33", "0.99"]]
     assert row["removed"] == 0  # floor(32 / 100)
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
     assert len(read(folder, "singular_values")) == 2 * min(w.shape)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from helpers import write_parquet
 
+from isobench.analyses import isobn_drift
 from isobench.analyses.drift import fit_optimal_classifier, logit_variance_shares, measure_drift
 
 RNG = np.random.default_rng(0)
@@ -94,12 +95,51 @@ def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
 
 
 @pytest.mark.slow
-def test_a_regression_has_no_optimal_classifier(cli, drifting, outputs):
-    """Said before anything is planned."""
+def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, outputs):
     regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
     code, out, err = cli(*drifting, *regression)
+    assert code == 0, err
+    assert "Figure 3 is without sst2: no classes" in out
+    assert "logistic regression │" not in out
+    folder = outputs / "reports" / "isobn_drift"
+    assert {file.stem for file in folder.glob("*.png")} == {"figure2"}
+    rows = list(csv.DictReader((folder / "drift.csv").open()))
+    assert [row["epoch"] for row in rows] == list("012")
+    assert not any(name.startswith("optimal") for name in rows[0])
+    cosines, distances = ([float(row[name]) for row in rows] for name in ("cosine", "l2"))
+    assert (cosines[0], distances[0]) == (pytest.approx(1), 0)
+    assert 0 < distances[1] < distances[2]
+    assert cosines[2] < cosines[0]
+
+
+def test_figure_3_and_its_table_are_of_tasks_with_classes_and_figure_2_of_all():
+    def rows_of(task, **optimal):
+        base = {"encoder": "e", "task": task, "method": "none", "seed": 1}
+        return [
+            {**base, "epoch": epoch, "cosine": 1 - epoch * drop, "l2": epoch * 0.1, "fine_tuned_top1": 0.9, **optimal}
+            for epoch, drop in ((0, 0), (1, 0.02 if optimal else 0.04))
+        ]
+
+    rows = [*rows_of("mrpc", optimal_top1=0.4), *rows_of("stsb")]
+    assert isobn_drift.average_curves(rows, "cosine") == {"e, none": [(0, 1.0), (1, pytest.approx(0.97))]}
+    assert isobn_drift.select_rows_with_classes(rows) == rows[:2]
+    (panel,) = isobn_drift.draw_figure3(isobn_drift.select_rows_with_classes(rows), ["1"]).axes
+    assert [list(line.get_ydata()) for line in panel.get_lines()] == [[90, 90], [40, 40]]
+    assert isobn_drift.describe_regressions(rows) == [
+        "Figure 3 is without stsb: no classes, so no logistic regression."
+    ]
+    assert isobn_drift.describe_regressions(rows[:2]) == []
+    assert isobn_drift.build_drift_table(rows, ["1"]).row_count == 3
+
+
+@pytest.mark.slow
+def test_a_generated_text_has_no_classifier(cli, outputs):
+    """Said before anything is planned."""
+    monitor = ["_target_=isobench.analyses.drift.ClassifierDrift", "components=10", "top=[1]"]
+    arguments = ["task=captions", "encoder=bart-scratch", f"output_dir={outputs}"]
+    code, out, err = cli(*arguments, *(f"+monitors.drift.{setting}" for setting in monitor))
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "monitors.drift compares with a logistic regression and task=sst2 has no classes" in err
+    assert "monitors.drift measures a classifier and task=captions has none" in err
     assert not outputs.exists()
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from isobench.calibration import IsoBN
 
 PAPER = {"momentum": 0.95, "eps": 0.1, "beta": 0.5, "gamma": "sum", "rescale": "variance"}
+ORIGINAL = {"momentum": 0.95, "eps": 0, "beta": 1, "gamma": "sum", "rescale": "none", "subtract_mean": True}
 RELEASED = {"momentum": 0.05, "eps": 1e-3, "beta": 0.5, "gamma": "mean", "rescale": "released"}
 
 
@@ -101,6 +102,43 @@ def test_released_start_is_uncorrected_and_clamped():
     np.testing.assert_allclose(out, h * theta, rtol=1e-4, atol=1e-6)
 
 
+def test_the_original_gives_groups_of_duplicates_one_over_their_size():
+    """Eq. 3 by hand: a feature that stands k times, up to its sign, has group size k; each copy deviates by 1 / k."""
+    columns = np.random.default_rng(3).normal(size=(50, 3))
+    uncorrelated, _ = np.linalg.qr(columns - columns.mean(0))
+    one, other, lone = uncorrelated.T * [[0.2], [3.0], [40.0]]
+    h = np.stack([one, -5 * one, 2 * one + 7, other, other - 1, lone], axis=1)
+    out = IsoBN(6, **ORIGINAL).train()(torch.tensor(h)).numpy()
+    np.testing.assert_allclose(out.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(out.std(0), [1 / 3, 1 / 3, 1 / 3, 1 / 2, 1 / 2, 1], rtol=1e-5)
+
+
+def test_the_original_is_finite_in_degenerate_batches_and_does_not_scale_what_never_varied():
+    layer = IsoBN(4, **ORIGINAL).train()
+    h = torch.randn(8, 4)
+    h[:, 2] = 1.5
+    assert torch.equal(IsoBN(4, **ORIGINAL).eval()(h), h)  # before training
+    assert torch.isfinite(layer(h)).all()
+    moved = h.clone()
+    moved[:, 2] = 4.0
+    torch.testing.assert_close(layer.eval()(moved)[:, 2], torch.full((8,), 2.5))  # 4 - 1.5, not scaled
+    constant = IsoBN(4, **ORIGINAL).train()
+    assert torch.count_nonzero(constant(torch.ones(8, 4))) == 0
+    for batch in (torch.randn(1, 4), torch.randn(8, 4), torch.randn(1, 4), torch.randn(8, 4) * 1e-20):
+        assert torch.isfinite(constant(batch)).all()
+    tiny, huge = (IsoBN(4, **ORIGINAL).train()(torch.randn(8, 4) * size) for size in (1e-12, 1e6))
+    assert torch.isfinite(tiny).all()
+    assert torch.isfinite(huge).all()
+
+
+def test_the_mean_is_subtracted_under_any_rescaling():
+    h = torch.tensor(batches(1, 12, 5)[0])
+    for rescale in ("variance", "printed", "none"):
+        plain = IsoBN(5, rescale=rescale).train()(h)
+        centred = IsoBN(5, rescale=rescale, subtract_mean=True).train()(h)
+        torch.testing.assert_close(centred, plain - plain.mean(0), rtol=1e-5, atol=1e-5)
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.floats(0, 2), st.integers(3, 30))
 def test_the_root_keeps_the_sum_of_variances_and_the_print_does_not(seed, beta, rows):
@@ -160,14 +198,15 @@ class TestDegenerate:
         assert share < 0.7 * (h.var(0)[:10].sum() / h.var(0).sum())
 
 
-def test_buffers_are_float32_and_live_in_the_checkpoint(tmp_path):
-    layer = IsoBN(4, **PAPER).train()
+@pytest.mark.parametrize("settings_", [PAPER, ORIGINAL])
+def test_buffers_are_float32_and_live_in_the_checkpoint(tmp_path, settings_):
+    layer = IsoBN(4, **settings_).train()
     with torch.autocast("cpu", torch.bfloat16):
         out = layer(torch.randn(8, 4, dtype=torch.bfloat16))
     assert out.dtype == torch.bfloat16
-    assert layer.covariance.dtype == layer.deviation.dtype == torch.float32
+    assert layer.covariance.dtype == layer.deviation.dtype == layer.mean.dtype == torch.float32
     torch.save(layer.state_dict(), tmp_path / "state.pt")
-    copy = IsoBN(4, **PAPER)
+    copy = IsoBN(4, **settings_)
     copy.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     h = torch.randn(3, 4)
     assert torch.equal(copy.eval()(h), layer.eval()(h))
@@ -184,7 +223,16 @@ def test_batch_statistics_carry_no_gradient():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"gamma": "max"}, {"rescale": "none"}, {"momentum": 0.0}, {"eps": 0.0}, {"beta": math.nan}]
+    "bad",
+    [
+        {"gamma": "max"},
+        {"rescale": "root"},
+        {"momentum": 0.0},
+        {"eps": 0.0},
+        {"eps": -1.0, "rescale": "none"},
+        {"beta": math.nan},
+        {"subtract_mean": "yes"},
+    ],
 )
 def test_settings_that_cant_be(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -34,7 +34,7 @@ BAD = [
     (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
     (["task=rte", "data.root=null"], "the hub can't be reached"),
     (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
-    (["calibration.rescale=printed"], "only calibration=isobn_paper, calibration=isobn_released has the setting"),
+    (["calibration.rescale=printed"], "calibration=isobn_paper, calibration=isobn_released has the setting"),
     (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
     (["calibration._target_=mine.Foo"], "mine"),
     (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),

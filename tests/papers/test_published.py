@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
@@ -15,7 +16,7 @@ PAPERS = {
     "isobn_arxiv_v1": ["table1", "table2"],
     "isotropy_calibration": ["table1", "table2", "table3", "table4", "table5"],
     "task_adaptation": ["table1", "table2"],
-    "too_much_in_common": ["table1", "table2", "table3"],
+    "too_much_in_common": ["table1", "section5_3", "table2", "table3"],
 }
 TABLES = [(paper, table) for paper, tables in PAPERS.items() for table in tables]
 STATISTICS = {"mean", "sd", "population_sd", "median", "max", "value", "ev1", "ev2", "ev3", "inner", "cosine"}
@@ -31,9 +32,10 @@ ISOTROPY = {
     "mean_length",
     "mean_norm",
     "mean_ratio",
+    "average_cosine",
+    "cosine_of_mean_and_top",
 }
 WORDS = {"vocabulary", "word_similarity", "men", "rw", "simlex999", "ws353_sim", "ws353_rel"}
-ENCODERS = {"bert-large-wwm", "bert-large-cased", "gpt2-medium"}  # no config of their own
 PARTIAL = {("too_much_in_common", "table2")}  # our text has the second column for three of six encoders
 SMALL = {"table2": "50k ", "table3": "20k ", "table5": "20k "}  # tables with rows of a small data set: its columns
 
@@ -60,7 +62,8 @@ def test_a_table_has_its_form(paper, name):
 
     table = published.load_tables(paper)[name]
     needed, parts = {"what", "form", "columns", "methods", "cells"}, table.model_fields_set
-    assert needed <= parts <= needed | {"doubtful", "significant", "average", "differences", "reported", "marks"}
+    optional = {"doubtful", "significant", "average", "differences", "reported", "reported_from", "marks"}
+    assert needed <= parts <= needed | optional
     assert set(table.form) <= STATISTICS
     assert isinstance(table.what, str)
     assert all(isinstance(note, str) for note in table.doubtful)
@@ -78,7 +81,7 @@ def test_a_table_has_its_form(paper, name):
     assert set(table.methods) <= names("calibration") | {"gradient_norm_half"}
     rows = {row for cells in table.cells.values() for row in cells}
     assert rows == set(table.methods.values())
-    assert set(table.cells) <= names("encoder") | ENCODERS
+    assert set(table.cells) <= names("encoder")
     for cells in table.cells.values():
         assert table.methods["none"] in cells
         first = list(next(iter(cells.values())))
@@ -240,6 +243,16 @@ def test_too_much_in_commons_numbers_are_the_papers(papers):
     assert best == [max(column[::2], key=float) for column in columns]
 
 
+def test_section_5_3s_two_numbers_are_the_papers(papers):
+    text = (papers / "too_much_in_common.txt").read_text()
+    (cells,) = published.load_tables("too_much_in_common")["section5_3"].cells["roberta-large"].values()
+    for column, pattern in (
+        ("avg cos", r"embeddings from RoBERTa-large have an average pairwise cosine similarity of (0\.\d\d)"),
+        ("cos(mean, top)", r"for RoBERTa-large, the cosine similarity between the top eigenvector.* is (0\.\d\d)\."),
+    ):
+        assert re.findall(pattern, text) == [str(cells[column][0])]
+
+
 def test_isobns_explained_variances_are_the_papers(papers):
     rows = typed(published.load_tables("isobn"), "table2")
     assert lines(papers / "isobn_aaai2021.txt", r"(BERT-base|RoBERTa-L)(\+(Iso)?BN)?$") == rows
@@ -290,6 +303,33 @@ def test_isobns_numbers_are_the_papers(papers):
                 assert [float(number) for number in digits(cell)] == both
                 pairs += 1
     assert pairs == 9
+
+
+# --- Against the configs.
+
+
+@pytest.mark.parametrize("name", sorted(names("encoder")))
+def test_an_encoder_from_the_hub_is_pinned_at_a_whole_commit(name):
+    encoder = yaml.safe_load(Path(conf_dir(), "encoder", f"{name}.yaml").read_text())
+    assert ("hub" in encoder) == ("revision" in encoder)
+    assert re.fullmatch(r"[0-9a-f]{40}", encoder.get("revision", "0" * 40))
+
+
+@pytest.mark.parametrize(
+    ("experiments", "table"),
+    [
+        (["common_isotropy"], "table1"),
+        (["common_wordsim"], "table2"),
+        (["common_wordsim"], "table3"),
+        (["glue_adaptation", "glue_adaptation_large"], "table1"),
+    ],
+)
+def test_the_papers_grid_has_every_encoder_of_its_table(experiments, table):
+    encoders = set()
+    for experiment in experiments:
+        content = yaml.safe_load(Path(conf_dir(), "experiment", f"{experiment}.yaml").read_text())["experiment"]
+        encoders |= {name for part in content["grid"]["paper"] for name in part["encoder"]}
+    assert encoders == set(published.load_tables(content["paper"])[table].cells)
 
 
 # --- Against each other.

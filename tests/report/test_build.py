@@ -12,6 +12,7 @@ from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
 from isobench.papers.scale import find_scale_differences
 from isobench.report.build import build_report
+from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.report.selection import select_runs
 from isobench.runs.folder import RunFolder
@@ -239,7 +240,7 @@ def test_markdown_is_whole_and_escaped(tmp_path):
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| encoder"))
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines[start : start + 4]}
-    assert widths == {5}
+    assert widths == {6}
     assert r"\[67.87 (1.1) =\]" in lines[start + 2]
     assert r"it \<broke\> & fell\_over" in text
     assert "Not the paper's setting" not in text
@@ -249,13 +250,35 @@ def test_latex_is_balanced_and_escaped(tmp_path):
     few = "task.train_samples=9"
     rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
     text = format_latex(build_report(experiment(), rows))
-    assert text.count(r"\begin{tabular}{llr}") == text.count(r"\end{tabular}") == 1
+    assert text.count(r"\begin{tabular}{llrr}") == text.count(r"\end{tabular}") == 1
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
-    assert [line.count(" & ") for line in body] == [2] * 4
+    assert [line.count(" & ") for line in body] == [3] * 4
     assert r"isobn\_paper" in text
     assert "Not the paper's setting" in text
     assert not re.search(r"(?<!\\)[_%#]", text.split("\n", 1)[1])
     assert text.count("{") == text.count("}")
+
+
+def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tmp_path):
+    large = "encoder=roberta-large"
+    rows = [*runs(tmp_path, "none", PLAIN, large), *runs(tmp_path, "isobn_paper", BETTER, large)]
+    report = build_report(experiment(), rows)
+    (table,) = report.tables
+    assert table.columns == ["Avg", "RTE"]
+    average = cells(report, "Avg")["isobn_paper"]
+    assert (average.ours, average.published, average.published_of) == ("1 of 7 columns", "88.98", "roberta-large")
+    assert (average.verdict, average.comparison, average.values) == ("not comparable", None, [])
+    assert [(row.encoder, row.cells["Avg"], row.cells["RTE"]) for row in table.reported] == [
+        ("roberta-large", "88.46", "86.6")
+    ]
+    markdown = format_markdown(report)
+    assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in markdown
+    assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
+    page = render_report(report)
+    row_of_page = page[page.index("Reported (isobn_arxiv_v1)") :].partition("</tr>")[0]
+    assert re.findall(r"\[([\d.]+)\]", row_of_page) == ["88.46", "86.6"]
+    assert "numbers of others that the paper repeats" in page
+    assert [sentence for sentence in report.evidence if "Avg" in sentence or "Reported" in sentence] == []
 
 
 @pytest.mark.slow

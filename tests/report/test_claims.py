@@ -199,6 +199,10 @@ def test_drift_is_judged_by_every_runs_last_epoch():
         HOLDS,
         FAILS,
     )
+    regression = {**rows[1], "task": "stsb", "fine_tuned_top1": 0.1, "optimal_top1": None}  # no optimal classifier
+    assert claims.top_component_is_exaggerated([*rows, regression]) == claims.top_component_is_exaggerated(rows)
+    assert claims.top_component_is_exaggerated([regression]).word == NOT_RUN
+    assert claims.classifier_stays_at_init([regression]).word == FAILS  # the drift of its head counts
 
 
 def test_words_and_rare_tokens():

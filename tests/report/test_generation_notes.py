@@ -16,7 +16,8 @@ from isobench.report.generation_notes import describe_generation
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.report.paper_columns import build_paper_columns
-from isobench.report.paper_table import PaperTable, print_paper_tables
+from isobench.report.paper_table import PaperTable
+from isobench.report.paper_terminal import print_paper_tables
 from isobench.report.sweep_table import list_footnotes
 from isobench.report.tidy_rows import build_run_rows
 from isobench.runs.folder import RunFolder

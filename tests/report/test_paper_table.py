@@ -15,7 +15,8 @@ from isobench.report.paper_columns import (
     build_paper_columns,
     compute_epoch_seconds,
 )
-from isobench.report.paper_table import PaperTable, build_terminal_tables, print_paper_tables
+from isobench.report.paper_table import PaperTable
+from isobench.report.paper_terminal import build_terminal_tables, print_paper_tables
 from isobench.report.run_notes import describe_epoch_rule
 from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
@@ -149,6 +150,78 @@ def test_time_is_told_against_plain_fine_tuning():
     more = [*runs("none", [0.9], task="rte", seconds=2.0), *runs("flow", [0.9], task="rte", seconds=3.0)]
     assert table_of([*rows, *more]).format_time("bert-base-cased", "flow") == "2.85x (1.50-4.20)"
     assert table_of(runs("flow", [0.9])).format_time("bert-base-cased", "flow") == "-"
+
+
+ISOBN_TASKS = {"mnli": 0.84, "qnli": 0.91, "rte": 0.7, "sst2": 0.925, "mrpc": 0.86, "cola": 0.61, "stsb": 0.886}
+ISOBN_METRICS = {"cola": "matthews", "stsb": "pearson"}
+
+
+def isobn_runs(method="none", encoder="roberta-large", tasks=ISOBN_TASKS):
+    """Five seeds of each task; the median is the number in ``ISOBN_TASKS``."""
+    return [
+        run
+        for task in tasks
+        for run in runs(
+            method,
+            [ISOBN_TASKS[task] + shift for shift in (-0.02, 0.0, 0.01, -0.01, 0.005)],
+            f"task.primary={ISOBN_METRICS.get(task, 'accuracy')}",
+            task=task,
+            encoder=encoder,
+            metric=ISOBN_METRICS.get(task, "accuracy"),
+        )
+    ]
+
+
+def isobn_table(rows, paper="isobn") -> PaperTable:
+    content = published.load_tables(paper)["table1"]
+    return PaperTable(content, list(build_paper_columns(content, {r.cfg.task.name: r.cfg.task for r in rows})), rows)
+
+
+def test_an_average_is_of_all_the_papers_columns_or_says_how_many_ran():
+    table = isobn_table(isobn_runs())
+    by_hand = 100 * sum(ISOBN_TASKS.values()) / 7  # of the medians
+    assert table.format_average("roberta-large", "none") == f"{by_hand:.2f}" == "81.87"
+    assert table.format_published_average("roberta-large", "none") == "[88.16]"
+    assert table.format_published_average("roberta-large", "isobn_released") == "[88.98]"
+    assert table.format_published_average("minilm", "none") == "[81.37 bert-base-cased]"
+    assert table.format_published_average("roberta-large", "cosine") == "not in the paper"
+    part = isobn_table(isobn_runs(tasks=["rte", "mrpc", "stsb"]))
+    assert part.format_average("roberta-large", "none") == "3 of 7 columns"
+    mixed = isobn_table([*isobn_runs(), *isobn_runs("isobn_paper", tasks=["rte"])])
+    assert mixed.format_average("roberta-large", "isobn_paper") == "1 of 7 columns"
+    undefined = isobn_runs(tasks=[task for task in ISOBN_TASKS if task != "stsb"])
+    undefined += runs("none", [None], task="stsb", encoder="roberta-large", metric="pearson", constant=True)
+    assert isobn_table(undefined).format_average("roberta-large", "none") == "NaN"
+
+
+def test_a_table_without_averages_or_without_the_papers_columns_has_no_average():
+    assert not table_of(runs("none", [0.9])).has_average
+    foreign = runs("none", [0.9], task="rotten_tomatoes", encoder="roberta-large")
+    content = published.load_tables("isobn")["table1"]
+    table = PaperTable(content, list(build_foreign_columns([foreign[0].cfg.task], [SCORE_KIND])), foreign)
+    assert not table.has_average
+    assert table.list_reported_rows() == []
+
+
+@pytest.mark.parametrize(("paper", "label"), [("isobn", "Reported (isobn_arxiv_v1)"), ("isobn_arxiv_v1", "Reported")])
+def test_the_reported_row_stands_below_our_runs_of_its_encoder(paper, label):
+    rows = [*isobn_runs(tasks=["rte"]), *isobn_runs(encoder="bert-base-cased", tasks=["rte"])]
+    table = isobn_table(rows, paper)
+    assert table.reported_label == label
+    ((encoder, cells),) = table.list_reported_rows()
+    assert (encoder, cells["Avg"], cells["RTE"], len(cells)) == ("roberta-large", "88.46", "86.6", 8)
+    assert isobn_table(isobn_runs(encoder="bert-base-cased", tasks=["rte"]), paper).list_reported_rows() == []
+    console = Console(width=140, record=True, file=io.StringIO())
+    for part in build_terminal_tables(table, "title", 140, with_time=True):
+        console.print(part)
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in console.export_text().splitlines()]
+    assert [line for line in lines if line][-2:] == [
+        [label, "[88.46]", "[86.6]", ""],
+        ["roberta-large", "", "", ""],
+    ]
+    assert ["none", "1 of 7 columns", "70.00 (1.20)", "5.0 s, 1.00x"] in lines
+    assert ["roberta-large", "[88.16]", "[84.47 (1.0)]", ""] in lines
+    assert any(note.startswith(f"{label}: numbers of others") for note in table.list_notes(with_time=False))
 
 
 @pytest.mark.parametrize("evaluated", [[1, 2], [2]])

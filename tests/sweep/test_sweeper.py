@@ -60,7 +60,7 @@ def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, s
         assert all(f"{score:.2f}" in out for score in scores)
         cell = {"none": "92.43 (0.7)", "isobn_paper": "92.54 (0.1)"}[name]
         assert cell in line  # the published SST-2 cell stands beside it, with the encoder it is for
-    assert out.count("bert-base-cased") == 4  # here and in the paper's own form
+    assert out.count("bert-base-cased") == 6  # here, and in the paper's own form beside cells and averages
     assert "NOT the paper's setting: encoder local is not the paper's" in out
     code, again, err = cli(*sweep)
     assert code == 0

@@ -28,6 +28,7 @@ DIM, ROWS, STEPS = 8, 12, 3
 METHODS = {
     "isobn_paper": lambda: IsoBN(DIM),
     "isobn_released": lambda: IsoBN(DIM, 0.05, 1e-3, gamma="mean", rescale="released"),
+    "isobn_original": lambda: IsoBN(DIM, eps=0, beta=1, rescale="none", subtract_mean=True),
     "batch_norm": lambda: BatchNorm(DIM),
     "whitening_zca": lambda: Whitening(DIM),
     "whitening_pca": lambda: Whitening(DIM, "pca", 3),

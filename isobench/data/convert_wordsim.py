@@ -1,0 +1,177 @@
+"""Convert the five sets of word pairs from the text files that their authors publish to the Parquet files we read."""
+
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from isobench.common.errors import UserError
+from isobench.data.wordsim import PAPER_SETS, PARQUET_COLUMNS, PART_OF_SPEECH
+
+Pair = tuple[str, str, float]  # the two words and the human score
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """The form in which a set's authors publish it.
+
+    Attributes:
+        name: the file's name.
+        pairs: how many pairs it has.
+        highest: the highest possible score; the lowest is 0.
+        columns: how many columns a line has at least.
+        separator: what separates them.
+        score_column: number of the score's column, from 0; the words are in the first two.
+        header: the first columns' names in the file's first line; empty if there is no such line.
+        tagged: whether each word ends with its part of speech, as in "sun-n".
+    """
+
+    name: str
+    pairs: int
+    highest: float
+    columns: int = 3
+    separator: str = "\t"
+    score_column: int = 2
+    header: tuple[str, ...] = ()
+    tagged: bool = False
+
+
+PUBLIC_FILES = {
+    "men": PublicFile("MEN_dataset_lemma_form_full", 3000, 50, separator=" ", tagged=True),
+    "rw": PublicFile("rw.txt", 2034, 10),
+    "simlex999": PublicFile(
+        "SimLex-999.txt", 999, 10, columns=4, score_column=3, header=("word1", "word2", "POS", "SimLex999")
+    ),
+    "ws353_sim": PublicFile("wordsim_similarity_goldstandard.txt", 203, 10),
+    "ws353_rel": PublicFile("wordsim_relatedness_goldstandard.txt", 252, 10),
+}
+
+
+def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]]:
+    """Read the five public files and write them to ``<folder>/wordsim/<set>.parquet``: all five, or nothing.
+
+    Args:
+        source: a folder that has the public files somewhere in it, such as the unpacked archives.
+        folder: what ``data.root`` shall name; it must not have a folder ``wordsim`` yet.
+
+    Returns:
+        Set -> the file that was read, and its number of pairs.
+
+    Raises:
+        UserError: a file is missing, is there more than once, or is not what its authors publish; ``wordsim`` is
+            there already; or the folder can't be written.
+    """
+    target = folder / "wordsim"
+    if target.exists():
+        raise UserError(f"{target} is there already: remove it, or choose another folder")
+    files = {name: find_public_file(source, name) for name in PAPER_SETS}
+    sets = {name: read_public_file(file, PUBLIC_FILES[name]) for name, file in files.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=folder, prefix=".wordsim."))
+        try:
+            for name, pairs in sets.items():
+                write_pairs(work / f"{name}.parquet", pairs)
+            work.chmod(folder.stat().st_mode & 0o777)
+            work.rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UserError(f"{target} can't be written: {reason}; choose another folder") from error
+    return {name: (files[name], len(pairs)) for name, pairs in sets.items()}
+
+
+def find_public_file(source: Path, name: str) -> Path:
+    """Find a set's public file in a folder or below it.
+
+    Raises:
+        UserError: there is no such folder or file, or there are several.
+    """
+    if not source.is_dir():
+        raise UserError(f"{source} is no folder: name the one with the files {', '.join(list_public_names())}")
+    wanted = PUBLIC_FILES[name].name
+    found = sorted(file for file in source.rglob(wanted) if file.is_file())
+    if not found:
+        raise UserError(f"{source} has no {wanted} ({name}); needed are {', '.join(list_public_names())}")
+    if len(found) > 1:
+        raise UserError(f"{source} has {wanted} more than once: {', '.join(map(str, found))}; remove all but one")
+    return found[0]
+
+
+def list_public_names() -> list[str]:
+    """List the names of the five public files."""
+    return [public.name for public in PUBLIC_FILES.values()]
+
+
+def read_public_file(file: Path, public: PublicFile) -> list[Pair]:
+    """Read a public file's pairs.
+
+    Raises:
+        UserError: it can't be read, a line is not of the published form, or the number of pairs is another one.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} can't be read as text in UTF-8: {error}") from error
+    pairs = list(parse_lines(file, lines, public))
+    if len(pairs) != public.pairs:
+        raise UserError(f"{file} has {len(pairs)} pairs, not {public.pairs}: it is not the published {public.name}")
+    return pairs
+
+
+def parse_lines(file: Path, lines: list[str], public: PublicFile) -> Iterator[Pair]:
+    """Yield the pair of each line that is not blank.
+
+    Raises:
+        UserError: a line, or the header, is not of the published form.
+    """
+    if public.header:
+        first_line = lines[0] if lines else ""
+        if tuple(first_line.split(public.separator)[: len(public.header)]) != public.header:
+            raise UserError(f"{file}, line 1: the columns must begin with {', '.join(public.header)}")
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not (public.header and number == 1):
+            yield parse_line(f"{file}, line {number}", line, public)
+
+
+def parse_line(where: str, line: str, public: PublicFile) -> Pair:
+    """Read two words and their score from one line.
+
+    Args:
+        where: the file and the line's number, for the error message.
+        line: the line.
+        public: the file's form.
+
+    Raises:
+        UserError: the line is not of this form.
+    """
+    fields = line.rstrip().split(public.separator)
+    if len(fields) < public.columns or not all(field.strip() for field in fields[:2]):
+        separator = "spaces" if public.separator == " " else "tabs"
+        raise UserError(f"{where}: there must be {public.columns} columns or more between {separator}, words first")
+    first, second = (word.strip() for word in fields[:2])
+    if public.tagged:
+        if not all(map(PART_OF_SPEECH.search, (first, second))):
+            raise UserError(f"{where}: {first} and {second} must end with -n, -v or -j: it is not the lemma form")
+        first, second = (PART_OF_SPEECH.sub("", word) for word in (first, second))
+    try:
+        score = float(fields[public.score_column])
+    except ValueError:
+        score = math.nan
+    if not 0 <= score <= public.highest:
+        raise UserError(
+            f"{where}: the score {fields[public.score_column]} must be a number from 0 to {public.highest}"
+        )
+    return first, second, score
+
+
+def write_pairs(file: Path, pairs: list[Pair]) -> None:
+    """Write pairs to a Parquet file with the columns word1, word2 and score."""
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = dict(zip(PARQUET_COLUMNS, map(list, zip(*pairs, strict=True)), strict=True))
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)

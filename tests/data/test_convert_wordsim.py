@@ -1,0 +1,160 @@
+"""The five sets of word pairs, from files in their published form to the Parquet files that are read."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isobench.__main__ import main
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
+from isobench.data import wordsim
+from isobench.data.convert_wordsim import PUBLIC_FILES, convert_word_pairs
+
+COUNTS = {"men": 3000, "rw": 2034, "simlex999": 999, "ws353_sim": 203, "ws353_rel": 252}
+SIMLEX_HEADER = "word1\tword2\tPOS\tSimLex999\tconc(w1)\tconc(w2)\tconcQ\tAssoc(USF)\tSimAssoc333\tSD(SimLex)"
+
+
+def format_line(name, first, second, score):
+    """One line in the published form."""
+    if name == "men":
+        return f"{first}-n {second}-j {score:.6f}"
+    if name == "rw":
+        return "\t".join([first, second, f"{score:g}", *["5"] * 10])
+    if name == "simlex999":
+        return f"{first}\t{second}\tA\t{score:g}\t2.72\t2.81\t2\t7.25\t1\t0.41"
+    return f"{first}\t{second}\t{score:g}"
+
+
+def made_up_pairs():
+    """Set -> (words, words, scores) in the published numbers; words that are easily mistaken for tagged ones too."""
+    rng = np.random.default_rng(0)
+    pairs = {}
+    for name, count in COUNTS.items():
+        scores = (rng.uniform(0, PUBLIC_FILES[name].highest, count)).round(2)
+        scores[:2] = 0, PUBLIC_FILES[name].highest
+        pairs[name] = ([f"t-shirt{i}" for i in range(count)], [f"re-n{i}" for i in range(count)], scores.tolist())
+    return pairs
+
+
+def write_public(source, pairs):
+    """The published files, in folders as the archives have them."""
+    for name, columns in pairs.items():
+        lines = [format_line(name, *row) for row in zip(*columns, strict=True)]
+        file = source / f"archive of {name}" / PUBLIC_FILES[name].name
+        file.parent.mkdir(parents=True)
+        file.write_text("\n".join([SIMLEX_HEADER] * (name == "simlex999") + lines) + "\n", encoding="utf-8")
+    return source
+
+
+@pytest.fixture
+def published(tmp_path):
+    return write_public(tmp_path / "downloads", made_up_pairs())
+
+
+def find(source, name) -> Path:
+    (file,) = source.rglob(PUBLIC_FILES[name].name)
+    return file
+
+
+def test_the_command_says_the_counts_and_the_analysis_reads_what_it_writes(command, published, tmp_path):
+    root = tmp_path / "new" / "data"
+    code, out, err = command(main, "wordsim", str(published), str(root))
+    assert (code, err) == (0, "")
+    for name, count in COUNTS.items():
+        assert f"{name}: {count:,} pairs from {find(published, name)}" in out
+    assert f"data.root={root}" in out
+    sets = wordsim.load_word_pairs(Data(root=str(root)))
+    for name, (first, second, scores) in made_up_pairs().items():
+        assert (sets[name].first, sets[name].second) == (first, second)
+        np.testing.assert_array_equal(sets[name].scores, scores)
+    assert [path.name for path in root.iterdir()] == ["wordsim"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("rw", lambda lines: lines[:-1], "has 2033 pairs, not 2034: it is not the published rw.txt"),
+        ("men", lambda lines: [*lines, lines[0]], "has 3001 pairs, not 3000"),
+        ("men", lambda lines: [line.replace("-n ", " ") for line in lines], "line 1: .* it is not the lemma form"),
+        ("men", lambda lines: [*lines[:7], "sun-n sunlight-n"], "line 8: there must be 3 columns or more .* spaces"),
+        ("men", lambda lines: ["sun-n day-n 50.5", *lines], "line 1: the score 50.5 must be a number from 0 to 50"),
+        ("simlex999", lambda lines: lines[1:], "line 1: the columns must begin with word1, word2, POS, SimLex999"),
+        ("simlex999", lambda lines: [], "line 1: the columns must begin with word1"),
+        (
+            "ws353_sim",
+            lambda lines: ["Word 1\tWord 2\tHuman (mean)", *lines],
+            "line 1: the score Human .mean. must be",
+        ),
+        ("ws353_rel", lambda lines: [line.replace("\t", ",") for line in lines], "line 1: there must be 3 columns"),
+        ("ws353_rel", lambda lines: ["a\tb\tnan", *lines[1:]], "line 1: the score nan must be a number from 0 to 10"),
+        ("ws353_rel", lambda lines: ["\tb\t1", *lines[1:]], "line 1: there must be 3 columns or more between tabs"),
+    ],
+)
+def test_a_file_that_is_not_the_published_one_writes_nothing(published, tmp_path, name, change, message):
+    file = find(published, name)
+    file.write_text("\n".join(change(file.read_text().splitlines())))
+    with pytest.raises(UserError, match=rf"{PUBLIC_FILES[name].name}.*{message}"):
+        convert_word_pairs(published, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(command, published, tmp_path):
+    arguments = ["wordsim", str(published), str(tmp_path / "data")]
+    find(published, "ws353_rel").write_bytes(b"caf\xe9\tbar\t3.0\n")
+    assert "can't be read as text in UTF-8" in read_mistake(command, arguments)
+    find(published, "ws353_rel").unlink()
+    missing = "has no wordsim_relatedness_goldstandard.txt (ws353_rel); needed are MEN_"
+    assert missing in read_mistake(command, arguments)
+    assert "nowhere is no folder: name the one with" in read_mistake(command, ["wordsim", "nowhere", "data"])
+    assert not (tmp_path / "data").exists()
+
+
+def read_mistake(command, arguments):
+    code, out, err = command(main, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    return err
+
+
+def test_nothing_is_overwritten_and_two_copies_are_not_chosen_from(published, tmp_path):
+    convert_word_pairs(published, tmp_path / "data")
+    with pytest.raises(UserError, match="wordsim is there already: remove it, or choose another folder"):
+        convert_word_pairs(published, tmp_path / "data")
+    (published / "copy").mkdir()
+    (published / "copy" / "rw.txt").write_text("")
+    with pytest.raises(UserError, match=r"has rw.txt more than once: .*archive of rw.*copy"):
+        convert_word_pairs(published, tmp_path / "other")
+
+
+def test_a_disk_that_fails_half_way_leaves_nothing(published, tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    written = []
+    original = pyarrow.parquet.write_table
+
+    def fail_at_the_third(table, file):
+        written.append(file)
+        if len(written) == 3:
+            raise OSError(28, "No space left on device")
+        original(table, file)
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", fail_at_the_third)
+    with pytest.raises(UserError, match="wordsim can't be written: no space left on device; choose another folder"):
+        convert_word_pairs(published, tmp_path / "data")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.data
+def test_the_real_pairs_go_through_the_published_form_and_come_back(tmp_path):
+    root = os.environ.get("ISOBENCH_DATA")
+    if not root or not (Path(root) / "wordsim").is_dir():
+        pytest.skip("ISOBENCH_DATA does not name a folder with wordsim/")
+    real = wordsim.load_word_pairs(Data(root=root))
+    pairs = {name: (found.first, found.second, found.scores.tolist()) for name, found in real.items()}
+    convert_word_pairs(write_public(tmp_path / "downloads", pairs), tmp_path / "data")
+    again = wordsim.load_word_pairs(Data(root=str(tmp_path / "data")))
+    assert {name: len(found) for name, found in real.items()} == COUNTS
+    for name, found in real.items():
+        assert (again[name].first, again[name].second) == (found.first, found.second)
+        np.testing.assert_allclose(again[name].scores, found.scores, atol=1e-6)
