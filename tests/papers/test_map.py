@@ -60,7 +60,7 @@ def test_every_table_and_figure_with_a_caption_is_in_the_map(papers):
 
 def test_every_table_has_published_cells_and_names_the_test_that_holds_them():
     tables = {(paper_of(row), name_of(row).lower().replace(" ", "")) for row in ROWS if row[1].startswith("Table")}
-    assert tables == {(paper, table) for paper in TEXTS for table in published.load_tables(paper)}
+    assert tables == {(p, name) for p in TEXTS for name in published.load_tables(p) if name.startswith("table")}
     for row in ROWS:
         if row[1].startswith("Table"):
             assert re.fullmatch(r"`tests/papers/test_published\.py::test_\w+_are_the_papers`", row[5]), row
