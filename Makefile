@@ -11,7 +11,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 pip_setting = $(shell $(PYTHON) -m pip config get $(1) 2>/dev/null)
 find_links = $(or $(PIP_FIND_LINKS),$(call pip_setting,global.find-links))
 
-.PHONY: setup demo lint types check test clean
+.PHONY: setup demo lint types check test test-slurm test-others clean
 
 setup: $(VENV)/.installed
 
@@ -41,8 +41,14 @@ check: lint types
 	$(PYTEST) -n 2 --dist worksteal -m "not slow and not slurm and not browser"
 
 test: lint types
-	$(PYTEST) -n 2 --dist loadgroup -m "not slurm"
+	$(MAKE) --no-print-directory -j 2 test-slurm test-others
+
+# The tests on SLURM mostly wait for jobs, with time limits: let the others take only what they leave of the processor.
+test-slurm: setup
 	$(BIN)/python -m pytest -m slurm
+
+test-others: setup
+	OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm"
 
 clean:
 	rm -rf $(VENV) build dist

@@ -46,8 +46,10 @@ def pytest_runtest_setup():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark as ``data`` whatever reads real data or papers."""
+    """Mark tests by their fixtures: ``data`` reads real data or papers, ``browser`` opens pages."""
     for item in items:
+        if "driver" in item.fixturenames:
+            item.add_marker("browser")
         if {"glue", "papers"} & set(item.fixturenames):
             item.add_marker("data")
 

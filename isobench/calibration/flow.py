@@ -15,8 +15,9 @@ class Flow(Calibration):
     """Map embeddings h to z = f(h), with f invertible and trained to make z Gaussian; the head gets z.
 
     The task's gradient passes through the flow to the encoder and does not change the flow's parameters. The flow's
-    own loss, in bits per dimension, trains them and nothing else, at its own learning rate (On Isotropy Calibration
-    of Transformers, Sec. 3: 1e-3, against the encoder's 5e-5). All of it is float32 or better.
+    own loss, in bits per dimension, trains them and nothing else, at its own learning rate. The two losses and the
+    rate of 1e-3 are those of BERT-flow's public code (Li et al. 2020). "On Isotropy Calibration of Transformers"
+    (Sec. 3) uses the flow and does not say how it is trained. All of it is float32 or better.
 
     Args:
         dim: width d of the embeddings, a multiple of 2^levels.

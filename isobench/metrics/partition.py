@@ -26,8 +26,8 @@ def partition_isotropy(w: Tensor, directions: DirectionKind = "eigenvectors") ->
             with the sign for which v . sum_i w_i >= 0 (if that is 0, as for centred rows, the sign for which v's
             largest entry is positive). ``symmetric``: both v and -v. ``as_printed``: no measure of isotropy, but
             comparable with the numbers printed in On Isotropy Calibration of Transformers, which its own definition
-            can't give: the ROWS of the eigenvector matrix serve as directions, and I2 lacks its factor 1 / |V|
-            (experiments/isotropy_calibration/errata.md).
+            can't give: the ROWS of the eigenvector matrix serve as directions, and I2 lacks its factor 1 / |V|.
+            That the paper did this is inferred (experiments/isotropy_calibration/errata.md, 1 and 19).
 
     Returns:
         I1 in [0, 1] and I2 >= 0.

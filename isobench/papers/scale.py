@@ -10,7 +10,7 @@ GENERATION_TASKS = {
     "wmt16_en_ro": None, "wmt16_de_en": None, "cnn_dailymail": None,
     "wmt16_en_ro_50k": 50_000, "wmt16_de_en_50k": 50_000, "cnn_dailymail_20k": 20_000,
 }  # fmt: skip
-STSB_AS_CLASSES_PAPER = "isotropy_calibration"  # this paper itself trains STS-B as six classes (its errata.md)
+STSB_AS_CLASSES_PAPER = "isotropy_calibration"  # inferred: it trains STS-B as six classes (errata.md, 2)
 
 
 def find_scale_differences(cfg: Config) -> list[str]:

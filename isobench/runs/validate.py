@@ -152,6 +152,8 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
 def _validate_monitors(cfg: Config) -> None:
     regression = cfg.task.labels is None and cfg.task.as_classes is None  # or texts
     for name, settings in cfg.monitors.items():
-        if regression and isinstance(settings, dict) and settings.get("_target_") == DRIFT_MONITOR:
+        if not isinstance(settings, dict) or not isinstance(settings.get("_target_"), str):
+            raise UserError(f"monitors.{name} must name a callback: +monitors.{name}._target_=MODULE.CLASS")
+        if regression and settings["_target_"] == DRIFT_MONITOR:
             why = f"compares with a logistic regression and task={cfg.task.name} has no classes"
             raise UserError(f"monitors.{name} {why}: choose a task with classes, or set task.as_classes")

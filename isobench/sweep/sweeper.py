@@ -59,6 +59,8 @@ class GridSweeper(Sweeper):
         """
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
+        if rows[0].cfg.analysis:
+            runner.load_analysis_function(rows[0].cfg.analysis)  # its settings are checked before anything is trained
         if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
             self._run_untrained_analysis(rows)
             return

@@ -183,7 +183,8 @@ def cases():
     for name in METHODS:
         for kind in KINDS:
             for dtype in (torch.float64, torch.float32):
-                slow = [pytest.mark.slow] if name.startswith("flow") and kind != "random" else []
+                repeated = name.startswith("flow") or dtype == torch.float32
+                slow = [pytest.mark.slow] if repeated and kind != "random" else []
                 yield pytest.param(name, kind, dtype, marks=slow, id=f"{name}-{kind}-{str(dtype)[6:]}")
 
 

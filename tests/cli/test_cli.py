@@ -10,68 +10,79 @@ from helpers import write_parquet
 
 from isobench.__main__ import COMMANDS, main
 
+# One case of each kind of mistake; the fast tests try these.
 BAD = [
     (["task=rtee"], "task=rtee is not known: did you mean rte"),
-    (["encoder=bert-base-cassed"], "encoder=bert-base-cassed is not known: did you mean bert-base-cased"),
-    (["calibration=isobn"], "calibration=isobn is not known: did you mean isobn_paper"),
     (["+experiment=glue_isobnn"], "experiment=glue_isobnn is not known: did you mean glue_isobn"),
-    (["scale=papre"], "scale=papre is not known: did you mean paper"),
     (["optimization.learning_rate=1"], "there is no setting optimization.learning_rate"),
-    (["optimisation.lr=1"], "there is no setting optimisation"),
     (["sed=1"], "there is no setting sed: did you mean seed"),
     (["+sed=1"], "there is no setting sed: did you mean seed"),
     (["calibration=isobn_paper", "calibration.betta=1"], "there is no setting calibration.betta: did you mean beta"),
     (["+experiment=isobn_ev", "analysis.curv=3"], "there is no setting analysis.curv: did you mean curve"),
+    (["experiment.name=../up"], "experiment.name=../up names a folder: letters, digits"),
+    (["optimization.lr=fast"], "optimization.lr=fast must be a number"),
+    (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
+    (["seed"], "settings are written key=value"),
+    (["encoder=local"], "encoder.path must be set"),
+    (["optimization.batch_size=0"], "optimization.batch_size=0 must be at least 1"),
+    (["+calibration.then=foo"], "calibration.then=foo must be a method's settings"),
+    (["trainer.precision=fp8"], "trainer.precision=fp8 is not known"),
+    (["task=rte", "task.as_classes=6"], "task.as_classes is for a regression"),
+    (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
+    (["+experiment=glue_calibration", "experiment.tables=[table9]"], "isotropy_calibration has no table9"),
+    (["+experiment=glue_adaptation_large"], "has no grid for scale=embedded; it has one for scale=paper"),
+    (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
+    (["task=rte", "data.root=null"], "the hub can't be reached"),
+    (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
+    (["calibration.rescale=printed"], "only calibration=isobn_paper, calibration=isobn_released has the setting"),
+    (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
+    (["calibration._target_=mine.Foo"], "mine"),
+    (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),
+    (["task.text=[a,b]"], "task.text=[sentence]"),
+    (["seeds.order=100000000000000000000"], "seeds.order"),
+    (["trainer.accelerator=gpu"], "torch sees no such device"),
+]
+# More cases of the same kinds: the slow tests try these too, and all of them in a sweep.
+MORE_BAD = [
+    (["encoder=bert-base-cassed"], "encoder=bert-base-cassed is not known: did you mean bert-base-cased"),
+    (["calibration=isobn"], "calibration=isobn is not known: did you mean isobn_paper"),
+    (["scale=papre"], "scale=papre is not known: did you mean paper"),
+    (["optimisation.lr=1"], "there is no setting optimisation"),
+    (["+monitors.x=3", "dry_run=true"], "monitors.x must name a callback: +monitors.x._target_=MODULE.CLASS"),
+    (
+        ["+experiment=isobn_drift", "+analysis.foo=3", "dry_run=true", "hydra.mode=MULTIRUN"],
+        "analysis.foo is no setting of isobench.analyses.isobn_drift.analyse",
+    ),
     (["+experiment=isobn_drift", "monitors.drif.top=[1]"], "there is no setting monitors.drif"),
     (["+experiment=isobn_drift", "monitors.drift.tops=[1]"], "monitors.drift.tops: did you mean top"),
     (["analysis.curve=3"], "there is no setting analysis.curve: add it with +analysis.curve=..."),
-    (["experiment.name=../up"], "experiment.name=../up names a folder: letters, digits"),
     (["experiment.name=.hidden"], "experiment.name=.hidden names a folder"),
-    (["optimization.lr=fast"], "optimization.lr=fast must be a number"),
-    (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
     (["task.generation.beams=2"], "task.generation.* needs a task of translation or summarisation"),
     (["seed=x"], "seed=x must be a whole number"),
     (["dry_run=maybe"], "dry_run=maybe must be true or false"),
     (["task.dev_splits=x"], "task.dev_splits must be a list: task.dev_splits=[A,B,...]"),
-    (["seed"], "settings are written key=value"),
-    (["encoder=local"], "encoder.path must be set"),
-    (["optimization.batch_size=0"], "optimization.batch_size=0 must be at least 1"),
     (["optimization.lr=null"], "optimization.lr can't be null: give it a value"),
     (["task=null"], "a group such as task, encoder or calibration can't be null"),
-    (["+calibration.then=foo"], "calibration.then=foo must be a method's settings"),
     (["optimization.lr=-1"], "optimization.lr=-1.0 must be above 0"),
     (["optimization.lr=nan"], "optimization.lr=nan must be a number, above 0"),
     (["optimization.epochs=0"], "optimization.epochs=0 must be at least 1"),
-    (["trainer.precision=fp8"], "trainer.precision=fp8 is not known"),
     (["encoder.pooling=max"], "encoder.pooling=max is not known"),
     (["calibration.placement=inside"], "calibration.placement=inside is not known"),
-    (["task=rte", "task.as_classes=6"], "task.as_classes is for a regression"),
     (["optimization.accumulate=0"], "optimization.accumulate=0 must be at least 1"),
     (["optimization.schedule=cosine"], "optimization.schedule=cosine is not known"),
     (["optimization.report=first"], "optimization.report=first is not known"),
     (["calibration=[none,isobn]"], "isobn"),
-    (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
     (["calibration=[]"], "a chain is a list of methods' names"),
     (["calibration=[isobn_paper,cosine]", "calibration.then.strengh=2"], "did you mean strength"),
     (["calibration.then.strength=2"], "only a chain has calibration.then"),
-    (["+experiment=glue_calibration", "experiment.tables=[table9]"], "isotropy_calibration has no table9"),
-    (["+experiment=glue_adaptation_large"], "has no grid for scale=embedded; it has one for scale=paper"),
-    (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
     (["encoder=local", "encoder.path=/nowhere"], "encoder.path: the folder /nowhere does not exist"),
-    (["task=rte", "data.root=null"], "the hub can't be reached"),
-    (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
     (["encoder=gpt2", "encoder.revision=null"], "encoder.revision must be set"),
     (["task=cola", "data.root=null", "task.revision=null"], "task.revision must be set"),
-    (["calibration.rescale=printed"], "only calibration=isobn_paper, calibration=isobn_released has the setting"),
     (["+calibration.dim=5"], "calibration.dim can't be set"),
     (["calibration=null"], "calibration can't be null: choose one of its options"),
-    (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
     (["calibration=isobn_paper", "calibration.eps=-1"], "eps must be above 0"),
-    (["calibration._target_=mine.Foo"], "mine"),
-    (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),
     (["task.train_split=validation"], "must all be different"),
     (["task.dev_splits=[validation,validation]"], "must all be different"),
-    (["task.text=[a,b]"], "task.text=[sentence]"),
     (["task.metrics=[]"], "task.primary=accuracy must be one of task.metrics (none)"),
     (["task=stsb", "task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task"),
     (["task=stsb", "task.label_range=[5]"], "task.label_range=[5.0] must be [lowest, highest]"),
@@ -80,18 +91,21 @@ BAD = [
     (["optimization.weight_decay=inf"], "optimization.weight_decay=inf must be a number, at least 0"),
     (["checkpoint.steps=0"], "checkpoint.steps=0 must be at least 1"),
     (["seeds.init=-1"], "seeds.init=-1 must be at least 0"),
-    (["seeds.order=100000000000000000000"], "seeds.order"),
     (["trainer.threads=99999999999"], "trainer.threads=99999999999 must be at most"),
-    (["trainer.accelerator=gpu"], "torch sees no such device"),
     (["tracking.mode=foo"], "tracking.mode=foo is not known"),
     (["calibration=isobn_paper", "calibration.gamma=max"], "gamma must be sum or mean"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[" ".join(a) for a, _ in BAD])
-@pytest.mark.parametrize(
-    "multirun", [pytest.param(False, id="run"), pytest.param(True, id="sweep", marks=pytest.mark.slow)]
-)
+def bad_cases():
+    for arguments, message in BAD + MORE_BAD:
+        name = " ".join(arguments)
+        slow = [] if (arguments, message) in BAD else [pytest.mark.slow]
+        yield pytest.param(arguments, message, False, id=f"{name}-run", marks=slow)
+        yield pytest.param(arguments, message, True, id=f"{name}-sweep", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("arguments", "message", "multirun"), bad_cases())
 def test_one_line_exit_2_nothing_written(cli, tmp_path, arguments, message, multirun):
     if "trainer.accelerator=gpu" in arguments:
         torch = pytest.importorskip("torch")

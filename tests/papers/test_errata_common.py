@@ -68,8 +68,8 @@ def test_table_1s_ratio_is_that_of_its_lengths():
         assert least - HALF < ratio < most + HALF, encoder
 
 
-def test_the_gains_that_table_2_leaves_out_are_the_greatest():
-    """The inner product is not printed for three encoders; Table 3 has it but for centring alone."""
+def test_the_gains_of_table_2s_lost_column_are_the_greatest():
+    """Our text has no inner product of three encoders there; Table 3 has it but for centring alone."""
     means = {
         (encoder, row): np.mean(list(sets.values()))
         for encoder, row, column, sets in from_table_3()
@@ -244,6 +244,8 @@ def test_sums_of_exponentials_in_float32_overflow():
     assert np.isinf(z).any()
     i1 = partition_isotropy(w)[0]
     assert 0 <= i1 < 1e-10
+    lengths = [cells["embeddings"]["avg norm"][0] for cells in table(1).cells.values()]
+    assert math.exp(max(lengths)) < 100  # nothing overflows at the average length of the paper's encoders
 
 
 # --- Figure 3.
@@ -260,7 +262,12 @@ def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
     assert {names[index] for index in taken - unused} == {"!"}
     assert unused < taken
     assert names[2000] == "to"
-    assert len(words) > 29500  # "indices [28500-29500]"; the cased vocabulary of the caption ends at 28995
+    assert len(words) > 29500  # "indices [28500-29500]"
+    cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
+    cased = tokenization.load_tokenizer(cfg.encoder, cache).get_vocab()  # the caption's
+    assert len(cased) == 28996
+    assert sum(word.startswith("[unused") for word in cased) < 150
+    assert cased["to"] != 2000
 
 
 # --- With the data, with the text.
@@ -288,3 +295,50 @@ def test_the_slip_of_table_2_is_its_only_one(papers):
     assert wrong == [r"\underline{67.85} (+)3.14"]
     model = body[: body.index(wrong[0])].splitlines()[-1].split("\t")[0]
     assert model == "GPT-2-small + Centered + Centered-Scaled + Post-Process"
+
+
+def test_our_text_lost_a_column_of_table_2(papers):
+    """Section 5.3 compares the two scores of every encoder; the table's right half has one of them."""
+    text = (papers / "too_much_in_common.txt").read_text()
+    header = next(line for line in text.split("\n") if "CosSim}" in line)
+    assert [("CosSim" in cell, "langle" in cell) for cell in header.split("\t")] == [
+        (False, False), (True, False), (False, True), (False, False), (True, False),
+    ]  # fmt: skip
+    for phrase in (
+        "more pronounced when inner-product is used as a scoring function, regardless of the model",
+        "mean subtraction is sufficient to close the gap in all but two models (BERT-cased models)",
+    ):
+        assert phrase in text, phrase
+    assert len({encoder for encoder, *_ in from_table_3()}) == 6
+    closed = {
+        encoder: rows["centered"]["Inner"][0] > rows["raw"]["CosSim"][0]
+        for encoder, rows in table(2).cells.items()
+        if "Inner" in rows["raw"]
+    }
+    assert closed == {"bert-base-cased": False, "roberta-base": True, "gpt2": True}  # three of the six can be checked
+
+
+def test_section_5_3_excepts_the_cased_berts(papers):
+    text = (papers / "too_much_in_common.txt").read_text()
+    for phrase in (
+        "four standard benchmarks and observe significant performance improvement across all of them",
+        "improves the performance across all models, except for the most isotropic BERT-cased models",
+        'The only case in which "scaled-centering" does not improve performance is BERT-large-cased',
+    ):
+        assert phrase in text, phrase
+    assert not re.search(r"p-value|\bp ?[<=] ?0?\.\d|t-test|confidence interval", text)
+
+
+def test_section_4_2s_indices_are_no_bin_of_figure_3(papers):
+    text = (papers / "too_much_in_common.txt").read_text()
+    (caption,) = re.findall(r"BERT-base-case grouped into bins of 1000 \(i\.e\., \[(\d+):(\d+)\]\)", text)
+    indices = re.findall(r"indices \[(\d+)-(\d+)\]", text)
+    assert caption == ("1000", "1999")
+    assert indices == [("28500", "29500"), ("2000", "3000")]
+    assert [int(first) % 1000 for first, _ in (caption, *indices)] == [0, 500, 0]
+
+
+def test_d_is_printed_in_two_ways(papers):
+    text = (papers / "too_much_in_common.txt").read_text()
+    assert re.search(r"we set D = \$\\lfloor d/100 \\rfloor\$", re.sub(r"\s+", " ", text))
+    assert r"with $\lceil d/100 \rceil$ top principal components removed" in text

@@ -34,7 +34,7 @@ ISOTROPY = {
 }
 WORDS = {"vocabulary", "word_similarity", "men", "rw", "simlex999", "ws353_sim", "ws353_rel"}
 ENCODERS = {"bert-large-wwm", "bert-large-cased", "gpt2-medium"}  # no config of their own
-PARTIAL = {("too_much_in_common", "table2")}  # the second column is printed for three of six encoders
+PARTIAL = {("too_much_in_common", "table2")}  # our text has the second column for three of six encoders
 SMALL = {"table2": "50k ", "table3": "20k ", "table5": "20k "}  # tables with rows of a small data set: its columns
 
 

@@ -291,7 +291,6 @@ def opened(driver, tmp_path, html, width):
     return driver.execute_script
 
 
-@pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("make", [wide, sample_report.hostile, sample_report.empty])
 def test_a_browser_shows_it(driver, tmp_path, make, width):

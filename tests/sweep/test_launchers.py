@@ -172,10 +172,15 @@ def test_ctrl_c_in_a_terminal_reaches_only_the_waiting_process(quick, outputs, m
             "hydra.launcher.extra=[reservation]",
             "hydra.launcher.extra[0]=reservation must be an sbatch option with its value",
         ),
-        ("slurm", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
-        ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc must be a number, above 0"),
-        ("slurm", "hydra.launcher.max_timeouts=-2", "hydra.launcher.max_timeouts=-2 must be at least 1"),
-        ("slurm", "hydra.launcher.time=4h", "hydra.launcher.time=4h must be a whole number"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("slurm", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
+                ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc must be a number, above 0"),
+                ("slurm", "hydra.launcher.max_timeouts=-2", "hydra.launcher.max_timeouts=-2 must be at least 1"),
+                ("slurm", "hydra.launcher.time=4h", "hydra.launcher.time=4h must be a whole number"),
+            )
+        ),
         ("local", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
     ],
 )

@@ -57,6 +57,7 @@ def test_the_fast_composition_is_hydras():
             assert asdict(composer.compose(run)) == expected, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["calibration.beta=0.25", "calibration.eps=1", "calibration.gamma=mean"])
 def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
     with compose_sweep(["-m"]) as (loader, base, _):
@@ -67,6 +68,7 @@ def test_a_methods_own_settings_too_and_only_where_it_has_them(setting):
             composer.compose(["calibration=none", setting])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "other", "setting"),
     [

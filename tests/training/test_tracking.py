@@ -88,6 +88,7 @@ def documented(generation=False):
     return {name: re.sub(r"<(\w+)>", lambda found: f"(?:{parts[found[1]]})", name) for name in names}
 
 
+@pytest.mark.slow
 def test_what_is_logged_is_what_is_documented(offline):
     _, _, log, _ = offline
     logged = {re.sub(r"_table\..*", "_table", name) for name in log.names | set(log.summary)}
@@ -99,6 +100,7 @@ def test_what_is_logged_is_what_is_documented(offline):
     assert [name for name, p in patterns.items() if not any(re.fullmatch(p, found) for found in logged)] == []
 
 
+@pytest.mark.slow
 def test_training_curves(offline):
     record, cfg, log, _ = offline
     steps = EPOCHS * BATCHES
@@ -120,6 +122,7 @@ def test_training_curves(offline):
     assert x == list(range(steps))
 
 
+@pytest.mark.slow
 def test_curves_of_the_epochs_are_the_records(offline):
     record, _, log, _ = offline
     history = record["history"]
@@ -137,6 +140,7 @@ def test_curves_of_the_epochs_are_the_records(offline):
             assert all(value > 0 for value in log.curve(f"isotropy/{matrix}/{measure}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matrix", MATRICES)
 def test_the_ev_curve_of_every_epoch_is_a_line_of_the_chart(offline, matrix):
     record, _, log, outputs = offline
@@ -151,6 +155,7 @@ def test_the_ev_curve_of_every_epoch_is_a_line_of_the_chart(offline, matrix):
     assert len(log.curve(f"{name}.path")) == EPOCHS
 
 
+@pytest.mark.slow
 def test_the_summary_is_the_records(offline):
     record, _, log, _ = offline
     best = record["best"]
@@ -164,6 +169,7 @@ def test_the_summary_is_the_records(offline):
     assert isotropy == pytest.approx(best["isotropy"])
 
 
+@pytest.mark.slow
 def test_the_config_and_the_place(offline):
     record, cfg, log, _ = offline
     resolved = {name: value for name, value in log.config.items() if not name.startswith("_wandb")}
@@ -175,6 +181,7 @@ def test_the_config_and_the_place(offline):
     assert log.run.display_name == "sst2-local-isobn_paper-1"
 
 
+@pytest.mark.slow
 def test_no_secret_is_written(offline):
     _, _, _, outputs = offline
     secrets = [value for name, value in SECRETS.items() if name != "SLURM_JOB_ID"]

@@ -1,0 +1,115 @@
+"""What IsoBN's AAAI paper prints of its settings and tables, from its text and by computation (experiments/isobn)."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+from isobench.metrics import explained_variance
+from isobench.papers import published
+
+
+@pytest.fixture
+def text(papers):
+    return (papers / "isobn_aaai2021.txt").read_text()
+
+
+def test_the_text_prints_these_settings(text):
+    """Momentum, epsilon, gamma's sum, the grid, and which set selects and reports."""
+    for phrase in (
+        r"momentum  $\alpha$  is set to 0.95, the  $\epsilon$  is set to 0.1",
+        r"\sigma = \sigma + \alpha(\sigma_{\mathcal{B}} - \sigma)",
+        r"\gamma_i = \sum_{j=1}^d \rho_{ij}^2",
+        r"learning rate in the range of  $\{1 \times 10^{-5}, 2 \times 10^{-5}, 5 \times 10^{-5}\}$",
+        r"batch size in  $\{16, 32\}$",
+        r"$\beta$  is chosen in the range of  $\{0.25, 0.5, 1\}$",
+        "We select the best combination of hyperparameters on the dev set.",
+        "report the median and standard deviation of metrics on the dev set",
+    ):
+        assert phrase in text, phrase
+
+
+def test_the_text_does_not_state_these_settings(text):
+    """The protocol's words on length, weight decay, clipping, patience, dropout and the metrics' names."""
+    setup = text[text.index("### **Experiment Setup**") : text.index("Method\tAvg")].lower()
+    for word in ("length", "decay rate", "weight decay", "clip", "patience", "dropout", "adam epsilon", "accuracy",
+                 "pearson", "spearman", "matthews", "f1"):  # fmt: skip
+        assert word not in setup, word
+
+
+def test_with_a_momentum_of_095_a_batch_is_nearly_all_of_the_statistics():
+    """Algorithm 1's rule on batches with statistics 0 and, last, 1."""
+    weights = {}
+    for alpha in (0.95, 0.05):
+        moving = 0.0
+        for batch in [0.0] * 50 + [1.0]:
+            moving += alpha * (batch - moving)
+        weights[alpha] = moving
+    assert weights == pytest.approx({0.95: 0.95, 0.05: 0.05})
+
+
+def test_algorithm_1_takes_eq_7_into_theta(text):
+    """It says so; Eq. 8's theta has a bar and Algorithm 1's has none."""
+    algorithm = text[text.index("#### **Algorithm 1:**") : text.index("### **Evaluation**")]
+    assert r"Compute scaling factor  $\theta$  by Eq. 6 and Eq. 7" in algorithm
+    assert r"$\hat{h} = \theta \odot h$" in algorithm
+    assert r"\widehat{\boldsymbol{h}} = \bar{\theta} \odot \boldsymbol{h}. \tag{8}" in text
+
+
+def test_eq_9_as_printed_does_not_ignore_the_mean(text):
+    """It takes the singular values of h itself; the text says that the metric is invariant to the mean."""
+    assert r"$\lambda_i$  is the  $i^{th}$  largest singular value of the matrix h" in text
+    assert "also invariant to the mean value of the embeddings" in text
+    h = np.random.default_rng(0).normal(size=(200, 8))
+
+    def printed(matrix):
+        squares = np.linalg.svd(matrix, compute_uv=False) ** 2
+        return squares[0] / squares.sum()
+
+    assert printed(h + 3) > 0.8 > 0.3 > printed(h)
+    assert printed(h + 3 - (h + 3).mean(0)) == pytest.approx(explained_variance(torch.tensor(h + 3), 1))
+
+
+def test_isobn_is_the_best_of_18_configurations_and_plain_of_6(text):
+    """If configurations differ by chance alone, the best of 18 is on average 0.55 SD above the best of 6."""
+    setup = text[text.index("### **Experiment Setup**") : text.index("#### **Experimental Results**")]
+    rates, sizes, betas = (len(found.split(",")) for found in re.findall(r"\\\{(.+?)\\\}", setup))
+    assert (rates * sizes * betas, rates * sizes) == (18, 6)
+
+    def weigh(z, count):
+        return count * z * stats.norm.pdf(z) * stats.norm.cdf(z) ** (count - 1)
+
+    best = [integrate.quad(weigh, -10, 10, args=(count,))[0] for count in (18, 6)]
+    assert f"{best[0] - best[1]:.2f}" == "0.55"
+
+
+@pytest.mark.parametrize("paper", ["isobn", "isobn_arxiv_v1"])
+def test_one_average_of_four_decides_that_averages_are_truncated(paper):
+    """Three averages of Table 1 have the same digits rounded and truncated; RoBERTa-large's with IsoBN has not."""
+    table = published.load_tables(paper)["table1"]
+    decides = set()
+    for encoder, rows in table.cells.items():
+        for row, cells in rows.items():
+            mean = np.mean([median for median, _ in cells.values()])
+            truncated = f"{int(mean * 100 + 1e-6) / 100:.2f}"
+            assert truncated == str(table.average[encoder][row])
+            if f"{mean:.2f}" != truncated:
+                decides.add((encoder, row, f"{mean:.2f}", truncated))
+    assert decides == {("roberta-large", "isobn", "88.99", "88.98")}
+
+
+def test_every_cell_is_one_of_the_papers_text_or_of_its_first_versions(papers, text):
+    """The AAAI text has nine of Table 1's 14 columns; published.yaml names the others, and the averages."""
+    columns = list(published.load_tables("isobn")["table1"].columns)
+    blank = {}
+    for line, encoder in (("BERT-base (ReImp)", "bert-base-cased"), ("RoBERTa-L (ReImp)", "roberta-large")):
+        average, *cells = next(t for t in text.splitlines() if t.startswith(line)).split("\t")[1:]
+        assert average == ""
+        assert len(cells) == len(columns)
+        blank[encoder] = [name for name, cell in zip(columns, cells, strict=True) if not any(map(str.isdigit, cell))]
+    assert blank == {"bert-base-cased": ["QNLI", "SST-2", "MRPC", "CoLA"], "roberta-large": ["QNLI"]}
+    places = "; ".join(f"{', '.join(names)} of {encoder}" for encoder, names in blank.items())
+    (note,) = (note for note in published.load_tables("isobn")["table1"].doubtful if "first version" in note)
+    assert note == f"Blank in the AAAI text and taken from the first version's: {places}; every average."

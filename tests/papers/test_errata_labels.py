@@ -1,0 +1,72 @@
+"""The errata pages: numbered points, one label each, and tests that exist."""
+
+import re
+
+import pytest
+from helpers import ROOT
+
+PAGES = sorted(ROOT.glob("experiments/*/errata.md"))
+LABELS = ("Proven", "Inferred", "Ours")
+
+
+def split_points(text):
+    """(number, text) of every numbered point of a page."""
+    parts = re.split(r"^(\d+)\. ", text, flags=re.MULTILINE)
+    return list(zip(map(int, parts[1::2]), parts[2::2], strict=True))
+
+
+def find_labels(point):
+    return re.findall(rf"\*\*({'|'.join(LABELS)})\.\*\*", point)
+
+
+def find_named_tests(point):
+    """(file or "", name) of every test that a point names in backquotes."""
+    return re.findall(r"`(?:(tests/[\w/]+\.py)::)?((?:test_|Test)\w+)`", point)
+
+
+def find_written_tests():
+    """Every (file, name) of a test function or test class, the file from the repository's root."""
+    return {
+        (str(file.relative_to(ROOT)), name)
+        for file in ROOT.glob("tests/**/test_*.py")
+        for name in re.findall(r"^ *(?:def|class) ((?:test_|Test)\w+)", file.read_text(), re.MULTILINE)
+    }
+
+
+def test_every_paper_has_its_page():
+    assert {page.parent for page in PAGES} == {file.parent for file in ROOT.glob("experiments/*/published.yaml")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_every_point_has_one_label_and_what_is_proven_names_a_test(page):
+    points = split_points(page.read_text())
+    assert [number for number, _ in points] == list(range(1, len(points) + 1))
+    for number, point in points:
+        assert len(find_labels(point)) == 1, number
+        assert point.startswith(f"**{find_labels(point)[0]}.** "), number
+        assert find_labels(point) != ["Proven"] or find_named_tests(point), number
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_every_named_test_exists_in_the_named_file_or_here(page):
+    written = find_written_tests()
+    for file, name in find_named_tests(page.read_text()):
+        places = [place for place, found in written if found == name]
+        assert file in places if file else sum(place.startswith("tests/papers/") for place in places) == 1, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
+def test_every_page_explains_its_labels_and_its_source(page):
+    opening = re.sub(r"\s+", " ", page.read_text().partition("\n1. ")[0])
+    assert "[what they mean](../../docs/glossary.md#labels-of-errata)" in opening
+    assert re.search(r"Our source is a text (extraction|rendering) of the .*\bPDF\b", opening)
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    assert "\n## Labels of errata\n" in glossary
+    assert [label for label in LABELS if f"- **{label}.**" not in glossary] == []
+
+
+def test_a_point_without_a_label_or_with_two_is_found():
+    page = "# Page\n\n1. **Proven.** One. `test_a`\n2. Two.\n3. **Ours.** Three. **Inferred.** `tests/x.py::TestB`\n"
+    points = split_points(page)
+    assert [find_labels(point) for _, point in points] == [["Proven"], [], ["Ours", "Inferred"]]
+    assert [find_named_tests(point) for _, point in points] == [[("", "test_a")], [], [("tests/x.py", "TestB")]]
