@@ -30,6 +30,11 @@ from isobench.config.schema_task import HELD_OUT, Generation, Task
 
 __all__ = ["HELD_OUT", "Config", "Data", "Encoder", "Experiment", "Generation", "Head", "Selection", "Task"]
 
+LAST_EPOCH = "last"  # a value of evaluation.every
+EVALUATION_INTERVAL = Bound(
+    lambda every: every == LAST_EPOCH or (type(every) is int and every >= 1),
+    f"must be a whole number of epochs, at least 1, or {LAST_EPOCH}",
+)
 SELECTION_RULES = ("none", "dev", "seeds", "held_out")
 NOT_BLANK = Bound(lambda text: bool(text.strip()), "is empty: name a folder")
 FOLDER_NAME = Bound(
@@ -76,6 +81,13 @@ class Optimization:
     patience: PositiveInt | None = 3  # stop after this many epochs without a better score; null trains them all
     report: Annotated[str, one_of("best", "last")] = "best"  # the epoch that is reported; best on the dev set
     drop_last: bool = False  # leave out a last batch that is not full
+
+
+@dataclass
+class Evaluation:
+    """How often a run is scored on the dev set. It always is after its last epoch."""
+
+    every: Annotated[Any, EVALUATION_INTERVAL] = 1  # epochs; last: only after the last epoch
 
 
 @dataclass
@@ -149,6 +161,7 @@ class Config:
     calibration: dict[str, Any] = field(default_factory=dict)  # MethodSettings and the class's own
     head: Head = field(default_factory=Head)
     optimization: Optimization = field(default_factory=Optimization)
+    evaluation: Evaluation = field(default_factory=Evaluation)
     trainer: Trainer = field(default_factory=Trainer)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     tracking: Tracking = field(default_factory=Tracking)

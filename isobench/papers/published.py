@@ -53,6 +53,10 @@ class PublishedColumn(PublishedPart):
     """What a column is of: a task, and one of metric, isotropy and time."""
 
     task: str
+    variants: dict[str, str] = Field(
+        default_factory=dict,
+        description="another task whose runs it compares with -> how that differs from the paper",
+    )
     split: str | None = Field(default=None, description="dev split, where it is not the task's first one")
     metric: str | list[str] | None = Field(default=None, description="the metric, or those that it may be")
     isotropy: str | None = Field(default=None, description="the measure's name in a record")
@@ -64,6 +68,9 @@ class PublishedTable(PublishedPart):
 
     what: str = Field(description="one line on the table")
     form: list[str] = Field(description="the statistics of a cell, in order: mean, sd, median, ...")
+    marks: Literal["welch", "student"] = Field(
+        default="welch", description="the t-test behind our marks: the paper's own, Welch's where the paper has none"
+    )
     doubtful: list[str] = Field(default_factory=list, description="notes on what may be wrong in print")
     columns: dict[str, PublishedColumn] = Field(description="column -> what it is of")
     methods: dict[str, str] = Field(description="a calibration's name -> row")
@@ -117,7 +124,7 @@ def find_column(table: PublishedTable, task: str, metric: str, split: str | None
     for name, column in table.columns.items():
         measures = column.metric or column.isotropy or column.time
         known = measures if isinstance(measures, list) else [measures]
-        if column.task == task and metric in known and column.split == split:
+        if task in (column.task, *column.variants) and metric in known and column.split == split:
             return name
     return None
 

@@ -117,7 +117,9 @@ def build_table(name: str, title: str, table: PaperTable, varying: list[str]) ->
             ReportLine(encoder, method, cells, table.format_time(encoder, method), describe_settings(runs, varying))
         )
     tasks = {column.title: column.task for column in table.columns}
-    return ReportTable(name, title, list(tasks), lines, table.list_notes(with_time=True), tasks)
+    return ReportTable(
+        name, title, list(tasks), lines, table.list_notes(with_time=True), tasks, marks=table.content.marks
+    )
 
 
 def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:
@@ -130,14 +132,14 @@ def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> 
         ours=table.format_cell(encoder, method, column, marked=False),
         troubles=dict(count_troubles(rows)),
     )
-    published_cell = published.find_cell_in_column(table.content, encoder, method, column.title)
+    published_cell = published.find_cell_in_column(table.content, encoder, method, column.published_name)
     if published_cell:
         cell.published, cell.published_of = published_cell
     cell.verdict, cell.why = judge_cell(table, column, cell, encoder, method, rows)
     base = table.read_values(encoder, BASE_METHOD, column)
     constant = any(table.is_constant(encoder, name, column) for name in (method, BASE_METHOD))
     if method != BASE_METHOD and column.is_score and cell.values and base and not constant:
-        cell.comparison = compare(cell.values, base)
+        cell.comparison = compare(cell.values, base, table.content.marks)
     return cell
 
 
@@ -156,7 +158,7 @@ def judge_cell(
     if differences := list_scale_differences(rows):
         return "not comparable", f"scale: {'; '.join(differences)}"
     row = table.content.methods[method]
-    printed = table.content.cells[encoder][row][column.title]
+    printed = table.content.cells[encoder][row][column.published_name]
     ours = table.summarize_values(cell.values)[0]
     target, spread = printed[0], find_printed_spread(table.content.form, printed)
     if ours is None or target is None:
@@ -165,6 +167,7 @@ def judge_cell(
         both = math.isnan(ours) and math.isnan(target)
         return ("within", "both undefined") if both else ("not comparable", "one of the two is undefined")
     reason = f"{ours - target:+.2f}, {'no spread is printed' if spread is None else f'spread {spread:g}'}"
+    reason += f"; {column.difference}" if column.difference else ""
     if matches_printed(ours, target) or (spread is not None and abs(ours - target) <= spread):
         return "within", reason
     return ("above" if ours > target else "below"), reason

@@ -21,6 +21,8 @@ class Comparison:
         effect: Hedges' g.
         low: lower end of its 95% interval.
         high: upper end of its 95% interval.
+        student: two-sided p of Student's two-sample t-test.
+        marks: the test that the mark comes from, welch or student.
     """
 
     difference: float
@@ -30,6 +32,13 @@ class Comparison:
     effect: float | None = None
     low: float | None = None
     high: float | None = None
+    student: float | None = None
+    marks: str = "welch"
+
+    @property
+    def mark_p(self) -> float | None:
+        """The p that decides the mark."""
+        return self.student if self.marks == "student" else self.welch
 
 
 @dataclass
@@ -89,6 +98,7 @@ class ReportTable:
         lines: one for each encoder and method.
         notes: sentences below the table.
         tasks: column title -> task; columns of one task show the same runs.
+        marks: the test that the marks come from, welch or student.
     """
 
     name: str
@@ -97,6 +107,7 @@ class ReportTable:
     lines: list[ReportLine]
     notes: list[str] = field(default_factory=list)
     tasks: dict[str, str] = field(default_factory=dict)
+    marks: str = "welch"
 
 
 @dataclass

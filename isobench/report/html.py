@@ -16,6 +16,7 @@ from isobench.report.effects import ALPHA
 from isobench.report.figures import MethodStyle, PanelDrawer
 from isobench.report.markdown_latex import format_mark
 from isobench.report.page_data import ISOTROPY_COLUMNS
+from isobench.report.seed_statistics import MARK_TESTS
 from isobench.report.templating import make_environment
 
 __all__ = ["render_claims", "render_report"]
@@ -83,6 +84,7 @@ def load_template(name: str) -> Template:
         "seconds": format_seconds,
     }
     environment.globals |= {"ALPHA": ALPHA, "BASE": BASE_METHOD, "VERDICTS": VERDICT_SYMBOLS, "mark": format_mark}
+    environment.globals |= {"MARK_TESTS": MARK_TESTS}
     return environment.get_template(name)
 
 

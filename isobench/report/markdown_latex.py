@@ -4,7 +4,7 @@ from typing import Any
 
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.effects import ALPHA
-from isobench.report.seed_statistics import MARK_LEGEND, choose_mark
+from isobench.report.seed_statistics import choose_mark, format_mark_legend
 from isobench.report.templating import make_latex_environment, make_markdown_environment, render_paragraphs
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-", "not comparable": "", "": ""}
@@ -23,7 +23,7 @@ def format_markdown(report: Report) -> str:
         head=lambda table: ["encoder", "method", *table.columns, "training time"],
         rows=list_table_rows,
         needs_legend=needs_legend,
-        MARK_LEGEND=MARK_LEGEND,
+        legend=format_legend,
     )
 
 
@@ -58,7 +58,15 @@ def list_table_rows(table: ReportTable) -> list[list[str]]:
 def needs_legend(table: ReportTable) -> bool:
     """Return True if the table has marks that none of its notes explains."""
     has_marks = any(format_mark(cell) for line in table.lines for cell in line.cells.values())
-    return has_marks and not any(note.startswith(MARK_LEGEND) for note in table.notes)
+    return has_marks and not any(note.startswith(format_mark_legend(table.marks)) for note in table.notes)
+
+
+def format_legend(table: ReportTable, holm_word: str) -> str:
+    """Explain the table's marks, and the word of the differences that survive Holm's correction."""
+    survival = "still so after Holm's correction"
+    if table.marks != "welch":
+        survival = f"p < {ALPHA} by Welch's t-test after Holm's correction"
+    return f"{format_mark_legend(table.marks)}; {holm_word}: {survival}"
 
 
 def format_caption(report: Report, table: ReportTable) -> str:
@@ -69,7 +77,7 @@ def format_caption(report: Report, table: ReportTable) -> str:
     if any(cell.published for cell in cells):
         sentences[0] += "; the paper's cell below ours"
     if any(format_mark(cell) for cell in cells):
-        sentences.append(f"{MARK_LEGEND}; Holm: still so after Holm's correction")
+        sentences.append(format_legend(table, "Holm"))
     if report.selection:
         sentences.append(f"Selection: {report.selection}")
     return " ".join(f"{sentence.rstrip('.')}." for sentence in [*sentences, *describe_scale(report)])
@@ -92,7 +100,7 @@ def format_method(line: ReportLine) -> str:
 def format_mark(cell: Cell | None) -> str:
     """Return the mark of a cell's comparison with plain fine-tuning, before Holm's correction; empty without one."""
     comparison = cell.comparison if cell else None
-    return choose_mark(comparison.welch, comparison.difference) if comparison else ""
+    return choose_mark(comparison.mark_p, comparison.difference) if comparison else ""
 
 
 def format_marked_cell(cell: Cell, holm_word: str) -> str:

@@ -23,6 +23,8 @@ class Column:
         split: the dev split; None for the task's first.
         isotropy: the isotropy's name in the records; None if the column shows none.
         time: the unit, ``minutes``; None if the column shows no time.
+        printed: the paper's name of the column, if ``title`` is another one.
+        difference: how the task differs from the paper's, in words; empty if it is the paper's.
     """
 
     title: str
@@ -31,6 +33,13 @@ class Column:
     split: str | None = None
     isotropy: str | None = None
     time: str | None = None
+    printed: str = ""
+    difference: str = ""
+
+    @property
+    def published_name(self) -> str:
+        """The paper's name of the column."""
+        return self.printed or self.title
 
     @property
     def is_score(self) -> bool:
@@ -69,7 +78,7 @@ class Column:
 
 
 def build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
-    """Make the columns of a paper's table whose tasks ran.
+    """Make the columns of a paper's table whose tasks ran, a column of its own for each variant of a task.
 
     Args:
         content: the table's part of published.yaml.
@@ -77,11 +86,14 @@ def build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iter
     """
     for title, column in content.columns.items():
         printed = column.metric or []
-        task = tasks.get(column.task)
-        names = [printed] if isinstance(printed, str) else printed
-        metrics = tuple(name for name in names if task and name in task.metrics)
-        if task and (metrics or column.metric is None):
-            yield Column(title, task.name, metrics, column.split, column.isotropy, column.time)
+        metrics = [printed] if isinstance(printed, str) else printed
+        for name, difference in {column.task: "", **column.variants}.items():
+            task = tasks.get(name)
+            known = tuple(metric for metric in metrics if task and metric in task.metrics)
+            if task and (known or column.metric is None):
+                shown = f"{title} ({name})" if difference else title
+                parts = (shown, name, known, column.split, column.isotropy, column.time)
+                yield Column(*parts, printed=title, difference=difference)
 
 
 def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Iterator[Column]:
@@ -95,8 +107,8 @@ def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Itera
 def compute_epoch_seconds(rows: list[Row]) -> float | None:
     """Return the training seconds per epoch of the fastest seed, which the machine's other work slowed least.
 
-    None if no run has an epoch.
+    Not every epoch is evaluated, but the time is up to the last one that was. None if no run has an epoch.
     """
     records = [row.record for row in rows if row.record and row.record.history]
-    seconds = [record.cost.training_seconds / len(record.history) for record in records]
+    seconds = [record.cost.training_seconds / record.history[-1].epoch for record in records]
     return min(seconds, default=None)

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -22,9 +22,18 @@ from isobench.report.paper_columns import (
     build_paper_columns,
     compute_epoch_seconds,
 )
-from isobench.report.seed_statistics import MARK_LEGEND, choose_mark, compute_cell_statistics, holm, welch
+from isobench.report.seed_statistics import (
+    choose_mark,
+    compute_cell_statistics,
+    format_mark_legend,
+    holm,
+    student,
+    welch,
+)
 from isobench.runs.grouping import read_run_names
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
+
+CellKey = tuple[str, str, Column]  # encoder, method, column
 
 
 class PaperTable:
@@ -56,14 +65,18 @@ class PaperTable:
         return [value for value in values if value is not None]
 
     @cached_property
-    def p_values(self) -> dict[tuple[str, str, Column], float]:
-        """Welch's p of each score's difference from plain fine-tuning's, without undefined and constant cells."""
+    def p_values(self) -> dict[CellKey, float]:
+        """The p of each score's difference from plain fine-tuning's, by the test that the marks come from."""
+        return self.test_differences(student if self.content.marks == "student" else welch)
+
+    def test_differences(self, test: Callable[[list[float], list[float]], float]) -> dict[CellKey, float]:
+        """Test each score against plain fine-tuning's; undefined and constant cells have no p."""
         p_values = {}
         for encoder, method in self.lines:
             for column in self.columns:
                 cells = [(encoder, name, column) for name in (method, BASE_METHOD)]
                 if method != BASE_METHOD and column.is_score and not any(self.is_constant(*cell) for cell in cells):
-                    p_values[cells[0]] = welch(*(self.read_values(*cell) for cell in cells))
+                    p_values[cells[0]] = test(*(self.read_values(*cell) for cell in cells))
         return {cell: p for cell, p in p_values.items() if not math.isnan(p)}
 
     def is_constant(self, encoder: str, method: str, column: Column) -> bool:
@@ -107,7 +120,7 @@ class PaperTable:
 
     def format_published_cell(self, encoder: str, method: str, column: Column) -> str:
         """Write the paper's cell in brackets; if it lacks our encoder, another encoder's cell with its name."""
-        published_cell = published.find_cell_in_column(self.content, encoder, method, column.title)
+        published_cell = published.find_cell_in_column(self.content, encoder, method, column.published_name)
         if published_cell is None:
             return "not in the paper"
         text, its_encoder = published_cell
@@ -136,11 +149,18 @@ class PaperTable:
         """Write the sentences below the table: what the marks and times mean, how many marks chance explains."""
         notes = []
         if tests := list(self.p_values.values()):
-            survivors = sum(p < ALPHA for p in holm(tests))
             notes.append(
-                f"{MARK_LEGEND}. Of {format_count(len(tests), 'comparison')}, {ALPHA * len(tests):.1f} would have a "
-                f"mark by chance; {survivors} survive{'s' * (survivors == 1)} Holm's correction."
+                f"{format_mark_legend(self.content.marks)}. Of {format_count(len(tests), 'comparison')}, "
+                f"{ALPHA * len(tests):.1f} would have a mark by chance; {count_holm_survivors(tests)}."
             )
+            if self.content.marks == "student":
+                others = list(self.test_differences(welch).values())
+                below = sum(p < ALPHA for p in others)
+                notes.append(
+                    f"By Welch's t-test, which does not assume equal variances, {below} of {len(others)} have p < "
+                    f"{ALPHA}; {count_holm_survivors(others)}."
+                )
+        notes += dict.fromkeys(f"{column.task}: {column.difference}." for column in self.columns if column.difference)
         if any(column.time for column in self.columns):
             notes.append(
                 "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
@@ -148,6 +168,12 @@ class PaperTable:
         if with_time:
             notes.append("Training time: of the fastest seed; comparable only if the machine did nothing else.")
         return notes
+
+
+def count_holm_survivors(p_values: list[float]) -> str:
+    """Say how many of these p-values are below ``ALPHA`` after Holm's correction."""
+    survivors = sum(p < ALPHA for p in holm(p_values))
+    return f"{survivors} survive{'s' * (survivors == 1)} Holm's correction"
 
 
 def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
@@ -170,7 +196,8 @@ def list_paper_tables(experiment: Any, rows: list[Row]) -> Iterator[tuple[str, P
     """
     tasks = {row.cfg.task.name: row.cfg.task for row in rows}
     contents = {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
-    paper_tasks = {column.task for content in contents.values() for column in content.columns.values()}
+    columns_of_all = [column for content in contents.values() for column in content.columns.values()]
+    paper_tasks = {task for column in columns_of_all for task in (column.task, *column.variants)}
     foreign = [task for name, task in tasks.items() if name not in paper_tasks]
     used_kinds: set[ColumnKind] = set()  # kinds of columns that the foreign tasks have already
     for name, content in contents.items():

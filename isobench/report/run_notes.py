@@ -11,12 +11,13 @@ def list_scale_differences(rows: list[Row]) -> list[str]:
 
 def describe_epoch_rule(rows: list[Row]) -> str:
     """Say which epoch of a run is reported, and on which examples."""
-    words = {
-        "best": "best epoch on the dev set, the set it is reported on",
-        "last": "last epoch, on the dev set",
-    }
+    best = "best epoch"
+    compared = [row.cfg.evaluation.every for row in rows if row.cfg.optimization.report == "best"]
+    if any(every != 1 for every in compared):
+        best = f"best of the evaluated epochs (evaluation.every={' or '.join(map(str, dict.fromkeys(compared)))})"
+    words = {"best": f"{best} on the dev set, the set it is reported on", "last": "last epoch, on the dev set"}
     if any(row.cfg.task.held_out is not None for row in rows):
-        words["best"] = "best epoch on examples held out of the training set, reported on the dev set"
+        words["best"] = f"{best} on examples held out of the training set, reported on the dev set"
     return " or ".join(words[rule] for rule in dict.fromkeys(row.cfg.optimization.report for row in rows))
 
 

@@ -13,7 +13,8 @@ from isobench.report.document import Comparison, ReportTable
 from isobench.report.effects import ALPHA, have_several_values, hedges_g
 from isobench.report.resampling import stratified_permutation_test
 
-MARK_LEGEND = f"* better, † worse than {BASE_METHOD}: p < {ALPHA} (Welch's t-test over seeds, not corrected)"
+# The tests that marks can come from, by their names in published.yaml.
+MARK_TESTS = {"welch": "Welch's t-test over seeds", "student": "Student's two-sample t-test over seeds"}
 
 
 def _sample_sd(values: Sequence[float]) -> float:
@@ -42,20 +43,37 @@ def welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
     NaN where no test is possible: fewer than two seeds of either, no spread at all, an undefined value.
     """
+    return _t_test(ours, theirs, equal_variances=False)
+
+
+def student(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Compute the two-sided p of Student's two-sample t-test, which pools the variances of the two methods.
+
+    NaN where ``welch`` is.
+    """
+    return _t_test(ours, theirs, equal_variances=True)
+
+
+def _t_test(ours: Sequence[float], theirs: Sequence[float], equal_variances: bool) -> float:
     from scipy import stats  # imported here because it is slow, and planning a sweep doesn't need it
 
     if not have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
         return math.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy warns of almost no spread, which the p-value shows anyway
-        return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+        return float(stats.ttest_ind(ours, theirs, equal_var=equal_variances).pvalue)
 
 
-def choose_mark(welch_p: float | None, difference: float) -> str:
+def choose_mark(p: float | None, difference: float) -> str:
     """Return * for significantly better than plain fine-tuning, † for worse, else nothing; p is not corrected."""
-    if welch_p is None or welch_p >= ALPHA:
+    if p is None or p >= ALPHA:
         return ""
     return "*" if difference > 0 else "†"
+
+
+def format_mark_legend(marks: str) -> str:
+    """Explain the marks * and † that come from a test, one of ``MARK_TESTS``."""
+    return f"* better, † worse than {BASE_METHOD}: p < {ALPHA} ({MARK_TESTS[marks]}, not corrected)"
 
 
 def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -81,16 +99,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def compare(ours: Sequence[float], base: Sequence[float]) -> Comparison:
-    """Compare a method's scores with plain fine-tuning's in one column.
+def compare(ours: Sequence[float], base: Sequence[float], marks: str = "welch") -> Comparison:
+    """Compare a method's scores with plain fine-tuning's in one column; ``marks``: the test that its mark comes from.
 
     What the seeds don't allow is None; so is ``holm``, which ``apply_holm_correction`` fills.
     """
     undefined = not ours or not base or any(math.isnan(value) for value in (*ours, *base))
     difference = math.nan if undefined else statistics.fmean(ours) - statistics.fmean(base)
-    numbers = (welch(ours, base), permutation_test(ours, base), *hedges_g(ours, base))
-    p, permutation, effect, low, high = (None if math.isnan(number) else number for number in numbers)
-    return Comparison(difference, p, permutation, None, effect, low, high)
+    numbers = (welch(ours, base), permutation_test(ours, base), *hedges_g(ours, base), student(ours, base))
+    p, permutation, effect, low, high, pooled = (None if math.isnan(number) else number for number in numbers)
+    return Comparison(difference, p, permutation, None, effect, low, high, pooled, marks)
 
 
 ComparisonKey = tuple[str, str, str, tuple[float, ...]]  # encoder, method, column, values

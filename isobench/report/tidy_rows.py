@@ -60,7 +60,7 @@ def read_outcome(row: Row) -> dict[str, Any]:
     cost = record.cost
     return {
         **outcome,
-        "epochs": len(record.history),
+        "epochs": record.history[-1].epoch if record.history else 0,
         "seconds": cost.seconds,
         "training_seconds": cost.training_seconds,
         "evaluation_seconds": cost.evaluation_seconds,

@@ -8,7 +8,9 @@ from isobench.runs.identity import NOT_IN_KEY, to_plain
 from isobench.runs.row import Row
 
 NESTED_SETTINGS = ("task.generation", "encoder.scratch")  # settings that are null or have settings of their own
-VARYING_SECTIONS = ("task", "encoder", "calibration", "head", "optimization", "trainer")  # may vary among runs
+VARYING_SECTIONS = (  # sections whose settings may vary among runs
+    "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer",
+)  # fmt: skip
 
 
 def read_run_names(cfg: Config) -> tuple[str, str, str]:

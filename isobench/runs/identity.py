@@ -24,7 +24,7 @@ NOT_IN_KEY = {
     "encoder": {"hub", "revision", "embedded", "path", "trust_remote_code"},
     "trainer": {"accelerator", "threads", "progress_bar"},
 }
-KEY_SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "trainer", "monitors")
+KEY_SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer", "monitors")
 
 
 @dataclass(frozen=True)

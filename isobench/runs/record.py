@@ -81,7 +81,7 @@ class Cost(Part):
     """What a run took. All attempts are added up, each up to its last checkpoint, unless a field says otherwise."""
 
     seconds: float = Field(description="wall-clock time")
-    training_seconds: float
+    training_seconds: float = Field(description="up to the last evaluation")
     evaluation_seconds: float
     checkpoint_seconds: float = Field(description="for saving checkpoints, in the last attempt only")
     examples: int = Field(description="training examples, counted once for each epoch")
@@ -167,7 +167,7 @@ class RunRecord(Part):
     seeds: dict[str, int] = Field(description="the seed of every random stream")
     scale: Scale
     best: Epoch | None = Field(description="the epoch that is reported: the best one, or the last")
-    history: list[Epoch]
+    history: list[Epoch] = Field(description="the epochs that were evaluated (evaluation.every), in order")
     warnings: list[str]
     cost: Cost
     attempts: int = Field(description="processes that worked on the run")

@@ -7,7 +7,7 @@ from typing import Any
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import check_value, check_values, read_hints
-from isobench.config.schema import Config, Generation, Head, MethodSettings, Task, split_chain
+from isobench.config.schema import LAST_EPOCH, Config, Generation, Head, MethodSettings, Task, split_chain
 from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
 from isobench.papers import published
 
@@ -18,6 +18,7 @@ def validate_config(cfg: Config) -> None:
     """Raise UserError for the first value that can't work, naming the setting and what it may be."""
     check_value("", cfg, Config)
     _validate_optimization(cfg)
+    _validate_evaluation(cfg)
     _validate_task(cfg)
     _validate_metrics(cfg.task)
     _validate_encoder(cfg)
@@ -36,6 +37,18 @@ def _validate_optimization(cfg: Config) -> None:
         raise UserError("optimization.power and end_lr are for optimization.schedule=polynomial: unset them")
     if o.end_lr is not None and o.end_lr > o.lr:
         raise UserError(f"optimization.end_lr={o.end_lr} must be at most {o.lr}, which is optimization.lr")
+
+
+def _validate_evaluation(cfg: Config) -> None:
+    every, o = cfg.evaluation.every, cfg.optimization
+    why = "compares epochs, and evaluation.every=last scores one: set evaluation.every=1, or optimization"
+    if every == LAST_EPOCH and o.report == "best":
+        raise UserError(f"optimization.report=best {why}.report=last")
+    if every == LAST_EPOCH and o.patience is not None:
+        raise UserError(f"optimization.patience={o.patience} {why}.patience=null")
+    if every != LAST_EPOCH and every > o.epochs:
+        most = f"at most {o.epochs}, which is optimization.epochs, or {LAST_EPOCH}"
+        raise UserError(f"evaluation.every={every} must be {most}")
 
 
 def _validate_task(cfg: Config) -> None:

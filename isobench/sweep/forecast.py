@@ -16,9 +16,9 @@ RunShape = tuple[Any, ...]
 class Forecast:
     """Forecasts a run's seconds as the median of the finished runs of its shape.
 
-    The shape is the task and how much of it is used, the length limit, the encoder, the precision, the batch size and
-    the number of epochs. Where no such run has finished, runs that differ in batch size and epochs only give the
-    seconds of an epoch.
+    The shape is the task and how much of it is used, the length limit, the encoder, the precision, how often it is
+    evaluated, the batch size and the number of epochs. Where no such run has finished, runs that differ in batch size
+    and epochs only give the seconds of an epoch.
 
     Args:
         rows: the sweep's runs. If their records don't give a forecast for all of them, the records of other runs in
@@ -70,7 +70,8 @@ def compute_device_seconds(record: RunRecord) -> float:
 def build_epoch_shape(cfg: Config) -> RunShape:
     """Return the settings that decide the time of an epoch, except the batch size."""
     task = cfg.task
-    return task.name, task.train_split, task.train_samples, task.max_length, cfg.encoder.name, cfg.trainer.precision
+    data = task.name, task.train_split, task.train_samples, task.max_length
+    return *data, cfg.encoder.name, cfg.trainer.precision, cfg.evaluation.every
 
 
 def build_run_shape(cfg: Config) -> RunShape:

@@ -19,6 +19,7 @@ from isobench.config import schema
 from isobench.data.tokens import EpochSampler
 from isobench.runs.heartbeat import Heartbeat
 from isobench.runs.layout import CHECKPOINTS_FOLDER
+from isobench.training.evaluation import EvaluationSchedule
 
 CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is damaged
 
@@ -105,6 +106,7 @@ class Checkpointer(Callback):
         batch_size: examples a batch; with it the position in the epoch is found again.
         watch: remembers signals that the process received.
         heartbeat: receives the progress, for status displays.
+        evaluations: tells after which epochs the run is evaluated.
         long_evaluation: evaluations take long: save just before each, and let a signal stop them.
     """
 
@@ -116,9 +118,10 @@ class Checkpointer(Callback):
         batch_size: int,
         watch: SignalWatch,
         heartbeat: Heartbeat,
+        evaluations: EvaluationSchedule,
         long_evaluation: bool = False,
     ) -> None:
-        self.long_evaluation = long_evaluation
+        self.evaluations, self.long_evaluation = evaluations, long_evaluation
         self.settings, self.files, self.watch, self.heartbeat = settings, files, watch, heartbeat
         self.sampler, self.batch_size = sampler, batch_size
         self.save_seconds = 0.0  # spent on saving, in this attempt
@@ -152,7 +155,8 @@ class Checkpointer(Callback):
             return
         self._batches = index + 1
         is_last_but_one = index + 2 == trainer.num_training_batches  # nothing is saved on the last batch
-        before_evaluation = self.long_evaluation and is_last_but_one
+        is_evaluated = self.evaluations.includes(trainer.current_epoch + 1)
+        before_evaluation = self.long_evaluation and is_last_but_one and is_evaluated
         if before_evaluation or self.watch.signum is not None or self._is_save_due(trainer.global_step):
             self._save(trainer)
         self.watch.raise_if_signalled()

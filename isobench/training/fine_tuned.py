@@ -29,8 +29,8 @@ class ReportedEpoch(NamedTuple):
 class FineTuningModule(pl.LightningModule):
     """Base class of the modules that isobench trains; subclasses define the steps and the scores of an epoch.
 
-    ``history`` holds an entry for every epoch, ``best`` the reported epoch's entry and outputs. Callbacks put their
-    measures of an epoch into ``observed``, from where they go into the epoch's entry.
+    ``history`` holds an entry for every evaluated epoch, ``best`` the reported epoch's entry and outputs. Callbacks
+    put their measures of an epoch into ``observed``, from where they go into the epoch's entry.
 
     Args:
         cfg: the run's config.

@@ -43,15 +43,16 @@ class IsotropyMonitor(Callback):
     def __init__(self, curve: int = 50, conventions: Sequence[DirectionKind] = DEFAULT_CONVENTIONS) -> None:
         self.curve, self.conventions = curve, conventions
         self.curves: dict[str, list[list[float]]] = {}
+        self.epochs: list[int] = []  # of the curves, counted from 1
         self._batches: list[Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the curves so far, for a checkpoint."""
-        return {"curves": self.curves}
+        """Return the curves so far and their epochs, for a checkpoint."""
+        return {"curves": self.curves, "epochs": self.epochs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the curves from a checkpoint."""
-        self.curves = state["curves"]
+        """Restore the curves and their epochs from a checkpoint."""
+        self.curves, self.epochs = state["curves"], state["epochs"]
 
     def on_validation_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Forget the embeddings of the validation before."""
@@ -67,6 +68,8 @@ class IsotropyMonitor(Callback):
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         """Measure the isotropy of embeddings and matrices, log it and store it in the module."""
+        if trainer.sanity_checking:
+            return
         matrices = {name: get() for name, get in module.matrices().items()}
         first = {id(matrix): name for name, matrix in reversed(matrices.items())}  # tied matrices share their id
         pieces = {
@@ -75,6 +78,7 @@ class IsotropyMonitor(Callback):
         if embeddings := gather_batches(self._batches):
             pieces = {"embedding": embeddings, **pieces}
         self._batches = []
+        self.epochs.append(trainer.current_epoch + 1)
         measures: dict[str, float] = {}
         for name, batches in pieces.items():
             kinds = self.conventions if name == "head" else self.conventions[:1]
@@ -87,8 +91,8 @@ class IsotropyMonitor(Callback):
             observed["isotropy"] = measures
             observed["explained_variance"] = {name: self.curves[name][-1] for name in pieces}
         module.log_dict({f"isotropy/{name}": value for name, value in measures.items()})
-        if not trainer.sanity_checking:
-            tracking.log_curves(trainer.logger, {f"isotropy/{n}/ev_curve": self.curves[n] for n in pieces})
+        curves = {f"isotropy/{name}/ev_curve": self.curves[name] for name in pieces}
+        tracking.log_curves(trainer.logger, curves, self.epochs)
 
 
 def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:

@@ -80,12 +80,13 @@ def resolve_wandb_group(cfg: Config) -> str | None:
     return cfg.tracking.group or cfg.experiment.name
 
 
-def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
-    """Log a chart for every name to W&B, with a line for every epoch so far; do nothing with other loggers.
+def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]], epochs: list[int]) -> None:
+    """Log a chart for every name to W&B, with a line for every evaluated epoch; do nothing with other loggers.
 
     Args:
         tracker: the run's logger.
-        curves: chart's name -> for every epoch the values at k = 1, 2, ...
+        curves: chart's name -> for every evaluated epoch the values at k = 1, 2, ...
+        epochs: these epochs, counted from 1.
     """
     from pytorch_lightning.loggers import WandbLogger
 
@@ -93,13 +94,12 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]]) -> None:
         return
     import wandb
 
-    charts = {}
+    charts, keys = {}, [f"epoch {number}" for number in epochs]
     with tolerate_wandb_errors():  # online, making a chart's table calls the server
         for name, lines in curves.items():
-            epochs = [f"epoch {number}" for number in range(1, len(lines) + 1)]
             ks = list(range(1, max(map(len, lines), default=0) + 1))
             if ks:
-                charts[name] = wandb.plot.line_series(xs=ks, ys=lines, keys=epochs, title=name, xname="k")
+                charts[name] = wandb.plot.line_series(xs=ks, ys=lines, keys=keys, title=name, xname="k")
         tracker.experiment.log(charts)
 
 

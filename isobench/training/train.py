@@ -13,7 +13,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, TQDMProgressBar
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from isobench.common.errors import RunFailure, UserError, extract_first_line
@@ -39,6 +39,7 @@ from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
+from isobench.training.evaluation import EvaluationSchedule, make_early_stopping
 from isobench.training.monitor import build_monitors
 from isobench.training.predictions import write_hypotheses, write_predictions
 from isobench.training.stopwatch import Stopwatch, measure_run_cost
@@ -107,6 +108,7 @@ def build_and_fit(
         configure_process(cfg)
         built = build_run_parts(cfg, identity)
         loaders = built.loaders
+        evaluations = EvaluationSchedule(cfg.evaluation.every, cfg.optimization.epochs)
         checkpointer = Checkpointer(
             cfg.checkpoint,
             checkpoints,
@@ -114,11 +116,12 @@ def build_and_fit(
             loaders.batch_size,
             watch,
             heartbeat,
+            evaluations,
             long_evaluation=cfg.task.generation is not None,
         )
         try:
             watch.start()
-            fit(cfg, identity, built, checkpoints, [stopwatch, checkpointer, *build_monitors(cfg)])
+            fit(cfg, identity, built, checkpoints, [evaluations, stopwatch, checkpointer, *build_monitors(cfg)])
         finally:
             watch.stop()
             saving = checkpointer.save_seconds
@@ -189,9 +192,7 @@ def fit(
     cfg: Config, identity: Identity, built: RunParts, checkpoints: CheckpointFiles, callbacks: list[Callback]
 ) -> None:
     """Train, from the newest checkpoint if there is one, with the run's logger, early stopping and progress bar."""
-    if cfg.optimization.patience is not None:
-        stop = EarlyStopping(f"dev/{cfg.task.primary}", patience=cfg.optimization.patience, mode="max")
-        callbacks = [*callbacks, stop]
+    callbacks = [*callbacks, *make_early_stopping(cfg)]
     tracker = tracking.make_logger(cfg, identity.key, asdict(cfg))
     if should_show_progress(cfg):
         callbacks = [*callbacks, TQDMProgressBar(leave=False)]

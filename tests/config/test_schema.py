@@ -13,6 +13,7 @@ from isobench.config.schema import (
     Checkpoint,
     Config,
     Encoder,
+    Evaluation,
     Experiment,
     Head,
     MethodSettings,
@@ -28,8 +29,8 @@ from isobench.data.generated_pairs import GRAMMARS
 from isobench.data.romanian import DIACRITIC_CHOICES
 
 PARTS = [
-    Config, Seeds, Encoder, Head, Optimization, Trainer, Checkpoint, Tracking, Selection, Experiment, MethodSettings,
-    Task, Generation,
+    Config, Seeds, Encoder, Head, Optimization, Evaluation, Trainer, Checkpoint, Tracking, Selection, Experiment,
+    MethodSettings, Task, Generation,
 ]  # fmt: skip
 
 # Of each bounded setting: values at the edge of what is valid, and values just outside.
@@ -51,6 +52,7 @@ BOUNDS = [
     (Optimization, "batch_tokens", [None, 1], [0]),
     (Optimization, "label_smoothing", [None, 0, 0.99], [-0.1, 1]),
     (Optimization, "epochs", [1], [0]),
+    (Evaluation, "every", [1, 7, "last"], [0, -1, 1.5, True, "first", None]),
     (Optimization, "accumulate", [1], [0]),
     (Optimization, "schedule", ["constant"], ["cosine"]),
     (Optimization, "power", [None, 0.1], [0]),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import make_config
 from scipy import stats
 
 from isobench.papers import published
@@ -93,6 +94,7 @@ def test_de_en_was_not_trained_on_all_of_wmt16():
     minutes = plain["DE-EN Time"][0]
     assert 980_000 < low * 60 * (minutes - 0.5) < high * 60 * (minutes + 0.5) < 1_005_000
     assert SIZES["wmt16_de_en"] / 60 / high > 4.5 * minutes
+    assert 980_000 < make_config("task=wmt16_de_en_1m").task.reduced < 1_005_000
 
 
 def test_the_printed_rouge_l_is_of_the_whole_text():

@@ -60,13 +60,15 @@ def test_a_table_has_its_form(paper, name):
 
     table = published.load_tables(paper)[name]
     needed, parts = {"what", "form", "columns", "methods", "cells"}, table.model_fields_set
-    assert needed <= parts <= needed | {"doubtful", "significant", "average", "differences", "reported"}
+    assert needed <= parts <= needed | {"doubtful", "significant", "average", "differences", "reported", "marks"}
     assert set(table.form) <= STATISTICS
     assert isinstance(table.what, str)
     assert all(isinstance(note, str) for note in table.doubtful)
     for about in table.columns.values():
         metric = about.metric or about.isotropy or about.time
-        parts = about.model_fields_set
+        parts = about.model_fields_set - {"variants"}
+        assert set(about.variants) <= names("task")
+        assert all(about.variants.values())  # each says how it differs
         assert parts <= {"task", "split", "metric"} or parts in ({"task", "isotropy"}, {"task", "time"})
         assert about.time in (None, "minutes")
         assert about.task in names("task") | WORDS

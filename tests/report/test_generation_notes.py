@@ -114,6 +114,32 @@ def test_the_small_data_sets_have_columns_of_their_own():
     assert foreign.format_published_cell("bart-scratch", "none", foreign.columns[3]) == "[108 ± 0 mbart-large-cc25]"
 
 
+def test_a_million_pairs_and_all_pairs_are_both_compared_with_the_papers_de_en():
+    rows = [*runs("none", PLAIN, "wmt16_de_en_1m"), *runs("none", [0.2251, 0.2251, 0.2251], "wmt16_de_en")]
+    table = table_of(rows)
+    kinds = ("BLEU", "I1", "I2", "Time")
+    assert [column.title for column in table.columns] == [
+        f"DE-EN {kind}{suffix}" for kind in kinds for suffix in ("", " (wmt16_de_en)")
+    ]
+    shown = {
+        column.title: table.format_published_cell("mbart-large-cc25", "none", column) for column in table.columns
+    }
+    assert shown["DE-EN BLEU"] == shown["DE-EN BLEU (wmt16_de_en)"] == "[22.81 ± 0.35]"
+    difference = "trained on all 4,548,885 pairs; by its times, the paper trained on about a million (errata.md, 15)"
+    assert table.list_notes(with_time=False)[0] == f"wmt16_de_en: {difference}."
+    report = build_report(MT, rows)
+    (line,) = report.tables[0].lines
+    assert (line.cells["DE-EN BLEU"].verdict, line.cells["DE-EN BLEU"].why) == ("above", "+3.29, spread 0.35")
+    whole = line.cells["DE-EN BLEU (wmt16_de_en)"]
+    assert (whole.verdict, whole.why) == ("within", f"-0.30, spread 0.35; {difference}")
+    assert not any(difference in note for note in table_of(rows[:3]).list_notes(with_time=False))
+    for task in ("wmt16_de_en_1m", "wmt16_de_en"):
+        cell = published.find_published_cell(
+            "isotropy_calibration", "table2", "mbart-large-cc25", "none", task, "bleu"
+        )
+        assert cell == ("22.81 ± 0.35", "mbart-large-cc25")
+
+
 def test_rouge_l_is_of_the_metric_of_that_name():
     table = table_of(runs("none", [0.6], "cnn_dailymail", "bart-base"), "table5")
     shown = {c.title: table.format_cell("bart-base", "none", c) for c in table.columns}

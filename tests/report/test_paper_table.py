@@ -9,9 +9,16 @@ from rich.console import Console
 from scipy import stats
 
 from isobench.papers import published
-from isobench.report.paper_columns import SCORE_KIND, build_foreign_columns, build_paper_columns
+from isobench.report.paper_columns import (
+    SCORE_KIND,
+    build_foreign_columns,
+    build_paper_columns,
+    compute_epoch_seconds,
+)
 from isobench.report.paper_table import PaperTable, build_terminal_tables, print_paper_tables
+from isobench.report.run_notes import describe_epoch_rule
 from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
+from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import Failure
 from isobench.runs.row import Row
@@ -34,7 +41,7 @@ def row(score, *overrides, constant=False, seconds=10.0, failed=None, metric="ac
     record = make_record(
         cfg,
         best=None if failed else best,
-        history=[best, best],
+        history=[best, best | {"epoch": 2}],
         cost={"training_seconds": seconds},
         failure={"name": failed, "message": ""} if failed else None,
     )
@@ -62,9 +69,7 @@ def test_a_cell_is_mean_and_deviation_with_the_papers_mark_and_its_own_below():
     assert table.format_cell("bert-base-cased", "cosine", column) == "95.00 ± 1.00 *"
     assert table.format_cell("bert-base-cased", "flow", column).endswith(" †")
     assert table.format_published_cell("bert-base-cased", "none", column) == "[91.44 ± 0.52]"
-    assert table.p_values["bert-base-cased", "cosine", column] == pytest.approx(
-        stats.ttest_ind(better, plain, equal_var=False).pvalue
-    )
+    assert table.p_values["bert-base-cased", "cosine", column] == pytest.approx(stats.ttest_ind(better, plain).pvalue)
     assert "Of 2 comparisons, 0.1 would have a mark by chance; 2 survive Holm" in table.list_notes(with_time=False)[0]
 
 
@@ -144,6 +149,28 @@ def test_time_is_told_against_plain_fine_tuning():
     more = [*runs("none", [0.9], task="rte", seconds=2.0), *runs("flow", [0.9], task="rte", seconds=3.0)]
     assert table_of([*rows, *more]).format_time("bert-base-cased", "flow") == "2.85x (1.50-4.20)"
     assert table_of(runs("flow", [0.9])).format_time("bert-base-cased", "flow") == "-"
+
+
+@pytest.mark.parametrize("evaluated", [[1, 2], [2]])
+def test_the_time_of_an_epoch_is_the_same_however_often_the_run_was_evaluated(evaluated):
+    (run,) = runs("none", [0.9], seconds=42.0)
+    epochs = [run.record.best.model_copy(update={"epoch": epoch}) for epoch in evaluated]
+    run.record = run.record.model_copy(update={"history": epochs, "best": epochs[-1]})
+    assert compute_epoch_seconds([run]) == 21.0
+    (tidy,) = build_run_rows([run])
+    assert (tidy["epoch"], tidy["epochs"]) == (2, 2)
+    assert [epoch["epoch"] for epoch in build_epoch_rows([run])] == evaluated
+
+
+def test_the_rule_for_the_reported_epoch_says_which_epochs_were_compared():
+    rows = runs("none", [0.9, 0.9], "evaluation.every=2")
+    assert describe_epoch_rule(rows) == (
+        "best of the evaluated epochs (evaluation.every=2) on the dev set, the set it is reported on"
+    )
+    last = runs("none", [0.9], "evaluation.every=last", "optimization.report=last")
+    assert describe_epoch_rule(last) == "last epoch, on the dev set"
+    every = runs("none", [0.9])
+    assert describe_epoch_rule(every) == "best epoch on the dev set, the set it is reported on"
 
 
 @pytest.mark.parametrize("width", [60, 100, 300])

@@ -22,6 +22,7 @@ def test_what_decides_a_result_is_in_the_key():
         "seed=2", "seeds.init=3", "seeds.order=3", "seeds.dropout=3", "optimization.lr=1e-4", "task.max_length=32",
         "task.train_samples=9", "calibration=isobn_paper", "encoder=distilbert-quire", "encoder.pooling=cls",
         "head.init=normal", "trainer.precision=bf16-mixed", "task.version=2", "calibration.version=2",
+        "evaluation.every=2", "evaluation.every=last",
     ]  # fmt: skip
     keys = {change: key(change) for change in changes}
     assert base not in keys.values()
@@ -110,7 +111,10 @@ def test_scale_is_said(glue):
 
 def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
     root = f"data.root={tmp_path}"
-    assert find_task_differences(make_config("task=wmt16_de_en_50k", root)) == []  # the paper's own reduction
+    for task in ("wmt16_de_en_50k", "wmt16_de_en_1m", "wmt16_de_en"):  # the first two are the paper's own reductions
+        assert find_task_differences(make_config(f"task={task}", root)) == []
+    whole = make_config("task=wmt16_de_en_1m", "task.reduced=null", root)
+    assert find_task_differences(whole) == ["training set reduced to nothing"]
     assert find_task_differences(make_config("task=cnn_dailymail_20k", "task.sample_seed=3", "data.root=null")) == []
     more = make_config("task=cnn_dailymail_20k", "task.train_samples=100", "data.root=null")
     assert find_task_differences(more) == ["at most 100 training examples"]

@@ -131,6 +131,8 @@ def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path
     assert Forecast(longer).estimate_seconds(longer[0].cfg) == 40.0  # from records on disk, twice the epochs
     (other,) = rows_for(f"output_dir={tmp_path}", "encoder=distilbert-quire")
     assert Forecast([other]).estimate_seconds(other.cfg) is None
+    (rarely,) = rows_for(f"output_dir={tmp_path}", "optimization.epochs=4", "evaluation.every=2", "seed=7")
+    assert Forecast([rarely]).estimate_seconds(rarely.cfg) is None  # evaluation takes a part of a run's time
     assert [format_duration(s) for s in (42, 186, 44_640)] == ["42 s", "3.1 min", "12.4 h"]
 
 

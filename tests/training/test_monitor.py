@@ -85,6 +85,21 @@ def test_any_module_can_be_monitored(tmp_path):
     assert "isotropy/words/i1" in (tmp_path / "metrics.csv").read_text()
 
 
+def test_curves_carry_the_numbers_of_their_epochs():
+    """Epochs without an evaluation and Lightning's check before training leave no curve."""
+    monitor, rows = IsotropyMonitor(curve=3), torch.randn(12, 4)
+    trainer = pl.Trainer(
+        max_epochs=4, check_val_every_n_epoch=2, callbacks=[monitor], logger=False, accelerator="cpu",
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(Theirs(), DataLoader(rows, 4), DataLoader(rows, 5))
+    assert monitor.epochs == [2, 4]
+    assert {len(curves) for curves in monitor.curves.values()} == {2}
+    again = IsotropyMonitor(curve=3)
+    again.load_state_dict(monitor.state_dict())
+    assert (again.epochs, again.curves) == (monitor.epochs, monitor.curves)
+
+
 @pytest.mark.slow
 def test_a_runs_record_has_measures_and_curves_of_every_epoch(cli, small, outputs):
     assert cli(*small, "optimization.patience=null")[0] == 0

@@ -1,0 +1,139 @@
+"""Evaluation after some epochs only: which are scored, that nothing else changes, resuming, users' mistakes."""
+
+import json
+import signal
+
+import pyarrow.parquet
+import pytest
+from helpers import make_config, tiny_overrides, translation_overrides
+from killed_runs import outcome, start
+
+from isobench.common.errors import UserError
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+from isobench.training.evaluation import EvaluationSchedule
+from isobench.training.train import train
+
+
+def run(*overrides):
+    cfg = make_config(*overrides)
+    validate_config(cfg)
+    identity = identify(cfg)
+    folder = RunFolder(cfg.output_dir, identity.key)
+    train(cfg, identity, folder)
+    return json.loads(folder.result_file.read_text()), pyarrow.parquet.read_table(folder.path / "predictions.parquet")
+
+
+@pytest.mark.parametrize(
+    ("every", "epochs", "evaluated"),
+    [(1, 3, [1, 2, 3]), (2, 5, [2, 4, 5]), (3, 3, [3]), ("last", 4, [4]), ("last", 1, [1])],
+)
+def test_the_last_epoch_is_always_evaluated(every, epochs, evaluated):
+    schedule = EvaluationSchedule(every, epochs)
+    assert [epoch for epoch in range(1, epochs + 1) if schedule.includes(epoch)] == evaluated
+
+
+@pytest.mark.slow
+def test_evaluating_less_often_changes_nothing_else(small):
+    """The evaluated epochs have the same bits; so have the predictions of the last one."""
+    long = [*small, "optimization.epochs=5", "optimization.patience=null", "calibration=isobn_paper"]
+    last = [*long, "optimization.report=last"]
+    (often, table), (second, _), (once, other) = (
+        run(*last),
+        run(*long, "evaluation.every=2"),
+        run(*last, "evaluation.every=last"),
+    )
+    by_epoch = {epoch["epoch"]: epoch for epoch in often["history"]}
+    assert list(by_epoch) == [1, 2, 3, 4, 5]
+    assert second["history"] == [by_epoch[2], by_epoch[4], by_epoch[5]]
+    assert second["best"]["score"] == max(epoch["score"] for epoch in second["history"])
+    assert once["history"] == [by_epoch[5]]
+    assert once["best"] == by_epoch[5]
+    assert other.equals(table)
+    assert once["cost"]["examples"] == often["cost"]["examples"] == 5 * 160
+    assert len({result["key"] for result in (often, second, once)}) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("patience", "evaluated"), [(2, [2, 4]), (3, [2, 4, 6]), (4, [2, 4, 6])])
+def test_patience_counts_epochs_and_ends_at_an_evaluation(small, patience, evaluated):
+    stop = ["optimization.lr=1e-9", "optimization.epochs=9", f"optimization.patience={patience}"]
+    result, _ = run(*small, *stop, "evaluation.every=2")
+    assert [epoch["epoch"] for epoch in result["history"]] == evaluated
+
+
+def long_run(tiny, reviews, cache, outputs):
+    every = ["evaluation.every=2", "optimization.epochs=3", "optimization.patience=2", "checkpoint.steps=3"]
+    return [*tiny_overrides(tiny, reviews, cache, outputs), *every, "trainer.threads=1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "call", "when"),
+    [("Classifier.training_step", call, "before") for call in (5, 10, 11, 15, 20, 21, 30)]
+    + [("Classifier.validation_step", call, "after") for call in (1, 2)],
+)
+def test_killed_in_any_epoch_it_is_evaluated_after_the_same_epochs(
+    processes, tiny, reviews, tmp_path, target, call, when, undisturbed
+):
+    arguments = long_run(tiny, reviews, str(tmp_path / "cache"), tmp_path / "outputs")
+    assert start(processes, arguments, f"isobench.training.classifier.{target}", call, when) == -signal.SIGKILL
+    assert start(processes, arguments) == 0
+    assert outcome(tmp_path / "outputs") == undisturbed
+
+
+@pytest.fixture(scope="module")
+def undisturbed(processes, tiny, reviews, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert start(processes, long_run(tiny, reviews, str(folder / "cache"), folder / "outputs")) == 0
+    found = outcome(folder / "outputs")
+    assert [epoch["epoch"] for epoch in found[0]] == [2, 3]
+    return found
+
+
+@pytest.mark.slow
+def test_no_checkpoint_is_saved_before_an_epoch_without_evaluation(processes, translations, tmp_path):
+    arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
+    arguments += ["optimization.epochs=3", "evaluation.every=last"]
+    assert start(processes, arguments, "isobench.training.seq2seq.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
+    saved = [file.stem for file in tmp_path.glob("o/runs/*/checkpoints/*.ckpt")]
+    assert saved == ["step-000000017"]  # of eighteen
+    assert start(processes, arguments) == 0
+    assert [epoch["epoch"] for epoch in outcome(tmp_path / "o")[0]] == [3]
+
+
+LAST = ["evaluation.every=last", "optimization.report=last", "optimization.patience=null"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([*LAST, "optimization.report=best"], "optimization.report=best compares epochs"),
+        ([*LAST, "optimization.patience=3"], "optimization.patience=3 compares epochs"),
+        (["evaluation.every=11"], "evaluation.every=11 must be at most 10, which is optimization.epochs, or last"),
+        (["evaluation.every=0"], "evaluation.every=0 must be a whole number of epochs, at least 1, or last"),
+        (["evaluation.every=first"], "evaluation.every=first must be a whole number"),
+        (["evaluation.every=1.5"], "evaluation.every=1.5 must be a whole number"),
+        (["evaluation.every=true"], "evaluation.every=True must be a whole number"),
+        (["evaluation.every=null"], "evaluation.every=null must be a whole number"),
+    ],
+)
+def test_contradictions_are_one_line(overrides, message):
+    with pytest.raises(UserError) as caught:
+        validate_config(make_config(*overrides))
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_can_be_honoured_is_valid():
+    for overrides in (LAST, ["evaluation.every=2"], ["evaluation.every=10", "optimization.patience=null"]):
+        validate_config(make_config(*overrides))
+
+
+@pytest.mark.parametrize("scale", ["embedded", "paper"])
+def test_the_experiments_by_generation_evaluate_the_reported_epoch_only(scale):
+    for name, every in (("mt_calibration", "last"), ("summarization_calibration", "last"), ("glue_calibration", 1)):
+        cfg = make_config(f"+experiment={name}", f"scale={scale}")
+        assert cfg.optimization.report == "last"
+        assert cfg.evaluation.every == every
