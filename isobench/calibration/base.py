@@ -24,6 +24,9 @@ class Calibration(nn.Module):
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Take statistics before training from the training set's pretrained embeddings, batches [B, d]."""
 
+    def adjust(self, weight: Tensor) -> None:
+        """Change the matrix that ``penalty`` acts on, [V, d], in place, once before training."""
+
     def forward(self, h: Tensor) -> Tensor:
         """Calibrate embeddings before they reach the head: [B, d] -> [B, out_dim]."""
         return h

@@ -80,6 +80,13 @@ class Chain(nn.Module):
                 losses.append(calibration.objective(h.detach()))
         return losses
 
+    @torch.no_grad()
+    def adjust(self, matrices: Mapping[str, Callable[[], Tensor]]) -> None:
+        """Let the methods change, before training, the matrices that their penalties act on, as in ``losses``."""
+        for calibration, target in zip(self, self.targets, strict=True):
+            if overrides_hook(calibration, "adjust"):
+                calibration.adjust(matrices[target]())
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """List the optimiser groups of all methods; a single tensor or a generator as ``params`` becomes a list."""
         groups = []

@@ -1,5 +1,6 @@
 """Spectrum control: a penalty that pulls the singular values of a matrix to a chosen decay (Wang et al. 2020)."""
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -23,6 +24,9 @@ class SpectrumControl(Calibration):
         c1: scale of the target; None for sigma_1 of the matrix at the first call.
         c2: rate of the exponential decay.
         gamma: exponent of k; None for -1 (``polynomial``) or 1 (``exponential``).
+        start_at_target: True to give the matrix the targets as its singular values before training. A penalty alone
+            needs thousands of steps to shrink a classifier, since AdamW moves a weight by about the learning rate a
+            step.
 
     Raises:
         ValueError: if decay is unknown, or strength or c1 is negative or not finite.
@@ -38,25 +42,44 @@ class SpectrumControl(Calibration):
         c1: float | None = None,
         c2: float = 1.0,
         gamma: float | None = None,
+        start_at_target: bool = False,
     ) -> None:
         super().__init__(dim)
         if decay not in ("polynomial", "exponential"):
             raise ValueError(f"decay must be polynomial or exponential, not {decay!r}")
         self.decay, self.strength, self.c1, self.c2 = decay, float(strength), c1, float(c2)
+        self.start_at_target = start_at_target
         self.gamma = float(gamma if gamma is not None else (-1.0 if decay == "polynomial" else 1.0))
         if not 0 <= self.strength < float("inf") or (c1 is not None and not 0 <= c1 < float("inf")):
             raise ValueError(f"strength and c1 must be numbers of at least 0, not {strength} and {c1}")
         self.register_buffer("start", torch.tensor(float("nan"), dtype=torch.float64))
 
+    def adjust(self, weight: Tensor) -> None:
+        """Set the singular values of a matrix [V, d] to the targets, in place, if ``start_at_target`` asks for it.
+
+        The singular vectors stay. A singular value of zero stays too, since its vectors are undefined.
+        """
+        if self.start_at_target:
+            vectors, values = smaller_side_svd(weight)
+            target = self.read_target(values)
+            ratio = torch.where(values > compute_noise(values), target / values, 0.0)
+            mix = (vectors * ratio) @ vectors.T
+            matrix = weight.double()
+            weight.copy_(matrix @ mix if weight.shape[1] <= weight.shape[0] else mix @ matrix)
+
     def penalty(self, weight: Tensor) -> Tensor:
         """Compute R of a matrix in float64: [V, d] -> scalar, float32."""
         with torch.autocast(weight.device.type, enabled=False):
             vectors, values = smaller_side_svd(weight.detach())
-            if self.c1 is None:
-                self.start.copy_(torch.where(self.start.isnan(), values[0], self.start))
-            target = self.compute_target(len(values), weight.device)
+            target = self.read_target(values)
             distance: Tensor = SpectrumDistance.apply(weight, vectors, values, target)  # type: ignore[no-untyped-call]
             return (self.strength * distance).to(torch.float32)
+
+    def read_target(self, values: Tensor) -> Tensor:
+        """Return the targets for singular values [n], descending; the first call sets c1 where it is None."""
+        if self.c1 is None:
+            self.start.copy_(torch.where(self.start.isnan(), values[0], self.start))
+        return self.compute_target(len(values), values.device)
 
     def compute_target(self, count: int, device: torch.device) -> Tensor:
         """Compute t_1 to t_count, [count] float64."""
@@ -77,6 +100,12 @@ def smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:
     return vectors.flip(1), eigenvalues.clamp_min(0).sqrt().flip(0)
 
 
+def compute_noise(values: Tensor) -> Tensor:
+    """Compute below which size singular values [n] are noise: a Gram matrix's are exact to eps times the largest."""
+    eps: float = torch.finfo(torch.float64).eps
+    return values.max() * math.sqrt(len(values) * eps)
+
+
 class SpectrumDistance(torch.autograd.Function):
     """The sum of (sigma_k - t_k)^2, with its gradient U diag(2 (sigma - t)) V^T computed from one side's vectors.
 
@@ -94,9 +123,7 @@ class SpectrumDistance(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         """Compute the matrix's gradient from the scalar's: [] -> [V, d]."""
         weight, vectors, values, target = ctx.saved_tensors
-        # A Gram matrix's eigenvalues are exact to eps times the largest, so smaller singular values are noise.
-        noise = values.max() * (len(values) * torch.finfo(torch.float64).eps) ** 0.5
-        factor = torch.where(values > noise, 2 * (values - target) / values, 0.0)
+        factor = torch.where(values > compute_noise(values), 2 * (values - target) / values, 0.0)
         mix = (vectors * factor) @ vectors.T * gradient  # [n, n]
         with torch.autocast(weight.device.type, enabled=False):
             matrix = promote_to_float32(weight)  # its product needs no more precision than the weights have

@@ -13,25 +13,41 @@ def expand_grid(
 ) -> list[list[str]]:
     """List every run as Hydra overrides: for each sub-grid, the product of its axes and the command line's.
 
-    A setting on the command line replaces the grid's values of that setting. There are three exceptions:
-
-    - Where the command line names values that sub-grids have, it chooses among the sub-grids: each keeps those of the
-      values that are its own.
-    - A method's setting (``calibration.x``) that is an axis of some sub-grids applies to these only.
-    - A value that no sub-grid has applies to sub-grids without settings of the group, since these settings may not
-      fit it; to all, where every sub-grid with the axis has such settings.
+    A setting on the command line replaces the grid's values of that setting, and every run has one of its values.
+    Where it names values that sub-grids have, it chooses among the sub-grids: each keeps those of the values that are
+    its own. A value that no sub-grid has applies to sub-grids without settings of the group, since these settings may
+    not fit it; to all, where every sub-grid with the axis has such settings.
 
     Args:
         grid: the sub-grids, each a mapping of a setting or group to its values; [] is one sub-grid without axes.
         command_line: each setting of the command line (as typed, with any ``+``) with its overrides ``key=value``.
+
+    Raises:
+        UserError: no sub-grid has some combination of the command line's values.
     """
     runs = []
     for sub_grid in grid or [{}]:
         axes = {key: [f"{key}={_format_value(value)}" for value in values] for key, values in sub_grid.items()}
         own = [values for key, values in axes.items() if key not in command_line]
         selected = [_select_values(key, overrides, axes, grid) for key, overrides in command_line.items()]
-        runs += [list(run) for run in itertools.product(*own, *(values for values in selected if values is not None))]
+        runs += [list(run) for run in itertools.product(*own, *selected)]
+    _check_combinations(runs, grid, command_line)
     return runs
+
+
+def _check_combinations(
+    runs: Sequence[Sequence[str]],
+    grid: Sequence[Mapping[str, Sequence[Any]]],
+    command_line: Mapping[str, Sequence[str]],
+) -> None:
+    """Raise UserError for the first combination of the command line's values that is in no run."""
+    choosing = [overrides for key, overrides in command_line.items() if any(key in axes for axes in grid)]
+    typed = {override for overrides in choosing for override in overrides}
+    planned = {frozenset(typed.intersection(run)) for run in runs}
+    for combination in itertools.product(*choosing):
+        if frozenset(combination) not in planned:
+            text = " ".join(combination) or "of the settings given"
+            raise UserError(f"no sub-grid has the combination {text}: start each combination that there is by itself")
 
 
 def expand_chains(overrides: Sequence[str]) -> list[str]:
@@ -58,10 +74,8 @@ def expand_chains(overrides: Sequence[str]) -> list[str]:
 
 def _select_values(
     key: str, overrides: Sequence[str], axes: Mapping[str, Sequence[str]], grid: Sequence[Mapping[str, Sequence[Any]]]
-) -> list[str] | None:
-    """Select the command line's overrides of one setting that apply to one sub-grid.
-
-    [] means that the sub-grid has no runs, None that the setting is no axis here.
+) -> list[str]:
+    """Select the command line's overrides of one setting that apply to one sub-grid; [] means that it has no runs.
 
     Args:
         key: the setting.
@@ -69,9 +83,9 @@ def _select_values(
         axes: the sub-grid's own axes, as overrides.
         grid: all sub-grids.
     """
-    holders = [sub_grid for sub_grid in grid if key in sub_grid]
     if key not in axes:
-        return None if holders and key.startswith("calibration.") else list(overrides)
+        return list(overrides)
+    holders = [sub_grid for sub_grid in grid if key in sub_grid]
     known = {f"{key}={_format_value(value)}" for sub_grid in holders for value in sub_grid[key]}
     takes_others = not _has_settings_of(axes, key) or all(_has_settings_of(sub_grid, key) for sub_grid in holders)
     return [value for value in overrides if value in axes[key] or (value not in known and takes_others)]

@@ -1,7 +1,7 @@
 """Plan a sweep: compose, check and key every run before anything is started."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
 
+SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for a whole sweep
+
 
 @dataclass
 class PlannedRun:
@@ -49,29 +51,42 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
     command_line = parse_sweep_overrides(loader, arguments)
-    if len(command_line.get("output_dir", [])) > 1:
-        raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-    for key, values in command_line.items():
-        if key.lstrip("+").startswith("analysis.") and len(values) > 1:
-            raise UserError(f"{key} can't be swept over: give each value a command (and an output_dir) of its own")
+    _check_swept_settings(command_line)
     grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
     if grids and base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
     composer = Composer(loader, base)
     planned: dict[str, PlannedRun] = {}
-    runs = expand_grid(grids.get(base.scale, []), command_line)
-    if not runs:
-        combination = " ".join(value for values in command_line.values() for value in values)
-        raise UserError(f"{base.experiment.name} has no sub-grid with this combination: {combination}")
-    for expanded in runs:
+    for expanded in expand_grid(grids.get(base.scale, []), command_line):
         overrides = expand_chains(expanded)
         cfg = composer.compose(overrides)
         validate_config(cfg)
         identity = identify(cfg)
-        if identity.key not in planned:
-            planned[identity.key] = PlannedRun(Row.of(cfg, identity.key), overrides)
+        planned_run = planned.setdefault(identity.key, PlannedRun(Row.of(cfg, identity.key), overrides))
+        if planned_run.row.cfg != cfg:
+            _raise_for_equal_runs(planned_run.overrides, overrides)
     return planned
+
+
+def _check_swept_settings(command_line: Mapping[str, Sequence[str]]) -> None:
+    """Raise UserError for a sweep over a setting that a whole sweep has, such as its experiment."""
+    for key, values in command_line.items():
+        name = key.lstrip("+")
+        if len(values) < 2:
+            continue
+        if name == "output_dir":
+            raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
+        if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
+            raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
+
+
+def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
+    """Raise UserError for two runs that differ only in settings which change no result: one would be dropped."""
+    values = [f"{a} and {b}" for a, b in zip(first, second, strict=False) if a != b]
+    raise UserError(
+        f"{', '.join(values)} give the same run, because this setting changes no result: choose one value"
+    )
 
 
 def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:

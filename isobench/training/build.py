@@ -49,6 +49,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     chain = build_chain(cfg, loaded.dim)
     seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
     module = Classifier(cfg, loaded, chain, count_training_steps(cfg, loaders))
+    chain.adjust(module.matrices())
     if any(overrides_hook(calibration, "prepare") for calibration in chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress(cfg))
         module.eval()
@@ -74,6 +75,7 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     chain = build_chain(cfg, loaded.dim)
     check_output_width(cfg, chain, loaded.dim)
     module = Seq2Seq(cfg, loaded, chain, loaders, count_training_steps(cfg, loaders))
+    chain.adjust(module.matrices())
     if any(overrides_hook(calibration, "prepare") for calibration in chain):
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
         prepare_chain(chain, DecoderStates(module, loaders), IDENTITY_POOLER)

@@ -155,4 +155,5 @@ def test_compiled_it_is_the_same(method):
             loss.backward()
             results.append([out.detach(), leaf.grad, matrix.grad, loss.detach()])
         torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(list(eager.state_dict().values()), list(traced.state_dict().values()))
+    states = [list(method_.state_dict().values()) for method_ in (eager, traced)]
+    torch.testing.assert_close(*states, equal_nan=True)  # a state that a method does not need stays NaN

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from isobench.papers import published
+from isobench.report import claims
 
 
 def rounding(value):
@@ -120,3 +121,31 @@ def test_a_deviation_is_impossible_for_numbers_of_at_most_1():
         if number == 4 and sd and sd - rounding(sd) > math.sqrt(3) * (1 - i1 + rounding(i1))
     }
     assert impossible == {("roberta-base", "spectrum_pol", "QQP")}
+
+
+def test_spectrum_controls_printed_i2_rises_with_the_number_of_training_steps():
+    """Spearman's correlation over the nine tasks. Training moves these heads away from zero, not towards it."""
+    examples = {"WNLI": 635, "RTE": 2490, "MRPC": 3668, "STS-B": 5749, "CoLA": 8551, "SST-2": 67349}
+    examples |= {"QNLI": 104743, "QQP": 363846, "MNLI": 392702}
+    steps = {task: math.ceil(n / 32) * (5 if task in ("MRPC", "WNLI") else 3) for task, n in examples.items()}
+    found = {}
+    for number, encoder, row, task, _, (i2, _) in isotropies():
+        if number == 4 and row.startswith("spectrum"):
+            found.setdefault((encoder, row), []).append((steps[task], float(i2)))
+    tests = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in found.values()]
+    assert len(tests) == 6
+    assert min(test.statistic for test in tests) > 0.75
+    assert max(test.pvalue for test in tests) < 0.02
+
+
+def test_the_claims_limit_is_the_largest_i2_printed_beside_one_predicted_class():
+    """STS-B prints NaN where one class is predicted; MNLI's two columns of scores have no such cell."""
+    scores = published.load_tables("isotropy_calibration")["table1"].cells
+    one_class = {"MRPC": "81.22", "CoLA": "0", "WNLI": "56.34", "STS-B": "NaN"}
+    largest = 0.0
+    for number, encoder, row, task, _, (i2, _) in isotropies():
+        if number == 4 and row.startswith("spectrum") and task in one_class:
+            mean, deviation = scores[encoder][row][task]
+            if str(mean) == one_class[task] and not deviation:
+                largest = max(largest, i2)
+    assert largest == claims.COLLAPSED_I2

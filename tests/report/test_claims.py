@@ -1,6 +1,7 @@
 """The papers' claims: each check on made-up numbers either way, and the page over an output folder."""
 
 import csv
+import math
 import statistics
 from functools import partial
 
@@ -136,11 +137,17 @@ def test_the_relation_is_corrected_over_tasks():
     assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (HOLDS, True)
 
 
-def test_collapses_counts_constant_predictors():
+def test_collapses_counts_constant_predictors_and_fails_only_where_the_head_collapsed():
     check = claims.collapses("spectrum_polynomial")
     flat = runs([(1.0, 50.0)], method="spectrum_polynomial", failure="constant_predictor")
-    fine = runs([(1.0, 50.0)], method="spectrum_polynomial")
-    assert (check(report({}, runs=flat)).word, check(report({}, runs=fine)).word) == (HOLDS, FAILS)
+    wide = runs([(1.0, 50.0)], method="spectrum_polynomial")
+    small, zero = ([{**run, "head/i2_printed": i2} for run in wide] for i2 in (7e-4, 0.0))
+    assert [check(report({}, runs=found)).word for found in (flat, small, zero)] == [HOLDS, FAILS, FAILS]
+    for i2 in (0.2, None, math.nan):
+        outcome = check(report({}, runs=[{**run, "head/i2_printed": i2} for run in wide]))
+        assert outcome.word == UNDECIDED
+        assert "calibration=spectrum_polynomial_collapsed" in outcome.numbers
+    assert check(report({}, runs=wide)).word == UNDECIDED
     assert check(report({}, runs=runs([(1.0, 50.0)]))).word == NOT_RUN
 
 

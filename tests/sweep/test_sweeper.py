@@ -25,12 +25,6 @@ def test_the_command_line_chooses_among_sub_grids():
     assert expand_grid(grid, {"calibration": ["calibration=none"]}) == plain
     both = expand_grid(grid, {"calibration": ["calibration=none", "calibration=isobn"]})
     assert both == [*plain, ["lr=1", "calibration.beta=0.5", "calibration=isobn"]]
-    beta = expand_grid(grid, {"calibration.beta": ["calibration.beta=0.3"]})
-    assert beta == [
-        ["calibration=none", "lr=1"],
-        ["calibration=none", "lr=2"],
-        ["calibration=isobn", "lr=1", "calibration.beta=0.3"],
-    ]
 
 
 def test_the_command_line_replaces_the_grids_values():

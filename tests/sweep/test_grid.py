@@ -1,0 +1,139 @@
+"""Settings on the command line of a sweep: each planned run has one of the values typed, or the sweep is refused."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra.errors import HydraException
+
+from isobench.common.errors import UserError
+from isobench.common.resources import conf_dir
+from isobench.sweep.grid import expand_grid
+from isobench.sweep.plan import compose_sweep, plan_runs
+
+GRID = [
+    {"calibration": ["none"], "task": ["rte", "mnli"]},
+    {"calibration": ["isobn"], "task": ["rte"], "calibration.beta": [0.5, 1.0], "lr": [1, 2]},
+    {"calibration": ["cosine"], "task": ["mnli"], "task.primary": ["f1"], "batch": [16]},
+]
+
+
+def typed(**settings):
+    return {key: [f"{key}={value}" for value in values] for key, values in settings.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({}, 2 + 4 + 1),
+        ({"calibration": ["isobn"]}, 4),  # in one sub-grid only: chosen with its settings
+        ({"calibration": ["isobn"], "calibration.beta": [0.1]}, 2),  # replaces the sub-grid's values
+        ({"calibration": ["other"]}, 3),  # in no sub-grid: takes those without settings of a method
+        ({"calibration": ["other"], "calibration.beta": [0.1, 0.2, 0.3]}, 9),  # and the setting multiplies it
+        ({"calibration": ["none", "cosine"], "task": ["mnli"]}, 2),
+        ({"lr": [7, 8]}, 2 * (2 + 2 + 1)),  # an axis of one sub-grid: replaces it there and multiplies the others
+        ({"lr": [7], "batch": [8, 9], "seed": [1, 2, 3]}, 2 * 3 * (2 + 2 + 1)),  # axes of different sub-grids
+    ],
+)
+def test_every_run_has_a_value_of_every_setting_and_every_combination_is_there(settings, count):
+    command_line = typed(**settings)
+    runs = expand_grid(GRID, command_line)
+    assert len(runs) == count
+    for run in runs:
+        for key, overrides in command_line.items():
+            assert [text for text in run if text.startswith(f"{key}=")] in [[override] for override in overrides]
+    for combination in itertools.product(*command_line.values()):
+        assert any(set(combination) <= set(run) for run in runs)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"calibration": ["isobn"], "task": ["mnli"]},
+        {"calibration": ["none", "isobn"], "task": ["rte", "mnli"]},  # today's runs would lack mnli with isobn
+        {"calibration": ["cosine"], "task": ["rte"]},
+        {"calibration": ["none", "cosine"], "task": ["other"]},
+    ],
+)
+def test_a_combination_without_a_sub_grid_is_refused(settings):
+    with pytest.raises(UserError, match="no sub-grid has the combination calibration="):
+        expand_grid(GRID, typed(**settings, seed=[1]))
+
+
+ONE_CELL = ["encoder=bert-base-cased", "task=rte"]
+VARIANTS = ["isobn_paper", "isobn_released"]
+
+
+def plan(*arguments):
+    with compose_sweep(["tracking=none", "data.root=null", "-m", *arguments]) as parts:
+        return [run.row.cfg for run in plan_runs(*parts).values()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scale", "count"),
+    [("embedded", 3), ("paper", 3 * 3 * 2)],  # beta; by learning rates and batch sizes
+)
+@pytest.mark.parametrize("method", ["isobn_released", "isobn_paper"])
+def test_a_methods_setting_multiplies_its_runs(method, scale, count):
+    betas = "calibration.beta=0.25,0.5,1.0"
+    planned = plan("+experiment=glue_isobn", f"scale={scale}", f"calibration={method}", betas, *ONE_CELL)
+    assert len(planned) == count
+    assert {cfg.calibration["name"] for cfg in planned} == {method}
+    assert sorted({cfg.calibration["beta"] for cfg in planned}) == [0.25, 0.5, 1.0]
+
+
+@pytest.mark.slow
+def test_settings_typed_with_plus_signs_win_over_the_grid():
+    settings = ["scale=paper", "calibration=isobn_paper", "++calibration.beta=0.3,0.4"]
+    planned = plan("+experiment=glue_isobn", *settings, *ONE_CELL)
+    assert sorted({cfg.calibration["beta"] for cfg in planned}) == [0.3, 0.4]
+    assert len(planned) == 2 * 3 * 2
+
+
+def test_isobn_as_released_has_the_papers_betas_at_paper_scale():
+    experiment = yaml.safe_load((Path(conf_dir()) / "experiment" / "glue_isobn.yaml").read_text())["experiment"]
+    runs = expand_grid(experiment["grid"]["paper"], typed(seed=[1, 2, 3, 4, 5]))
+    assert len(runs) == 2940
+    methods = {name: f"calibration={name}" for name in VARIANTS}
+    settings = {name: [{*run} - {method} for run in runs if method in run] for name, method in methods.items()}
+    assert settings["isobn_paper"] == settings["isobn_released"]
+    assert len(settings["isobn_paper"]) == 2 * 7 * 3 * 3 * 2 * 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["calibration.beta=0.3,0.4", "scale=paper"], "only .*calibration=isobn_paper.* has the setting"),
+        (["calibration=none,isobn_paper", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has"),
+        (["calibration=batch_norm", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has the setting"),
+        (["calibration=isobn_paper", "calibration.bete=0.3,0.4"], "there is no setting calibration.bete"),
+        (["tracking.group=a,b", "seed=1"], "tracking.group=a and tracking.group=b give the same run"),
+        (["scale=embedded,paper"], "scale can't be swept over"),
+        (["retry_failed=true,false"], "retry_failed can't be swept over"),
+    ],
+)
+def test_a_setting_that_can_t_be_in_every_run_is_one_line_and_exit_code_2(cli, arguments, message):
+    code, out, err = cli("+experiment=glue_isobn", "-m", "dry_run=true", *arguments)
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    assert re.search(message, err), err
+
+
+@pytest.mark.slow
+def test_experiments_and_combinations_of_a_real_grid(cli):
+    code, _, err = cli("+experiment=glue_isobn,glue_calibration", "-m", "dry_run=true")
+    assert (code, "experiment can't be swept over" in err) == (2, True)
+    adaptation = ["+experiment=glue_adaptation", "-m", "dry_run=true", "scale=paper"]
+    code, _, err = cli(*adaptation, "calibration=gradient_norm", "task=rte,mnli")  # mnli has no gradient_norm there
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "no sub-grid has the combination calibration=gradient_norm task=mnli" in err
+
+
+@pytest.mark.slow
+def test_equal_values_are_one_run_and_no_error():
+    assert len(plan("optimization.lr=0.003,3e-3,0.0030")) == 1
+    with pytest.raises(HydraException):
+        plan("calibration=none", "calibration.beta=0.3")
