@@ -22,6 +22,7 @@ from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import is_constant
 from isobench.models.encoder_decoders import LoadedEncoderDecoder
 from isobench.training.fine_tuned import FineTuningModule
+from isobench.training.fused_loss import fused_cross_entropy
 
 MAX_MEASURED_STATES = 20_000  # at most so many decoder states of the first dev split are kept to measure isotropy
 # Entries of transformers' GenerationConfig that do not change the hypotheses.
@@ -81,12 +82,12 @@ class CalibratedProjection:
             return (h[:, :0],)
         return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
 
-    def compute_logits(self, h: Tensor) -> Tensor:
-        """Project calibrated states [n, d] to logits [n, V], float32."""
+    def sum_losses(self, h: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Sum the cross-entropy of the labels [n] given the calibrated states [n, d], without logits [n, V]."""
         bias = self.linear.bias
         if self.bias is not None:
             bias = self.bias[0] if bias is None else bias + self.bias[0]
-        return nn.functional.linear(h, self.linear.weight, bias).float()
+        return fused_cross_entropy(h, self.linear.weight, labels, bias, smoothing)
 
 
 class Seq2Seq(FineTuningModule):
@@ -140,7 +141,7 @@ class Seq2Seq(FineTuningModule):
         """Compute the loss of a batch: cross-entropy per target token, plus the methods' penalties and objectives."""
         states, labels = self.compute_decoder_states(batch)
         h, method_inputs = self.chain(states, IDENTITY_POOLER)
-        loss = nn.functional.cross_entropy(self.projection.compute_logits(h), labels, label_smoothing=self.smoothing)
+        loss = self.projection.sum_losses(h, labels, self.smoothing) / len(labels)
         return self.compute_total_loss(loss, method_inputs, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
@@ -167,8 +168,7 @@ class Seq2Seq(FineTuningModule):
         """
         states, labels = self.compute_decoder_states(batch)
         h = self.chain(states, IDENTITY_POOLER)[0]
-        logits = self.projection.compute_logits(h)
-        total = nn.functional.cross_entropy(logits, labels, reduction="sum").double()
+        total = self.projection.sum_losses(h, labels).double()
         self.loss_sums.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
         hypotheses = self.generate(batch["chunks"][0])
         self.hypotheses.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))

@@ -57,8 +57,8 @@ SOURCES = torch.tensor([[3, 4, 5, 1], [6, 1, 0, 0]])
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_states_and_logits_are_the_models_own(kind):
-    """What is caught, projected, is what the model itself computes where the target is no padding."""
+def test_states_and_their_loss_are_the_models_own(kind):
+    """The loss of the caught states is that of the model's own logits where the target is no padding."""
     model = small_model(kind)
     if hasattr(model, "final_logits_bias"):
         model.final_logits_bias.normal_()
@@ -73,7 +73,9 @@ def test_states_and_logits_are_the_models_own(kind):
         projection = CalibratedProjection(model, Chain([Link(Calibration(16))]))
         with projection.capture_states(real) as kept:
             assert model(**inputs).logits.shape[1] == 0  # not computed twice
-        assert torch.allclose(projection.compute_logits(kept()), expected, atol=1e-6)
+        losses = nn.functional.cross_entropy(expected, TARGETS[real], reduction="none")
+        total = projection.sum_losses(kept(), TARGETS[real]).item()
+        assert total == pytest.approx(losses.double().sum().item(), rel=1e-6)
         assert torch.equal(model(**inputs).logits[real], expected)  # and without catching it is as ever
 
 

@@ -1,0 +1,153 @@
+"""Cross-entropy over a large vocabulary, computed for a chunk of tokens at a time: the logits [N, V] never exist.
+
+torch's cross-entropy keeps [N, V] logits, log-probabilities and gradients. Here a chunk of tokens gets its logits,
+losses and gradients before the next chunk starts. The gradients are computed in the forward pass, as in Liger Kernel
+(Hsu et al. 2024), so no matrix product is computed twice.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+IGNORED = -100  # the label of a token that adds nothing to the loss, as in torch
+CHUNK_TOKENS = 256  # tokens whose logits exist at a time; with far fewer, the matrix products become slower
+
+
+def fused_cross_entropy(
+    states: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None = None, smoothing: float = 0.0
+) -> Tensor:
+    """Sum the cross-entropy of softmax(states W^T + bias), in nats, over all tokens that are not ignored.
+
+    Value and gradients are those of ``torch.nn.functional.cross_entropy`` with ``reduction="sum"``, up to rounding.
+    Under autocast the matrix products have autocast's precision. The softmax is at least float32. The gradients of W
+    and the bias are added up over chunks in the precision of W and the bias.
+
+    Args:
+        states: the decoder's states, [N, d].
+        weight: the output embedding W, [V, d].
+        labels: the words to predict, [N], each from 0 to V - 1, or ``IGNORED``.
+        bias: added to the logits, [V].
+        smoothing: share of the target probability that is spread over the whole vocabulary (Szegedy et al. 2016).
+
+    Returns:
+        A scalar, 0 if all tokens are ignored; float64 for states of float64 without autocast, otherwise float32.
+
+    Raises:
+        RuntimeError: in the backward pass, if it is the second one, or has ``create_graph=True``.
+    """
+    if not torch.is_grad_enabled():
+        return compute_loss_and_gradients(states, weight, bias, labels, smoothing, (False, False, False))[0]
+    total: Tensor = FusedCrossEntropy.apply(states, weight, bias, labels, smoothing)
+    return total
+
+
+class FusedCrossEntropy(torch.autograd.Function):
+    """The summed cross-entropy, with gradients for the states [N, d], the output embedding [V, d] and a bias [V]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+    ) -> Tensor:
+        """Compute the sum, a scalar, and keep the gradients for ``backward``."""
+        total, ctx.gradients = compute_loss_and_gradients(
+            states, weight, bias, labels, smoothing, ctx.needs_input_grad[:3]
+        )
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Multiply the kept gradients by that of the sum, in place, and hand them out."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the fused cross-entropy has no second derivative: "
+                "call backward without create_graph=True, or use torch.nn.functional.cross_entropy"
+            )
+        if ctx.gradients is None:
+            raise RuntimeError("the fused cross-entropy gives its gradients only once: compute the loss again")
+        gradients, ctx.gradients = ctx.gradients, None
+        return (*(None if kept is None else kept.mul_(gradient) for kept in gradients), None, None)
+
+
+@torch.no_grad()
+def compute_loss_and_gradients(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    needed: tuple[bool, bool, bool],
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Compute the summed cross-entropy and its gradients, ``CHUNK_TOKENS`` tokens at a time.
+
+    Args:
+        states, weight, bias, labels, smoothing: as in ``fused_cross_entropy``.
+        needed: whether the gradient of the states, of the weight, of the bias is needed.
+
+    Returns:
+        The sum, a scalar, and the three gradients, each of its tensor's shape and type, or None where not needed.
+    """
+    grad_states = torch.empty_like(states) if needed[0] else None
+    grad_weight = torch.zeros_like(weight) if needed[1] else None
+    grad_bias = torch.zeros_like(bias) if bias is not None and needed[2] else None
+    device = states.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    with torch.autocast(device, enabled=False):
+        w, b = weight.to(dtype), None if bias is None else bias.to(dtype)
+        all_logits = states.new_empty(min(CHUNK_TOKENS, len(states)), len(weight), dtype=dtype)
+        all_gradients = torch.empty_like(all_logits, dtype=torch.promote_types(dtype, torch.float32))
+        total = all_gradients.new_zeros(())
+        for start in range(0, len(states), CHUNK_TOKENS):
+            chunk = slice(start, start + CHUNK_TOKENS)
+            counts = (labels[chunk] != IGNORED)[:, None]  # [n, 1]
+            targets = torch.where(counts, labels[chunk, None], 0)
+            h = torch.where(counts, states[chunk].to(dtype), 0)  # so ignored tokens don't reach W's gradient
+            logits, gradients = all_logits[: len(h)], all_gradients[: len(h)]  # [n, V]
+            if b is None:
+                torch.mm(h, w.T, out=logits)
+            else:
+                torch.addmm(b, h, w.T, out=logits)
+            losses = differentiate_losses(logits, targets, smoothing, gradients)
+            total += torch.where(counts, losses, 0).sum()
+            if grad_bias is not None:
+                grad_bias += gradients.T @ counts[:, 0].to(gradients.dtype)
+            logits = gradients.to(dtype)
+            if grad_states is not None:
+                grad_states[chunk] = torch.where(counts, logits @ w, 0)
+            if grad_weight is not None:
+                add_product(grad_weight, logits.T, h)
+    return total, [grad_states, grad_weight, grad_bias]
+
+
+def differentiate_losses(logits: Tensor, targets: Tensor, smoothing: float, gradients: Tensor) -> Tensor:
+    """Compute each token's cross-entropy, and write its gradient for the logits into ``gradients``.
+
+    With p the softmax of the logits, and q = (1 - smoothing) onehot(target) + smoothing / V, the loss is
+    log sum exp(logits) - q . logits, and its gradient is p - q.
+
+    Args:
+        logits: [n, V].
+        targets: [n, 1].
+        smoothing: as in ``fused_cross_entropy``.
+        gradients: [n, V], overwritten.
+
+    Returns:
+        The losses, [n, 1].
+    """
+    torch.softmax(logits, 1, dtype=gradients.dtype, out=gradients)
+    # The largest probability is 1 / sum exp(logits - largest logit). It is at least 1 / V and never underflows.
+    log_sum = logits.amax(1, keepdim=True) - gradients.amax(1, keepdim=True).log()
+    losses = log_sum - (1 - smoothing) * logits.gather(1, targets).to(gradients.dtype)
+    if smoothing:
+        losses -= smoothing * logits.mean(1, keepdim=True, dtype=gradients.dtype)
+        gradients -= smoothing / logits.shape[1]
+    gradients[torch.arange(len(targets), device=targets.device), targets[:, 0]] -= 1 - smoothing
+    return losses
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add the product of two matrices to a third, in place, also where they have less precision than it."""
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right

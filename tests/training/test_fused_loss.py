@@ -1,0 +1,178 @@
+"""The fused cross-entropy: its value and gradients, derived by hand in float64, its edges, precision and memory."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from isobench.training import fused_loss
+from isobench.training.fused_loss import IGNORED, fused_cross_entropy
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(fused_loss, "CHUNK_TOKENS", 4)
+
+
+def make_inputs(tokens: int, dtype=torch.float64, words: int = 37, width: int = 5):
+    """Random states, weight, bias and labels; every third token is ignored."""
+    generator = torch.Generator().manual_seed(tokens)
+    states, weight, bias = (
+        (2 * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype).requires_grad_()
+        for shape in ((tokens, width), (words, width), (words,))
+    )
+    labels = torch.randint(words, (tokens,), generator=generator)
+    labels[2::3] = IGNORED
+    return states, weight, bias, labels
+
+
+def derive_by_hand(states, weight, bias, labels, smoothing):
+    """The sum and its gradients in float64, word by word from p and the smoothed target q, without autograd."""
+    h, w, b = (tensor.detach().double() for tensor in (states, weight, bias))
+    total, grads = 0.0, [torch.zeros_like(tensor) for tensor in (h, w, b)]
+    for i in (labels != IGNORED).nonzero().flatten().tolist():
+        logits = [float(w[v] @ h[i] + b[v]) for v in range(len(w))]
+        top = max(logits)
+        log_sum = top + math.log(math.fsum(math.exp(z - top) for z in logits))
+        for v, z in enumerate(logits):
+            q = smoothing / len(w) + (1 - smoothing) * (v == int(labels[i]))
+            total -= q * (z - log_sum)
+            gradient = math.exp(z - log_sum) - q
+            grads[0][i] += gradient * w[v]
+            grads[1][v] += gradient * h[i]
+            grads[2][v] += gradient
+    return total, grads
+
+
+def compute(states, weight, bias, labels, smoothing):
+    total = fused_cross_entropy(states, weight, labels, bias, smoothing)
+    tensors = [tensor for tensor in (states, weight, bias) if tensor is not None]
+    return total, torch.autograd.grad(total, tensors)
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 11])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_value_and_gradients_are_those_derived_by_hand(tokens, smoothing):
+    inputs = make_inputs(tokens)
+    total, grads = compute(*inputs, smoothing)
+    expected, derived = derive_by_hand(*inputs, smoothing)
+    assert total.item() == pytest.approx(expected, rel=1e-12)
+    for gradient, by_hand in zip(grads, derived, strict=True):
+        assert (gradient - by_hand).norm() <= 1e-12 * by_hand.norm()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_it_equals_torchs_cross_entropy(smoothing):
+    states, weight, _, labels = make_inputs(11)
+    total, grads = compute(states, weight, None, labels, smoothing)
+    logits = states @ weight.T
+    plain = nn.functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    assert total.item() == pytest.approx(plain.item(), rel=1e-12)
+    for gradient, expected in zip(grads, torch.autograd.grad(plain, (states, weight)), strict=True):
+        assert (gradient - expected).norm() <= 1e-12 * expected.norm()
+
+
+def test_in_float32_it_is_as_close_to_float64_as_torch_is():
+    inputs = make_inputs(11, torch.float32, words=300)
+    total, grads = compute(*inputs, 0.1)
+    expected, derived = derive_by_hand(*inputs, 0.1)
+    assert total.dtype == torch.float32
+    assert total.item() == pytest.approx(expected, rel=1e-6)
+    for gradient, by_hand in zip(grads, derived, strict=True):
+        assert gradient.dtype == torch.float32
+        assert (gradient - by_hand).norm() <= 2e-6 * by_hand.norm()
+
+
+def test_logits_that_overflow_an_exponential_give_finite_losses_and_gradients():
+    states = torch.tensor([[1e3, 0.0], [-2e3, 0.0]], requires_grad=True)
+    weight = torch.tensor([[1.0, 0.0], [-1.0, 1.0], [0.5, 2.0]], requires_grad=True)
+    labels = torch.tensor([1, 1])  # the first is improbable: its probability is 0 in float32
+    total, grads = compute(states, weight, None, labels, 0.0)
+    assert total.item() == pytest.approx(2000.0)
+    assert torch.equal(grads[0], torch.tensor([[2.0, -1.0], [0.0, 0.0]]))
+    assert torch.equal(grads[1], torch.tensor([[1e3, 0.0], [-1e3, 0.0], [0.0, 0.0]]))
+
+
+def test_one_parameter_as_input_and_output_embedding_gets_the_sum_of_both_gradients():
+    words = [3, 5, 3, 9, 1, 0]
+    embedding = torch.randn(12, 4, dtype=torch.float64, requires_grad=True)
+    mix = torch.randn(4, 4, dtype=torch.float64)
+    labels = torch.tensor([5, 3, 9, 1, 0, IGNORED])
+    states = torch.tanh(nn.functional.embedding(torch.tensor(words), embedding) @ mix)
+    (gradient,) = torch.autograd.grad(fused_cross_entropy(states, embedding, labels, smoothing=0.1) / 5, embedding)
+    states = torch.tanh(nn.functional.embedding(torch.tensor(words), embedding) @ mix)
+    plain = nn.functional.cross_entropy(states @ embedding.T, labels, label_smoothing=0.1)
+    (expected,) = torch.autograd.grad(plain, embedding)
+    assert (gradient - expected).norm() <= 1e-12 * expected.norm()
+
+
+def test_ignored_tokens_add_nothing_even_where_their_states_are_not_finite():
+    states, weight, bias, labels = make_inputs(11)
+    kept = labels != IGNORED
+    broken = states.detach().masked_fill(~kept[:, None], float("nan")).requires_grad_()
+    total, grads = compute(broken, weight, bias, labels, 0.1)
+    expected, others = compute(states[kept].detach().requires_grad_(), weight, bias, labels[kept], 0.1)
+    assert total.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert torch.equal(grads[0][~kept], torch.zeros(3, 5, dtype=torch.float64))
+    assert torch.allclose(grads[0][kept], others[0], rtol=1e-12)
+    assert torch.allclose(grads[1], others[1], rtol=1e-10)
+    assert torch.allclose(grads[2], others[2], rtol=1e-10)
+
+
+@pytest.mark.parametrize("tokens", [0, 7])
+def test_a_batch_whose_tokens_are_all_ignored_has_loss_and_gradients_of_zero(tokens):
+    states, weight, bias, labels = make_inputs(tokens)
+    total, grads = compute(states, weight, bias, torch.full_like(labels, IGNORED), 0.1)
+    assert total.item() == 0
+    assert all(not gradient.any() for gradient in grads)
+
+
+def test_a_label_outside_the_vocabulary_is_refused():
+    states, weight, bias, labels = make_inputs(4)
+    for wrong in (-1, 37):
+        labels[0] = wrong
+        with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+            fused_cross_entropy(states, weight, labels, bias)
+
+
+def test_gradients_are_only_those_that_are_needed():
+    states, weight, bias, labels = make_inputs(11)
+    _, expected, _ = compute(states, weight, bias, labels, 0.1)[1]
+    total = fused_cross_entropy(states.detach(), weight, labels, bias.detach(), 0.1)
+    total.backward()
+    assert states.grad is None
+    assert torch.equal(weight.grad, expected)
+    with torch.no_grad():
+        assert torch.equal(fused_cross_entropy(states, weight, labels, bias, 0.1), total)
+
+
+def test_a_second_backward_pass_and_a_second_derivative_are_refused():
+    states, weight, bias, labels = make_inputs(4)
+    total = fused_cross_entropy(states, weight, labels, bias)
+    with pytest.raises(RuntimeError, match="has no second derivative: call backward without create_graph"):
+        torch.autograd.grad(total, states, create_graph=True)
+    total.backward(retain_graph=True)
+    before = weight.grad.clone()
+    with pytest.raises(RuntimeError, match="gives its gradients only once: compute the loss again"):
+        total.backward()
+    assert torch.equal(weight.grad, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_rounds_no_more_than_in_torchs_cross_entropy(dtype):
+    """Both are compared with float64; the weights and their gradients stay float32."""
+    states, weight, bias, labels = make_inputs(40, torch.float32, words=300)
+    expected, derived = derive_by_hand(states, weight, bias, labels, 0.1)
+    with torch.autocast("cpu", dtype):
+        total, grads = compute(states, weight, bias, labels, 0.1)
+        logits = nn.functional.linear(states, weight, bias)
+        plain = nn.functional.cross_entropy(logits.float(), labels, reduction="sum", label_smoothing=0.1)
+    assert logits.dtype == dtype
+    assert total.dtype == torch.float32
+    assert abs(total.item() - expected) <= 2 * abs(plain.item() - expected) + 1e-6 * expected
+    for gradient, rounded, exact in zip(
+        grads, torch.autograd.grad(plain, (states, weight, bias)), derived, strict=True
+    ):
+        assert gradient.dtype == torch.float32
+        assert (gradient - exact).norm() <= 1.5 * (rounded - exact).norm()
