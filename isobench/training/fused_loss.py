@@ -5,13 +5,15 @@ losses and gradients before the next chunk starts. The gradients are computed in
 (Hsu et al. 2024), so no matrix product is computed twice.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 IGNORED = -100  # the label of a token that adds nothing to the loss, as in torch
-CHUNK_TOKENS = 256  # tokens whose logits exist at a time; with far fewer, the matrix products become slower
+CHUNK_LOGITS = 2**23  # logits that exist at a time, 32 MiB in float32, unless these are of fewer tokens than
+LEAST_CHUNK_TOKENS = 256  # with far fewer the matrix products become slower
 
 
 def fused_cross_entropy(
@@ -78,7 +80,7 @@ def compute_loss_and_gradients(
     smoothing: float,
     needed: tuple[bool, bool, bool],
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """Compute the summed cross-entropy and its gradients, ``CHUNK_TOKENS`` tokens at a time.
+    """Compute the summed cross-entropy and its gradients, a chunk of tokens at a time.
 
     Args:
         states, weight, bias, labels, smoothing: as in ``fused_cross_entropy``.
@@ -91,14 +93,15 @@ def compute_loss_and_gradients(
     grad_weight = torch.zeros_like(weight) if needed[1] else None
     grad_bias = torch.zeros_like(bias) if bias is not None and needed[2] else None
     device = states.device.type
+    chunk_tokens = choose_chunk_tokens(len(states), len(weight))
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     with torch.autocast(device, enabled=False):
         w, b = weight.to(dtype), None if bias is None else bias.to(dtype)
-        all_logits = states.new_empty(min(CHUNK_TOKENS, len(states)), len(weight), dtype=dtype)
+        all_logits = states.new_empty(chunk_tokens, len(weight), dtype=dtype)
         all_gradients = torch.empty_like(all_logits, dtype=torch.promote_types(dtype, torch.float32))
         total = all_gradients.new_zeros(())
-        for start in range(0, len(states), CHUNK_TOKENS):
-            chunk = slice(start, start + CHUNK_TOKENS)
+        for start in range(0, len(states), chunk_tokens):
+            chunk = slice(start, start + chunk_tokens)
             counts = (labels[chunk] != IGNORED)[:, None]  # [n, 1]
             targets = torch.where(counts, labels[chunk, None], 0)
             h = torch.where(counts, states[chunk].to(dtype), 0)  # so ignored tokens don't reach W's gradient
@@ -117,6 +120,12 @@ def compute_loss_and_gradients(
             if grad_weight is not None:
                 add_product(grad_weight, logits.T, h)
     return total, [grad_states, grad_weight, grad_bias]
+
+
+def choose_chunk_tokens(tokens: int, words: int) -> int:
+    """Choose how many tokens make a chunk, so that all chunks but the last are equal and the last is little smaller."""
+    chunks = math.ceil(tokens / max(LEAST_CHUNK_TOKENS, CHUNK_LOGITS // words))
+    return math.ceil(tokens / max(chunks, 1)) or 1
 
 
 def differentiate_losses(logits: Tensor, targets: Tensor, smoothing: float, gradients: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from isobench.training.fused_loss import IGNORED, fused_cross_entropy
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(fused_loss, "CHUNK_TOKENS", 4)
+    monkeypatch.setattr(fused_loss, "LEAST_CHUNK_TOKENS", 4)
+    monkeypatch.setattr(fused_loss, "CHUNK_LOGITS", 1)
 
 
 def make_inputs(tokens: int, dtype=torch.float64, words: int = 37, width: int = 5):
