@@ -97,61 +97,68 @@ def compute_loss_and_gradients(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     with torch.autocast(device, enabled=False):
         w, b = weight.to(dtype), None if bias is None else bias.to(dtype)
-        all_logits = states.new_empty(chunk_tokens, len(weight), dtype=dtype)
-        all_gradients = torch.empty_like(all_logits, dtype=torch.promote_types(dtype, torch.float32))
-        total = all_gradients.new_zeros(())
+        buffer = states.new_empty(chunk_tokens, len(weight), dtype=torch.promote_types(dtype, torch.float32))
+        total = buffer.new_zeros(())
         for start in range(0, len(states), chunk_tokens):
             chunk = slice(start, start + chunk_tokens)
             counts = (labels[chunk] != IGNORED)[:, None]  # [n, 1]
             targets = torch.where(counts, labels[chunk, None], 0)
             h = torch.where(counts, states[chunk].to(dtype), 0)  # so ignored tokens don't reach W's gradient
-            logits, gradients = all_logits[: len(h)], all_gradients[: len(h)]  # [n, V]
-            if b is None:
-                torch.mm(h, w.T, out=logits)
-            else:
-                torch.addmm(b, h, w.T, out=logits)
-            losses = differentiate_losses(logits, targets, smoothing, gradients)
+            logits = buffer[: len(h)]  # [n, V]
+            write_logits(logits, h, w, b)
+            losses = replace_by_gradients(logits, targets, smoothing)
             total += torch.where(counts, losses, 0).sum()
             if grad_bias is not None:
-                grad_bias += gradients.T @ counts[:, 0].to(gradients.dtype)
-            logits = gradients.to(dtype)
+                grad_bias += logits.T @ counts[:, 0].to(logits.dtype)
+            gradients = logits.to(dtype)
             if grad_states is not None:
-                grad_states[chunk] = torch.where(counts, logits @ w, 0)
+                grad_states[chunk] = torch.where(counts, gradients @ w, 0)
             if grad_weight is not None:
-                add_product(grad_weight, logits.T, h)
+                add_product(grad_weight, gradients.T, h)
     return total, [grad_states, grad_weight, grad_bias]
 
 
 def choose_chunk_tokens(tokens: int, words: int) -> int:
-    """Choose how many tokens make a chunk, so that all chunks but the last are equal and the last is little smaller."""
+    """Choose how many tokens make a chunk, so that the chunks are of nearly the same size."""
     chunks = math.ceil(tokens / max(LEAST_CHUNK_TOKENS, CHUNK_LOGITS // words))
     return math.ceil(tokens / max(chunks, 1)) or 1
 
 
-def differentiate_losses(logits: Tensor, targets: Tensor, smoothing: float, gradients: Tensor) -> Tensor:
-    """Compute each token's cross-entropy, and write its gradient for the logits into ``gradients``.
+def write_logits(logits: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Write h W^T + bias into ``logits`` [n, V], also where h [n, d], W [V, d] and bias [V] have less precision."""
+    if logits.dtype != h.dtype:
+        logits.copy_(torch.nn.functional.linear(h, weight, bias))
+    elif bias is None:
+        torch.mm(h, weight.T, out=logits)
+    else:
+        torch.addmm(bias, h, weight.T, out=logits)
 
-    With p the softmax of the logits, and q = (1 - smoothing) onehot(target) + smoothing / V, the loss is
-    log sum exp(logits) - q . logits, and its gradient is p - q.
+
+def replace_by_gradients(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """Compute each token's cross-entropy, and overwrite its logits with the loss's gradient for them.
+
+    With p the softmax of the logits and q = (1 - smoothing) onehot(target) + smoothing / V, the loss is
+    log sum exp(logits) - q . logits, and its gradient is p - q. Both stay the same if all of a token's logits are
+    shifted, so its largest is subtracted first: no exponential overflows.
 
     Args:
-        logits: [n, V].
+        logits: [n, V], overwritten.
         targets: [n, 1].
         smoothing: as in ``fused_cross_entropy``.
-        gradients: [n, V], overwritten.
 
     Returns:
         The losses, [n, 1].
     """
-    torch.softmax(logits, 1, dtype=gradients.dtype, out=gradients)
-    # The largest probability is 1 / sum exp(logits - largest logit). It is at least 1 / V and never underflows.
-    log_sum = logits.amax(1, keepdim=True) - gradients.amax(1, keepdim=True).log()
-    losses = log_sum - (1 - smoothing) * logits.gather(1, targets).to(gradients.dtype)
+    logits -= logits.amax(1, keepdim=True)
+    expected = (1 - smoothing) * logits.gather(1, targets)  # q . logits
     if smoothing:
-        losses -= smoothing * logits.mean(1, keepdim=True, dtype=gradients.dtype)
-        gradients -= smoothing / logits.shape[1]
-    gradients[torch.arange(len(targets), device=targets.device), targets[:, 0]] -= 1 - smoothing
-    return losses
+        expected += smoothing * logits.mean(1, keepdim=True)
+    sums = logits.exp_().sum(1, keepdim=True)
+    logits /= sums  # p
+    if smoothing:
+        logits -= smoothing / logits.shape[1]
+    logits[torch.arange(len(targets), device=targets.device), targets[:, 0]] -= 1 - smoothing
+    return sums.log() - expected
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
