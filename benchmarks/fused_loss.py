@@ -1,22 +1,26 @@
-"""Compare the fused cross-entropy of translation with torch's: the time of a training step, and the peak memory.
+"""Compare a training step of translation before and after the fused cross-entropy and the shared word lookup.
 
     python benchmarks/fused_loss.py [--size small|base] [--batch 16] [--rounds 5] [--tokens 768]
 
-Three ways to compute the same loss and gradients:
-- ``plain`` makes the logits of all tokens and calls torch's cross-entropy;
-- ``checkpointed`` does that for 256 tokens at a time, and again in the backward pass;
-- ``fused`` is what isobench does: chunks whose gradients are computed in the forward pass.
+Four ways to compute the same loss and gradients:
+- ``before`` makes the logits of all tokens, calls torch's cross-entropy, and looks up the words of each chunk of the
+  batch by itself;
+- ``plain`` does the same, but looks up all words of a batch at once;
+- ``checkpointed`` also makes the logits for 256 tokens at a time, and again in the backward pass;
+- ``fused`` is what isobench does: logits for a chunk of tokens, whose gradients are computed in the forward pass.
 
-The step ratio is the median over rounds of plain / other, with the same weights and batches, measured in turns in
+The step ratio is the median over rounds of before / other, with the same weights and batches, measured in turns in
 one process. Peak memory is measured in a process of its own for each way: that of a training step (of the whole
 process, and what a step adds to weights and optimiser), and what the loss alone adds, with its gradients, for
 ``--tokens`` target tokens. The size ``base`` has the shape of BART-base with a vocabulary of 32,000.
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
+from functools import partial
 
 from method_overhead_seq2seq import SIZES, VOCABULARY, Seq2SeqStepper  # isort: skip  # sets the environment first
 
@@ -27,6 +31,7 @@ from torch.utils.checkpoint import checkpoint
 
 from isobench.common.provenance import read_peak_memory_mib, reset_peak_memory
 from isobench.training.fused_loss import fused_cross_entropy
+from isobench.training.word_lookup import WordLookup
 
 CHECKPOINTED_TOKENS = 256
 SMOOTHING = 0.1
@@ -53,16 +58,20 @@ def checkpointed_cross_entropy(
     return torch.stack(losses).sum()
 
 
-WAYS = {"plain": plain_cross_entropy, "checkpointed": checkpointed_cross_entropy, "fused": fused_cross_entropy}
+WAYS = {
+    "before": plain_cross_entropy,
+    "plain": plain_cross_entropy,
+    "checkpointed": checkpointed_cross_entropy,
+    "fused": fused_cross_entropy,
+}
 
 
 def use_way(stepper: Seq2SeqStepper, way: str) -> None:
-    """Make the stepper's model compute its loss in this way."""
-    projection = stepper.module.projection
-    bias = projection.bias[0]
-    stepper.module.projection.sum_losses = lambda h, labels, smoothing=0.0: WAYS[way](
-        h, projection.linear.weight, labels, bias, smoothing
-    )
+    """Make the stepper's model look up words and compute its loss in this way."""
+    module = stepper.module
+    weight, bias = module.projection.linear.weight, module.model.final_logits_bias[0]
+    module.projection.sum_losses = lambda h, labels, smoothing=0.0: WAYS[way](h, weight, labels, bias, smoothing)
+    module.words.share = contextlib.nullcontext if way == "before" else partial(WordLookup.share, module.words)
 
 
 def time_steps(stepper: Seq2SeqStepper, rounds: int) -> dict[str, list[float]]:
@@ -136,7 +145,7 @@ def main() -> None:
             memory[way] |= measure_in_own_process(kind, way, arguments)
     stepper = Seq2SeqStepper(arguments.size, arguments.batch)
     seconds = time_steps(stepper, arguments.rounds)
-    ratios = {way: median_ratio(seconds["plain"], seconds[way]) for way in WAYS}
+    ratios = {way: median_ratio(seconds["before"], seconds[way]) for way in WAYS}
     words = stepper.module.projection.linear.out_features
     print(f"{arguments.size}: a step of {arguments.batch} sentence pairs, {words:,} words")
     print(f"{'':14} {'step ratio':>10} {'whole process':>14} {'added by the step':>18} {'added by the loss':>18}")

@@ -23,6 +23,7 @@ from isobench.metrics.task import is_constant
 from isobench.models.encoder_decoders import LoadedEncoderDecoder
 from isobench.training.fine_tuned import FineTuningModule
 from isobench.training.fused_loss import fused_cross_entropy
+from isobench.training.word_lookup import WordLookup
 
 MAX_MEASURED_STATES = 20_000  # at most so many decoder states of the first dev split are kept to measure isotropy
 # Entries of transformers' GenerationConfig that do not change the hypotheses.
@@ -107,6 +108,7 @@ class Seq2Seq(FineTuningModule):
         super().__init__(cfg, chain, total_steps)
         self.model = loaded.model
         self.projection = CalibratedProjection(loaded.model, chain)
+        self.words = WordLookup(loaded.model)
         self.tokenizer, self.references = loaders.tokenizer, loaders.references
         self.generation_config = build_generation_config(cfg, loaded, loaders)
         self.state_stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
@@ -125,16 +127,18 @@ class Seq2Seq(FineTuningModule):
     def compute_decoder_states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Compute the uncalibrated states of a batch's target tokens, [N, d]; returns these tokens too, [N]."""
         states, labels = [], []
-        for chunk in batch["chunks"]:
-            with self.projection.capture_states(chunk["real"]) as get_states:
-                self.model(
-                    input_ids=chunk["input_ids"],
-                    attention_mask=chunk["attention_mask"],
-                    decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=chunk["labels"]),
-                    use_cache=False,
-                )
-            states.append(get_states())
-            labels.append(chunk["labels"][chunk["real"]])
+        written = [self.model.prepare_decoder_input_ids_from_labels(labels=c["labels"]) for c in batch["chunks"]]
+        with self.words.share([(c["input_ids"], ids) for c, ids in zip(batch["chunks"], written, strict=True)]):
+            for chunk, decoder_input_ids in zip(batch["chunks"], written, strict=True):
+                with self.projection.capture_states(chunk["real"]) as get_states:
+                    self.model(
+                        input_ids=chunk["input_ids"],
+                        attention_mask=chunk["attention_mask"],
+                        decoder_input_ids=decoder_input_ids,
+                        use_cache=False,
+                    )
+                states.append(get_states())
+                labels.append(chunk["labels"][chunk["real"]])
         return torch.cat(states), torch.cat(labels)
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
