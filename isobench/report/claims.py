@@ -24,6 +24,7 @@ from isobench.report.effects import ALPHA
 from isobench.report.evidence import column_detectable_difference, find_holm_survivors, group_arms_by_column
 from isobench.report.score_claims import UNBALANCED_TASKS, decide_difference, is_better_than
 from isobench.report.seed_statistics import collect_test_family, holm
+from isobench.report.tidy_rows import read_compared_setting
 
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
 RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
@@ -119,18 +120,19 @@ def nothing_improves(report: Report) -> Outcome:
 def isotropy_is_unrelated(report: Report) -> Outcome:
     """Check that I1 of the embeddings does not correlate with the score over the runs of any task and encoder.
 
-    By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more.
+    By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more. Runs of
+    different scales, heads or reported epochs are correlated apart.
     """
     from scipy import stats
 
-    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for run in report.runs:
         i1, score = (math.nan if run.get(name) is None else run[name] for name in ("embedding/i1", "score"))
         if not run["failure"] and not math.isnan(i1 + score):
-            groups.setdefault((run["task"], run["encoder"]), []).append((i1, score))
+            groups.setdefault(read_compared_setting(run), []).append((i1, score))
     large = {key: pairs for key, pairs in groups.items() if len(pairs) >= 6}
     varied = {key: pairs for key, pairs in large.items() if all(len(set(v)) > 1 for v in zip(*pairs, strict=True))}
-    constant = [f"{task}, {encoder}" for task, encoder in large if (task, encoder) not in varied]
+    constant = [f"{key[1]}, {key[0]}" for key in large if key not in varied]
     left_out = f"; left out, I1 or score is constant: {'; '.join(constant)}" if constant else ""
     if not varied:
         return Outcome(NOT_RUN, f"no task and encoder with six runs that differ{left_out}")

@@ -9,6 +9,7 @@ from isobench.report.document import Report, TidyRows
 from isobench.report.effects import ALPHA
 from isobench.report.evidence import describe_p, format_points
 from isobench.report.resampling import Arms, mean_difference_interval, stratified_permutation_test
+from isobench.report.tidy_rows import read_compared_setting
 
 # IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and
 # the classes of QNLI and MNLI are about even.
@@ -65,21 +66,20 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Callab
     return check
 
 
-def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[str, str, str], Arms]:
-    """Collect the scores of two methods: (encoder, task, scale) -> one per seed; only where both have some."""
-    scores: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[str, ...], Arms]:
+    """Collect the scores of two methods: compared setting -> one per seed; only where both have some."""
+    scores: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for run in runs:
         is_usable = run["status"] == "finished" and run.get("selected", True) and run["score"] is not None
         if run["method"] in (method, other) and is_usable:
-            name = (run["encoder"], run["task"], run["scale"])
-            scores.setdefault(name, {}).setdefault(run["method"], []).append(run["score"])
+            scores.setdefault(read_compared_setting(run), {}).setdefault(run["method"], []).append(run["score"])
     return {name: (both[method], both[other]) for name, both in scores.items() if len(both) == 2}
 
 
-def describe_runs(runs: TidyRows, names: Sequence[tuple[str, str, str]], *methods: str) -> str:
+def describe_runs(runs: TidyRows, names: Sequence[tuple[str, ...]], *methods: str) -> str:
     """Name the tasks that are compared, and say how many of the methods' runs predict one class for every example."""
-    compared = [run for run in runs if (run["encoder"], run["task"], run["scale"]) in names]
-    said = [", ".join(dict.fromkeys(task for _, task, _ in names))]
+    compared = [run for run in runs if read_compared_setting(run) in names]
+    said = [", ".join(dict.fromkeys(name[1] for name in names))]
     for method in methods:
         failures = [run["failure"] for run in compared if run["method"] == method]
         if count := failures.count(CONSTANT_PREDICTOR):

@@ -5,7 +5,12 @@ from typing import Any
 from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import format_method_name
 from isobench.report.document import TidyRows
-from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
+from isobench.runs.grouping import (
+    PROTOCOL_SETTINGS,
+    find_varying_settings,
+    list_setting_values,
+    read_scale_differences,
+)
 from isobench.runs.row import Row, find_failure
 
 NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
@@ -35,11 +40,21 @@ def build_epoch_rows(rows: list[Row]) -> TidyRows:
 
 
 def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
-    """Return what tells a run from the others: key, task, encoder, method, varying settings, seed."""
+    """Return what tells a run from the others: key, task, encoder, method, protocol, varying settings, seed."""
     cfg = row.cfg
     names = {"key": row.folder.path.name, "task": cfg.task.name, "encoder": cfg.encoder.name}
     names |= {"method": format_method_name(cfg.calibration), "seed": str(cfg.seed)}
-    return {**names, **dict(zip(varying, list_setting_values(cfg, varying), strict=True)), "seed": cfg.seed}
+    settings = list(dict.fromkeys((*PROTOCOL_SETTINGS, *varying)))
+    return {**names, **dict(zip(settings, list_setting_values(cfg, settings), strict=True)), "seed": cfg.seed}
+
+
+def read_compared_setting(run: dict[str, Any]) -> tuple[str, ...]:
+    """Return what the run of a tidy row shares with the runs that it may be compared with.
+
+    Returns:
+        Its encoder, task, scale, and values of ``PROTOCOL_SETTINGS``.
+    """
+    return tuple(run[name] for name in ("encoder", "task", "scale", *PROTOCOL_SETTINGS))
 
 
 def read_outcome(row: Row) -> dict[str, Any]:

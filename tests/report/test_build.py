@@ -207,6 +207,41 @@ def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
 
 
+@pytest.mark.parametrize(
+    ("ours", "others"),
+    [
+        ("head=isobn", "head=huggingface"),
+        ("evaluation.every=1", "evaluation.every=last"),
+        ("optimization.report=best", "optimization.report=last"),
+    ],
+)
+def test_nothing_is_compared_or_selected_across_heads_and_reported_epochs(tmp_path, ours, others):
+    plain, calibrated = runs(tmp_path, "none", PLAIN, ours), runs(tmp_path, "isobn_paper", BETTER, others)
+    report = build_report(experiment(), [*plain, *calibrated])
+    assert [line.cells["RTE"].comparison for table in report.tables for line in table.lines] == [None, None]
+    assert all(any(name.split("=")[1] in table.title for name in (ours, others)) for table in report.tables)
+    assert any("No run of plain fine-tuning has a score to compare with" in said for said in report.evidence)
+    worse = runs(tmp_path, "none", [score - 0.1 for score in PLAIN], others)
+    report = build_report(experiment(), [*plain, *calibrated, *worse])
+    assert {run["selected"] for run in report.runs} == {True}  # no head wins over the other
+    (comparison,) = (
+        line.cells["RTE"].comparison for table in report.tables for line in table.lines if line.method != "none"
+    )
+    assert comparison.difference == pytest.approx(100 * (statistics.fmean(BETTER) - statistics.fmean(PLAIN)) + 10)
+    (said,) = (said for said in report.evidence if "Difference" in said)
+    assert "Difference +18.00 " in said  # the evidence takes plain fine-tuning of the same head, too
+
+
+def test_scales_have_their_own_plain_runs_in_the_evidence(tmp_path):
+    small = "task.train_samples=512"
+    rows = [
+        *runs(tmp_path, "none", [score - 0.1 for score in PLAIN], small),
+        *runs(tmp_path, "isobn_paper", BETTER),
+        *runs(tmp_path, "none", PLAIN),
+    ]
+    assert any("Difference +8.00 " in said for said in build_report(experiment(), rows).evidence)
+
+
 def test_threads_are_no_configuration(tmp_path):
     rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
     rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")

@@ -34,6 +34,7 @@ def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str
     return Report("e", None, [table], list(runs), [], "", {}, [], [], [], {})
 
 
+PROTOCOL = {"scale": "", "head.name": "isobn", "evaluation.every": "1", "optimization.report": "best"}
 PLAIN = [69.0, 70.0, 70.5, 71.0, 69.5]
 
 
@@ -101,7 +102,7 @@ def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_s
 
 
 def runs(pairs, **more):
-    base = {"task": "rte", "encoder": "bert", "method": "none", "failure": None, "status": "finished"}
+    base = {"task": "rte", "encoder": "bert", "method": "none", "failure": None, "status": "finished", **PROTOCOL}
     return [{**base, "embedding/i1": i1, "score": score, **more} for i1, score in pairs]
 
 

@@ -148,11 +148,12 @@ def test_the_factors_are_in_the_papers_text(papers):
         assert words in text
 
 
+PROTOCOL = {"scale": "", "head.name": "isobn", "evaluation.every": "1", "optimization.report": "best"}
 PLAIN = [69.0, 70.0, 70.5, 71.0, 69.5]
 
 
 def scored(method, shift, task="cola", **more):
-    base = {"encoder": "bert", "task": task, "method": method, "scale": "", "status": "finished", "failure": None}
+    base = {"encoder": "bert", "task": task, "method": method, "status": "finished", "failure": None, **PROTOCOL}
     return [{**base, "score": value + shift, "selected": True, **more} for value in PLAIN]
 
 
@@ -171,8 +172,9 @@ def test_two_methods_that_never_met_are_not_run():
     apart = [*scored("isobn_paper", 0), *scored("isobn_original", 0, "rte")]
     assert check(report(apart)).word == NOT_RUN
     assert check(report([*scored("isobn_paper", 0), *scored("isobn_original", 0)[:1]])).word == NOT_RUN
-    other = [*scored("isobn_paper", 5), *scored("isobn_original", 0, scale="reduced")]
-    assert check(report(other)).word == NOT_RUN
+    for differs in ({"scale": "reduced"}, {"head.name": "huggingface"}, {"evaluation.every": "2"}):
+        other = [*scored("isobn_paper", 5), *scored("isobn_original", 0, **differs)]
+        assert check(report(other)).word == NOT_RUN
 
 
 def test_runs_that_predict_one_class_count_and_are_said():
