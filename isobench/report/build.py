@@ -16,7 +16,7 @@ from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
 from isobench.report.parts import name_parts, split_into_parts
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
-from isobench.report.selection import select_runs
+from isobench.report.selection import count_candidates, select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
 from isobench.runs.grouping import find_varying_settings, list_setting_values
 from isobench.runs.row import Row, count_troubles, find_failure
@@ -35,6 +35,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         UserError: the selection rule can't be applied to these runs.
     """
     tables, rules, selected_keys = list[ReportTable](), dict[str, None](), set[str]()
+    candidates = dict[str, int]()
     parts = split_into_parts(rows)
     for part, name in zip(parts, name_parts(parts), strict=True):
         selected, rule = select_runs(part, experiment.selection)
@@ -45,10 +46,12 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         tables += part_tables
         rules[rule] = None
         selected_keys |= {row.folder.key for row in selected}
+        counts = count_candidates(part, experiment.selection)
+        candidates |= {row.folder.key: count for row, count in zip(part, counts, strict=True)}
     apply_holm_correction(tables)
     runs = build_run_rows(rows)
     for run, row in zip(runs, rows, strict=True):
-        run["selected"] = row.folder.key in selected_keys
+        run |= {"selected": row.folder.key in selected_keys, "candidates": candidates[row.folder.key]}
     return Report(
         experiment=experiment.name or "runs",
         paper=experiment.paper,

@@ -16,13 +16,20 @@ from isobench.report.analysis_claims import (
     variance_rises_with_importance,
     word_similarity_improves,
 )
-from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR, BaselineComparison
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.cost_claims import costs_between, costs_times
 from isobench.report.document import Report
 from isobench.report.effects import ALPHA
 from isobench.report.evidence import column_detectable_difference, find_holm_survivors, group_arms_by_column
-from isobench.report.score_claims import UNBALANCED_TASKS, decide_difference, is_better_than
+from isobench.report.score_claims import (
+    UNBALANCED_TASKS,
+    Budgets,
+    decide_difference,
+    describe_budgets,
+    find_budgets,
+    is_better_than,
+)
 from isobench.report.seed_statistics import collect_test_family, holm
 from isobench.report.tidy_rows import read_compared_setting
 
@@ -56,7 +63,8 @@ def improves(*methods: str) -> Callable[[Report], Outcome]:
 
     def check(report: Report) -> Outcome:
         runs = BaselineComparison(report.tables)
-        outcomes = [judge_improvement(runs, method) for method in methods]
+        budgets = {method: find_budgets(report.runs, method, BASE_METHOD) for method in methods}
+        outcomes = [judge_improvement(runs, method, budgets[method]) for method in methods]
         missing = [outcome.numbers for outcome in outcomes if outcome.word == NOT_RUN]
         if missing:
             return Outcome(NOT_RUN, "; ".join(missing))
@@ -66,7 +74,7 @@ def improves(*methods: str) -> Callable[[Report], Outcome]:
     return check
 
 
-def judge_improvement(runs: BaselineComparison, method: str) -> Outcome:
+def judge_improvement(runs: BaselineComparison, method: str, budgets: Budgets) -> Outcome:
     """Compare one method with plain fine-tuning; `decide_difference` decides."""
     names = [name for name in runs.methods if name[1] == method]
     compared = {
@@ -86,7 +94,7 @@ def judge_improvement(runs: BaselineComparison, method: str) -> Outcome:
     tasks = [pair for own in arms for pair in own.tested.values()]
     if not tasks or any(own.single_seed for own in arms):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
-    return decide_difference(method, tasks, left_out)
+    return decide_difference(method, tasks, left_out + describe_budgets(budgets), budgets)
 
 
 def nothing_improves(report: Report) -> Outcome:

@@ -141,7 +141,7 @@ class Report:
         experiment: its name.
         paper: the name of the paper that it reproduces; None if there is none.
         tables: in the paper's form.
-        runs: tidy rows, one a run.
+        runs: tidy rows, one a run; ``candidates`` is `isobench.report.selection.count_candidates`.
         epochs: tidy rows, one a run and epoch.
         selection: how configurations and epochs were selected, in words.
         state: state of a run -> number of runs.

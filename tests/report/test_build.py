@@ -166,6 +166,26 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     assert mean == pytest.approx(50)
 
 
+@pytest.mark.parametrize(
+    ("selection", "counts"),
+    [
+        ({"rule": "dev"}, {"none": 2, "isobn_paper": 1}),
+        ({"rule": "dev", "equal_budget": True}, {"none": 1, "isobn_paper": 1}),
+        ({"rule": "seeds", "seeds": [1, 2]}, {"none": 1, "isobn_paper": 1}),  # other scores are reported
+    ],
+)
+def test_tidy_rows_say_from_how_many_configurations_the_reported_scores_selected(tmp_path, selection, counts):
+    report = build_report(experiment(**selection), configurations(tmp_path))
+    assert {run["method"]: run["candidates"] for run in report.runs} == counts
+
+
+def test_a_configuration_without_scores_is_no_candidate(tmp_path):
+    rows = configurations(tmp_path)
+    for run in rows[:4]:
+        run.record = None
+    assert {run["candidates"] for run in build_report(experiment(), rows).runs} == {1}
+
+
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
     kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
     assert "; 1 of them for every method" in words

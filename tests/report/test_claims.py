@@ -49,6 +49,20 @@ def test_improves_by_the_interval_of_the_difference(shift, word):
     assert "p = " in outcome.numbers
 
 
+def test_an_improvement_of_the_best_of_more_configurations_decides_nothing():
+    check, better = claims.improves("isobn_paper"), [value + 5 for value in PLAIN]
+
+    def judge(ours, plain, isobn):
+        counts = {"none": plain, "isobn_paper": isobn}
+        tidy = [run for m, n in counts.items() for run in runs([(1.0, 50.0)], method=m, candidates=n)]
+        return check(report({"none": PLAIN, "isobn_paper": ours}, runs=tidy))
+
+    favoured = judge(better, 6, 18)
+    assert (favoured.word, "selected from 18 and 6 configurations" in favoured.numbers) == (UNDECIDED, True)
+    assert judge(better, 6, 6).word == HOLDS
+    assert judge([value - 5 for value in PLAIN], 6, 18).word == FAILS
+
+
 def test_an_interval_without_a_significant_permutation_test_decides_nothing():
     made = report({"none": PLAIN[:3], "isobn_paper": [value + 5 for value in PLAIN[:3]]})
     outcome = claims.improves("isobn_paper")(made)
