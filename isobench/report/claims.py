@@ -153,23 +153,33 @@ def isotropy_is_unrelated(report: Report) -> Outcome:
 
 
 def collapses(*methods: str) -> Callable[[Report], Outcome]:
-    """Make the check that some runs of these methods predict one class for every example.
+    """Make the check that runs whose head is as isotropic as printed predict one class for every example.
 
-    If none does, the claim fails only if a head became as isotropic as the heads that the paper prints for such runs.
-    Otherwise it is undecided, because other constants of the method could still collapse.
+    Only runs of these methods with an I2 of at most ``COLLAPSED_I2`` decide. The claim holds if one of them predicts
+    one class, and fails if none does. Runs on a task where plain fine-tuning predicts one class too are left out,
+    because there the method is not the reason.
     """
 
     def check(report: Report) -> Outcome:
-        runs = [run for run in report.runs if run["method"] in methods and run["status"] == "finished"]
+        ended = [run for run in report.runs if run["status"] == "finished"]
+        plain = [run for run in ended if run["method"] == BASE_METHOD and run["failure"] == CONSTANT_PREDICTOR]
+        hopeless = {read_compared_setting(run): run["task"] for run in plain}
+        runs = [run for run in ended if run["method"] in methods and read_compared_setting(run) not in hopeless]
+        tasks = ", ".join(dict.fromkeys(hopeless.values()))
+        left_out = f"; left out, plain fine-tuning predicts one class too: {tasks}" if tasks else ""
         if not runs:
-            return Outcome(NOT_RUN, "no such run")
-        constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in runs)
+            return Outcome(NOT_RUN, f"no such run{left_out}")
         i2 = [run.get("head/i2_printed") for run in runs]
-        small = sum(value is not None and value <= COLLAPSED_I2 for value in i2)
-        numbers = f"{constant} of {len(runs)} runs predict one class; {small} reach an I2 of at most {COLLAPSED_I2}"
-        if not constant and not small:
-            advice = "other constants could still collapse: run calibration=spectrum_polynomial_collapsed"
-            return Outcome(UNDECIDED, f"{numbers}; {advice}")
+        isotropic = [run for run, value in zip(runs, i2, strict=True) if value is not None and value <= COLLAPSED_I2]
+        if not isotropic:
+            advice = "run calibration=spectrum_polynomial_collapsed"
+            return Outcome(
+                UNDECIDED, f"none of {len(runs)} runs has an I2 of at most {COLLAPSED_I2}: {advice}{left_out}"
+            )
+        constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in isotropic)
+        numbers = (
+            f"{constant} of {len(isotropic)} runs with an I2 of at most {COLLAPSED_I2} predict one class{left_out}"
+        )
         return Outcome(HOLDS if constant else FAILS, numbers)
 
     return check

@@ -152,18 +152,31 @@ def test_the_relation_is_corrected_over_tasks():
     assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (HOLDS, True)
 
 
-def test_collapses_counts_constant_predictors_and_fails_only_where_the_head_collapsed():
-    check = claims.collapses("spectrum_polynomial")
-    flat = runs([(1.0, 50.0)], method="spectrum_polynomial", failure="constant_predictor")
-    wide = runs([(1.0, 50.0)], method="spectrum_polynomial")
-    small, zero = ([{**run, "head/i2_printed": i2} for run in wide] for i2 in (7e-4, 0.0))
-    assert [check(report({}, runs=found)).word for found in (flat, small, zero)] == [HOLDS, FAILS, FAILS]
+def spectrum(i2, failure=None, **more):
+    return runs([(1.0, 50.0)], method="spectrum_polynomial", failure=failure, **{"head/i2_printed": i2}, **more)
+
+
+def test_collapses_is_judged_by_runs_whose_head_is_as_isotropic_as_printed():
+    check, one_class = claims.collapses("spectrum_polynomial"), "constant_predictor"
+    assert check(report({}, runs=[*spectrum(7e-4, one_class), *spectrum(0.0)])).word == HOLDS
+    assert [check(report({}, runs=spectrum(i2))).word for i2 in (7e-4, 0.0)] == [FAILS, FAILS]
+    # A constant run with another head is no evidence for the claim, and does not outweigh evidence against it.
+    outcome = check(report({}, runs=[*spectrum(0.4, one_class), *spectrum(7e-4)]))
+    assert outcome == (FAILS, "0 of 1 runs with an I2 of at most 0.002 predict one class")
     for i2 in (0.2, None, math.nan):
-        outcome = check(report({}, runs=[{**run, "head/i2_printed": i2} for run in wide]))
+        outcome = check(report({}, runs=spectrum(i2, one_class)))
         assert outcome.word == UNDECIDED
         assert "calibration=spectrum_polynomial_collapsed" in outcome.numbers
-    assert check(report({}, runs=wide)).word == UNDECIDED
     assert check(report({}, runs=runs([(1.0, 50.0)]))).word == NOT_RUN
+
+
+def test_collapses_leaves_out_tasks_where_plain_fine_tuning_predicts_one_class_too():
+    check, one_class = claims.collapses("spectrum_polynomial"), "constant_predictor"
+    plain = [*runs([(1.0, 50.0)]), *runs([(1.0, 50.0)], failure=one_class)]
+    outcome = check(report({}, runs=[*plain, *spectrum(7e-4, one_class)]))
+    assert outcome == (NOT_RUN, "no such run; left out, plain fine-tuning predicts one class too: rte")
+    assert check(report({}, runs=[*plain, *spectrum(7e-4, one_class), *spectrum(7e-4, task="mrpc")])).word == FAILS
+    assert check(report({}, runs=[*runs([(1.0, 50.0)]), *spectrum(7e-4, one_class)])).word == HOLDS
 
 
 def ev(none, bn, isobn, task="rte"):
