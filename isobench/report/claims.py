@@ -172,15 +172,11 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
         i2 = [run.get("head/i2_printed") for run in runs]
         isotropic = [run for run, value in zip(runs, i2, strict=True) if value is not None and value <= COLLAPSED_I2]
         if not isotropic:
-            advice = "run calibration=spectrum_polynomial_collapsed"
-            return Outcome(
-                UNDECIDED, f"none of {len(runs)} runs has an I2 of at most {COLLAPSED_I2}: {advice}{left_out}"
-            )
+            numbers = f"none of {len(runs)} runs has an I2 of at most {COLLAPSED_I2}"
+            return Outcome(UNDECIDED, f"{numbers}: run calibration=spectrum_polynomial_collapsed{left_out}")
         constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in isotropic)
-        numbers = (
-            f"{constant} of {len(isotropic)} runs with an I2 of at most {COLLAPSED_I2} predict one class{left_out}"
-        )
-        return Outcome(HOLDS if constant else FAILS, numbers)
+        numbers = f"{constant} of {len(isotropic)} runs with an I2 of at most {COLLAPSED_I2} predict one class"
+        return Outcome(HOLDS if constant else FAILS, numbers + left_out)
 
     return check
 

@@ -11,6 +11,7 @@ from isobench.runs.row import Row
 NESTED_SETTINGS = ("task.generation", "encoder.scratch")  # settings that are null or have settings of their own
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
 PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
+SPEED_ONLY = tuple(f"trainer.{key}" for key in NOT_IN_KEY["trainer"])  # settings that don't change a result
 VARYING_SECTIONS = (  # sections whose settings may vary among runs
     "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer",
 )  # fmt: skip
@@ -29,7 +30,7 @@ def find_varying_settings(rows: list[Row]) -> list[str]:
     values_by_names: dict[tuple[str, ...], dict[str, set[str]]] = {}
     for row in rows:
         task, encoder, method = read_run_names(row.cfg)
-        settings = flatten_settings(row.cfg)
+        settings = {key: value for key, value in flatten_settings(row.cfg).items() if key not in SPEED_ONLY}
         protocol = {key: settings[key] for key in PROTOCOL_SETTINGS}
         for names, own in (((task, encoder, method), settings), ((task, encoder), protocol)):
             values = values_by_names.setdefault(names, {})
@@ -42,12 +43,10 @@ def find_varying_settings(rows: list[Row]) -> list[str]:
 
 
 def flatten_settings(cfg: Config) -> dict[str, Any]:
-    """List every setting that may vary among runs, by its dotted name."""
+    """List every setting of a run's ``VARYING_SECTIONS`` by its dotted name."""
     settings = {
         f"{name}.{key}": value for name in VARYING_SECTIONS for key, value in to_plain(getattr(cfg, name)).items()
     }
-    for key in NOT_IN_KEY["trainer"]:  # they change the speed, not the result
-        del settings[f"trainer.{key}"]
     for part in NESTED_SETTINGS:
         settings |= {f"{part}.{key}": value for key, value in (to_plain(settings.pop(part)) or {}).items()}
     for depth, method in enumerate(split_chain(cfg.calibration)):

@@ -15,6 +15,7 @@ from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.report.selection import select_runs
+from isobench.report.tidy_rows import SPEED_SETTINGS
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
@@ -121,6 +122,14 @@ def test_a_report_does_not_change_the_rows_it_is_given(tmp_path):
     build_report(experiment(), rows)
     add_states(rows)
     assert [vars(row) | {"folder": row.folder.path} for row in rows] == before
+
+
+def test_tidy_rows_have_the_settings_that_change_speed(tmp_path):
+    settings = ("trainer.accelerator=cpu", "trainer.precision=bf16-mixed", "encoder.gradient_checkpointing=true")
+    (run,) = build_report(experiment(), runs(tmp_path, "none", [0.7], *settings)).runs
+    assert [run[setting.split("=")[0]] for setting in settings] == ["cpu", "bf16-mixed", "True"]
+    assert (run["head.name"], run["optimization.batch_size"], run["threads"]) == ("isobn", "32", 1)
+    assert "-" not in {run[setting] for setting in SPEED_SETTINGS if "generation" not in setting}  # each exists
 
 
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):

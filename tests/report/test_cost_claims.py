@@ -11,6 +11,7 @@ from isobench.report.claims import CLAIMS
 from isobench.report.cost_claims import TOLERANCE, costs_between, costs_times
 from isobench.report.document import Report
 from isobench.report.score_claims import UNBALANCED_TASKS, is_better_than
+from isobench.report.tidy_rows import SPEED_SETTINGS
 
 SUMMARIES = ("bart-base", "cnn_dailymail_20k")
 PAIRS = [("mbart-large-cc25", "wmt16_en_ro"), ("mbart-large-cc25", "wmt16_de_en_1m")]
@@ -25,6 +26,7 @@ def report(runs):
 def timed(method, factor, where=SUMMARIES, **more):
     """Three seeds that train 50 examples in about ``factor`` seconds each."""
     base = {"encoder": where[0], "task": where[1], "method": method, "scale": "", "machine": TITAN, "share": 1}
+    base |= {"threads": 8, "torch": "2.9.1"} | dict.fromkeys(SPEED_SETTINGS, "1")
     base |= {"status": "finished", "failure": None, "examples": 50, "selected": True}
     return [{**base, "training_seconds": 50 * factor * (1 + noise), **more} for noise in (0, 0.01, -0.01)]
 
@@ -66,7 +68,11 @@ def test_other_encoders_and_data_decide_nothing():
 
 
 @pytest.mark.parametrize(
-    "other", [{"machine": "another"}, {"share": 2}, {"task": "other"}, {"scale": "reduced"}, {"status": "failed"}]
+    "other",
+    [
+        *({"machine": "another"}, {"share": 2}, {"task": "other"}, {"scale": "reduced"}, {"status": "failed"}),
+        *({"threads": 4}, {"torch": "2.8.0"}, *({setting: "2"} for setting in SPEED_SETTINGS)),
+    ],
 )
 def test_times_of_different_machines_or_settings_are_not_divided(other):
     runs = [*timed("none", 1), *(run | other for run in timed("flow", 5.5))]
