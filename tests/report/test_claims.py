@@ -184,9 +184,9 @@ def ev(none, bn, isobn, task="rte"):
     return [{"encoder": "e", "task": task, "method": m, "k": 1, "ev": value} for m, value in values.items()]
 
 
-def clustered(clusters, index, gaussian):
+def clustered(clusters, index, gaussian, task="rte"):
     measured = {"clusters": clusters, "cluster_index": index, "gaussian_cluster_index": gaussian}
-    return [{"encoder": "e", "task": "t", **measured}]
+    return [{"encoder": "e", "task": task, **measured}]
 
 
 @pytest.mark.parametrize(
@@ -216,6 +216,8 @@ def clustered(clusters, index, gaussian):
         (claims.there_are_two_clusters, clustered(3, 0.5, 0.7), FAILS),
         (claims.there_are_two_clusters, clustered(2, 0.7, 0.7), FAILS),  # t-SNE's clusters, not the vectors'
         (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8), UNDECIDED),
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8, "mnli"), HOLDS),
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7, "qnli"), NOT_RUN),  # Figure 1 does not show it
     ],
 )
 def test_checks_of_analyses(check, rows, word):
