@@ -49,6 +49,7 @@ class Claim:
         experiment: the experiment whose runs or analysis are checked.
         check: takes the experiment's ``Report``, or the rows of ``rows_file`` if there is one.
         rows_file: which file of the analysis's numbers is checked, without its suffix; empty for runs.
+        settings: what the experiment's command needs besides, so that its runs can decide the claim.
     """
 
     paper: str
@@ -56,6 +57,12 @@ class Claim:
     experiment: str
     check: Callable[[Any], Outcome]
     rows_file: str = ""
+    settings: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that carries out what the claim is about, at the embedded scale."""
+        return f"python -m isobench +experiment={self.experiment} {self.settings}".strip()
 
 
 def improves(*methods: str) -> Callable[[Report], Outcome]:
@@ -184,8 +191,10 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
 ISOBN, ISOBN_V1, CALIBRATION = "isobn", "isobn_arxiv_v1", "isotropy_calibration"
 ADAPTATION, COMMON = "task_adaptation", "too_much_in_common"
 SPECTRUM = ("spectrum_polynomial", "spectrum_exponential")
+SEEDS = "-m seed=1,2,3,4,5"  # for experiments whose grid has one seed
 CLAIMS = [
-    Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper")),
+    Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper"),
+          settings=SEEDS),
     Claim(
         ISOBN, "IsoBN lowers EV_1 of pretrained [CLS] much, batch normalisation little (Table 2)", "isobn_ev",
         isobn_lowers_ev, "explained_variance",
@@ -195,9 +204,11 @@ CLAIMS = [
     Claim(ISOBN, "Fine-tuned classifiers exaggerate the first component (Figure 3)", "isobn_drift",
           top_component_is_exaggerated, "drift"),
     Claim(ISOBN, "Modified IsoBN (Eqs. 6 to 8) trains better than the original one (Eqs. 3 to 5)", "glue_isobn",
-          is_better_than("isobn_paper", "isobn_original")),
+          is_better_than("isobn_paper", "isobn_original"),
+          settings=f"{SEEDS} calibration=isobn_paper,isobn_original"),
     Claim(ISOBN_V1, "Subtracting the mean hurts on unbalanced classes (Section 3.3; CoLA, MRPC)", "glue_isobn",
-          is_better_than("isobn_paper", "center+isobn_paper", UNBALANCED_TASKS)),
+          is_better_than("isobn_paper", "center+isobn_paper", UNBALANCED_TASKS),
+          settings=f"{SEEDS} task={','.join(UNBALANCED_TASKS)} 'calibration=isobn_paper,[center,isobn_paper]'"),
     Claim(CALIBRATION, "No calibration improves fine-tuning (Table 1)", "glue_calibration", nothing_improves),
     Claim(CALIBRATION, "Isotropy does not correlate with the task's score (Section 4)", "glue_calibration",
           isotropy_is_unrelated),

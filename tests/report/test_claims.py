@@ -16,6 +16,7 @@ from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.effects import detectable_difference
 from isobench.report.html import render_claims
 from isobench.report.seed_statistics import apply_holm_correction, compare
+from isobench.report.tidy_rows import build_run_rows
 
 
 def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str, list[float]]) -> Report:
@@ -262,6 +263,34 @@ def test_every_claim_names_an_experiment_that_is_there():
     assert {claim.paper for claim in CLAIMS} == {folder.name for folder in ROOT.glob("experiments/*/")}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.settings], ids=lambda claim: claim.text[:20])
+def test_a_claims_command_runs_what_it_compares(claim, tmp_path):
+    import shlex
+
+    from isobench.sweep.rows import find_sweep_rows
+    from isobench.sweep.saved_commands import MULTIRUN_FLAGS
+
+    _, _, _, *arguments = shlex.split(claim.command)  # python -m isobench
+    _, rows = find_sweep_rows([a for a in arguments if a not in MULTIRUN_FLAGS])
+    made = [{**run, "score": 70.0 + run["seed"], "status": "finished"} for run in build_run_rows(rows)]
+    for run in made:
+        run |= {"candidates": 1, "failure": None, "selected": True}
+    assert {run["seed"] for run in made} == {1, 2, 3, 4, 5}
+    if "Table 1" not in claim.text:  # that claim reads tables, not runs
+        assert claim.check(report({}, runs=made)).word == UNDECIDED  # it has what it needs, and finds no difference
+
+
+def test_a_claim_that_lacks_runs_names_its_own_command(tmp_path):
+    lacking = [claim for claim in CLAIMS if "Modified" in claim.text or "Subtracting the mean" in claim.text]
+    for claim, method in zip(lacking, ("isobn_original", "[center,isobn_paper]"), strict=True):
+        for found in (None, report({}, runs=runs([(1.0, 50.0)]))):
+            outcome, _ = judge_claim(claim, lambda experiment, found=found: found, tmp_path)
+            assert outcome.word == NOT_RUN
+            assert outcome.numbers.endswith(claim.command)
+            assert method in claim.command
+
+
 @pytest.fixture
 def reporting(command):
     from isobench.cli import report as entry
@@ -350,6 +379,8 @@ def test_an_analysis_and_a_wrong_selection_are_one_line(reporting, outputs, cli,
     code, _, err = reporting("+experiment=glue_isobn", *small, "calibration=none", "experiment.selection.rule=magic")
     assert (code, err.count("\n")) == (2, 1)
     assert "experiment.selection.rule=magic is not known" in err
+    code, out, _ = reporting(f"output_dir={outputs}", "experiment.selection.rule=magic")  # of the claims, too
+    assert (code, "experiment.selection.rule=magic is not known" in " ".join(out.split())) == (0, True)
 
 
 def test_text_on_the_page_is_escaped():
