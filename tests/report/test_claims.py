@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import statistics
 from functools import partial
 
@@ -11,6 +12,7 @@ from helpers import ROOT
 from isobench.cli.claims import judge_claim
 from isobench.common.errors import UserError
 from isobench.report import claims
+from isobench.report.analysis_claims import RELATED
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.effects import detectable_difference
@@ -261,6 +263,22 @@ def test_every_claim_names_an_experiment_that_is_there():
         file.stem for file in Path(conf_dir(), "experiment").glob("*.yaml")
     }
     assert {claim.paper for claim in CLAIMS} == {folder.name for folder in ROOT.glob("experiments/*/")}
+
+
+def test_the_documentation_states_the_criterion_of_every_claim():
+    text = (ROOT / "docs" / "reports.md").read_text()
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line]
+    start = lines.index(["paper", "claim", "it holds if"]) + 2
+    table = lines[start : start + len(CLAIMS)]
+    assert [cells[:2] for cells in table] == [[claim.paper, claim.text] for claim in CLAIMS]
+    words = {word for *_, criterion in table for word in re.findall(r"^\*([a-z ]+)\*", criterion)}
+    assert words == {"each", "better", "no gain", "collapse", "clusters", "cost"}
+    for word in words:
+        assert f"- **{word.capitalize()}.**" in text
+    assert f"I2 of at most\n  {claims.COLLAPSED_I2}." in text
+    assert f"a gain of {claims.RELEVANT_GAIN:g} point on every task" in text
+    assert f"there are {claims.MIN_RUNS} runs or more" in text
+    assert f"between -{RELATED:g} and {RELATED:g} (our".replace("0.", ".") in text
 
 
 @pytest.mark.slow
