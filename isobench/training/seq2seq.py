@@ -129,14 +129,10 @@ class Seq2Seq(FineTuningModule):
         states, labels = [], []
         written = [self.model.prepare_decoder_input_ids_from_labels(labels=c["labels"]) for c in batch["chunks"]]
         with self.words.share([(c["input_ids"], ids) for c, ids in zip(batch["chunks"], written, strict=True)]):
-            for chunk, decoder_input_ids in zip(batch["chunks"], written, strict=True):
+            for chunk, ids in zip(batch["chunks"], written, strict=True):
+                sources = {name: chunk[name] for name in ("input_ids", "attention_mask")}
                 with self.projection.capture_states(chunk["real"]) as get_states:
-                    self.model(
-                        input_ids=chunk["input_ids"],
-                        attention_mask=chunk["attention_mask"],
-                        decoder_input_ids=decoder_input_ids,
-                        use_cache=False,
-                    )
+                    self.model(**sources, decoder_input_ids=ids, use_cache=False)
                 states.append(get_states())
                 labels.append(chunk["labels"][chunk["real"]])
         return torch.cat(states), torch.cat(labels)
