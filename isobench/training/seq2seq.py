@@ -51,7 +51,7 @@ class CalibratedProjection:
     def __init__(self, model: Any, chain: Chain) -> None:
         self.linear: nn.Linear = model.get_output_embeddings()
         self.chain = chain
-        self.bias = getattr(model, "final_logits_bias", None)  # [1, V], of BART's family
+        self.model = model
         self._real: Tensor | None = None
         self._states: Tensor | None = None
         self.linear.register_forward_pre_hook(self._forward_pre_hook)
@@ -86,8 +86,9 @@ class CalibratedProjection:
     def sum_losses(self, h: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """Sum the cross-entropy of the labels [n] given the calibrated states [n, d], without logits [n, V]."""
         bias = self.linear.bias
-        if self.bias is not None:
-            bias = self.bias[0] if bias is None else bias + self.bias[0]
+        own = getattr(self.model, "final_logits_bias", None)  # [1, V], of BART's family
+        if own is not None:
+            bias = own[0] if bias is None else bias + own[0]
         return fused_cross_entropy(h, self.linear.weight, labels, bias, smoothing)
 
 
