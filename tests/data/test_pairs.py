@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from helpers import WORDS, make_config, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
