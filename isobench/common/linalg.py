@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from isobench.common.refined_eigh import SMALLEST_SIZE, is_float64_slow, refined_eigh
-
 GRAM_BLOCKS = 6  # blocks of a Gram matrix's columns; with 6, only 7/12 of its entries are computed
 PIECE_ROWS = 4096  # rows that are converted to float64 at a time
 GRAM_ROWS_ON_CPU = 512  # the same for Gram matrices on a CPU: so few that they stay in its cache
@@ -68,11 +66,8 @@ def row_norms(matrix: Tensor) -> Tensor:
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the eigenvalues [n], ascending, and eigenvectors [n, n], as columns, of a symmetric matrix [n, n].
 
-    If an entry is not finite, all are NaN; torch.linalg.eigh would raise an error. On a GPU whose float64 is slow, a
-    large matrix must be positive semi-definite: it is decomposed by ``refined_eigh``.
+    If an entry is not finite, all are NaN; torch.linalg.eigh would raise an error.
     """
     finite = matrix.isfinite().all()
-    is_refined = len(matrix) >= SMALLEST_SIZE and is_float64_slow(matrix.device)
-    decompose = refined_eigh if is_refined else torch.linalg.eigh
-    values, vectors = decompose(torch.where(finite, matrix, torch.zeros_like(matrix)))
+    values, vectors = torch.linalg.eigh(torch.where(finite, matrix, torch.zeros_like(matrix)))
     return torch.where(finite, values, torch.nan), torch.where(finite, vectors, torch.nan)

@@ -209,7 +209,7 @@ def fit(
             max_epochs=cfg.optimization.epochs,
             gradient_clip_val=cfg.optimization.clip,
             accumulate_grad_batches=cfg.optimization.accumulate,
-            deterministic=True,
+            deterministic=cfg.trainer.deterministic,
             logger=tracker,
             callbacks=callbacks,
             # A run is one process: Lightning must neither requeue a SLURM job nor take its tasks for ranks.
