@@ -25,6 +25,7 @@ from isobench.training.monitor import build_monitors
 from isobench.training.stopwatch import Stopwatch
 
 CALIBRATIONS = sorted(file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml"))
+OTHERS = [name for name in CALIBRATIONS if name != "flow"]  # the flow takes longest
 # torch checks after every eigendecomposition whether it succeeded, and waits for that.
 DECOMPOSING = ("spectrum_", "whitening_", "all_but_the_top")
 EPOCH = 10  # steps; in an epoch's first, Lightning makes its entries of the log, and moves them to the device
@@ -97,7 +98,7 @@ def check_events(events, calibration="none"):
     assert decompositions == (dict.fromkeys(range(3), 1) if decomposes else {})
 
 
-@pytest.mark.parametrize("calibration", CALIBRATIONS)
+@pytest.mark.parametrize("calibration", [pytest.param("flow", marks=pytest.mark.slow), *OTHERS])
 def test_a_classifiers_step_never_waits(small, calibration):
     cfg, parts = build(*small, f"calibration={calibration}", "optimization.clip=1.0")
     check_events(watch_training(cfg, parts), calibration)
