@@ -90,7 +90,8 @@ def test_the_record_is_whole_and_true(small):
     assert cost["seconds"] > cost["training_seconds"] > 0
     assert cost["tokens_per_second"] > 0
     assert cost["peak_memory_mib"]["resident"] > 50
-    assert origin["versions"]["torch"] == torch.__version__.partition("+")[0]  # without the build, such as cpu
+    # Without the build, such as +cpu, which the package's name may lack.
+    assert origin["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     assert origin["threads"] == torch.get_num_threads()
     assert result["data"]["examples"] == {"train": 160, "validation": 60}
     assert set(result["data"]["fingerprint"]) == {"train", "validation"}
