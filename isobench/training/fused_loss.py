@@ -94,7 +94,8 @@ def compute_loss_and_gradients(
     grad_bias = torch.zeros_like(bias) if bias is not None and needed[2] else None
     device = states.device.type
     chunk_tokens = choose_chunk_tokens(len(states), len(weight))
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    is_autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if is_autocast else states.dtype
     with torch.autocast(device, enabled=False):
         w, b = weight.to(dtype), None if bias is None else bias.to(dtype)
         buffer = states.new_empty(chunk_tokens, len(weight), dtype=torch.promote_types(dtype, torch.float32))

@@ -14,6 +14,7 @@ from isobench.metrics.task import evaluate_predictions
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
+from isobench.training.classifier import Classifier
 from isobench.training.train import train
 
 
@@ -28,6 +29,20 @@ def run(*overrides):
 
 def predictions(folder):
     return pyarrow.parquet.read_table(folder.path / "predictions.parquet")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_torch_is_asked_for_repeatable_algorithms_as_the_setting_says(small, asked, monkeypatch):
+    found = []
+
+    def step(module, batch, index):
+        found.append(torch.are_deterministic_algorithms_enabled())
+        return original(module, batch, index)
+
+    original = Classifier.training_step
+    monkeypatch.setattr(Classifier, "training_step", step)
+    run(*small, "optimization.epochs=1", "task.train_samples=32", f"trainer.deterministic={asked}")
+    assert found == [asked, asked]
 
 
 @pytest.mark.slow
