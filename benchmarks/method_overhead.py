@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ |= {"HF_HUB_OFFLINE": "1", "GOMP_SPINCOUNT": "1000"}  # the second as isobench's commands set it
 
 import torch
 from common import compose_config, time_call, time_training_step, write_result

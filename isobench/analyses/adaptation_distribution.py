@@ -1,4 +1,4 @@
-"""What Figures 1 to 3 of Efficient Task Adaptation with Normalization (Zhou) show of one encoder on one task."""
+"""Hold what Figures 1 to 3 of Efficient Task Adaptation with Normalization (Zhou) show of one encoder and task."""
 
 from dataclasses import dataclass
 
@@ -17,11 +17,11 @@ class EmbeddingDistribution(EncoderOnTask):
     labels: np.ndarray  # (P,): their classes
     tsne_points: np.ndarray  # (P, 2): their places by t-SNE
     clusters: int  # of these places, by HDBSCAN
-    in_no_cluster: float  # share of these places
+    in_no_cluster: float  # share of these places that belong to no cluster
     cluster_index: float  # of h^l of the same examples: the share of their variance that two clusters leave
-    gaussian_cluster_index: float  # the least of samples of one Gaussian with their covariance
+    gaussian_cluster_index: float  # smallest index of samples of one Gaussian with the covariance of these h^l
     mean: np.ndarray  # (d,), of h^l
-    deviation: np.ndarray  # (d,), standard deviation of h, divided by N
+    deviation: np.ndarray  # (d,), standard deviation of h; its variance is divided by N, not N - 1
     fisher: np.ndarray  # (d,), Fisher scores of h
 
     @property

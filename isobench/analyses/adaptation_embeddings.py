@@ -23,13 +23,14 @@ from isobench.metrics.task import METRIC_FUNCTIONS
 PointCount = Annotated[int, at_least(2)]
 Share = Annotated[float, between(0, 1)]
 TYPES_NOTE = (
-    "The paper sees three types: MRPC, few dimensions that vary much; CoLA and SST-2, std unrelated to importance; "
-    "RTE, MNLI, QNLI and WNLI, std rising with it. rank: by Fisher score, 1 the highest; Spearman: of it and std, "
-    "where std is not 0."
+    "The paper sees three types of task. MRPC has few dimensions that vary much. On CoLA and SST-2, std is unrelated "
+    "to importance. On RTE, MNLI, QNLI and WNLI, std rises with importance. Rank is by Fisher score, 1 the highest. "
+    "Spearman is the correlation of Fisher score and std over the dimensions whose std is not 0."
 )
 CLUSTERS_NOTE = (
-    "Clusters: in t-SNE's picture, by HDBSCAN. Index: the share of the variance of the same vectors h^l that two "
-    "clusters leave; null: the least index of 19 samples of one Gaussian. Above it, t-SNE may have made the clusters."
+    "Clusters are those of t-SNE's picture, counted by HDBSCAN. The index is the share of the variance of the same "
+    "vectors h^l that is left inside two clusters. The null is the smallest index of 19 samples of one Gaussian. If "
+    "the index is above the null, t-SNE may have made the clusters."
 )
 
 
@@ -45,7 +46,7 @@ def analyse(
 
     Args:
         subjects: encoders x tasks, without calibration.
-        points: at most so many examples are shown by t-SNE.
+        points: at most this many examples are shown by t-SNE.
         perplexity: t-SNE's perplexity.
         seed: t-SNE's seed, and that of the Gaussian samples.
         within: means of at most this absolute value are counted.
@@ -194,7 +195,7 @@ def build_point_rows(part: EmbeddingDistribution) -> list[dict[str, Any]]:
 
 
 def build_distribution_table(summaries: list[dict[str, Any]], within: float) -> Table:
-    """Build the terminal's table of the summaries, a row a subject."""
+    """Build the terminal's table of the summaries, one row per encoder and task."""
     title = "Efficient Task Adaptation, Figures 1 to 3: dimensions of [CLS]"
     headings = (
         "N", "clusters,\nindex (null)", "d\n(const.)", f"h^l: means\nwithin {within:g}", "h^l:\nlargest",

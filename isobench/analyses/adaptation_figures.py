@@ -1,4 +1,4 @@
-"""Figures 1 to 3 of Efficient Task Adaptation with Normalization (Zhou)."""
+"""Draw Figures 1 to 3 of Efficient Task Adaptation with Normalization (Zhou)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from isobench.common.plots import PALETTE, make_panel_grid
 
 
 def draw_figure1(distributions: list[EmbeddingDistribution]) -> Figure:
-    """Draw t-SNE of h^l, coloured by class, a panel a subject."""
+    """Draw t-SNE of h^l, coloured by class, in one panel per encoder and task."""
     figure, axes = make_panel_grid([part.title for part in distributions], 2.6 if len(distributions) > 2 else 3.2)
     for part, axis in zip(distributions, axes, strict=True):
         for place, name in enumerate(part.classes):
@@ -28,7 +28,7 @@ def draw_figure1(distributions: list[EmbeddingDistribution]) -> Figure:
 def draw_figure2(
     distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]], within: float
 ) -> Figure:
-    """Draw the mean of each dimension of h^l, a panel a subject."""
+    """Draw the mean of each dimension of h^l, in one panel per encoder and task."""
     figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
     for part, row, axis in zip(distributions, summaries, axes, strict=True):
         axis.vlines(np.arange(len(part.mean)), 0, part.mean, PALETTE[0], linewidth=0.7)
@@ -41,7 +41,7 @@ def draw_figure2(
 
 
 def draw_figure3(distributions: list[EmbeddingDistribution], summaries: list[dict[str, Any]]) -> Figure:
-    """Draw the standard deviation of each dimension of h, by falling Fisher score, a panel a subject."""
+    """Draw the standard deviation of each dimension of h, by falling Fisher score, one panel per encoder and task."""
     figure, axes = make_panel_grid([part.title for part in distributions], 2.2)
     for part, row, axis in zip(distributions, summaries, axes, strict=True):
         ranks = np.arange(1, len(part.importance_order) + 1)

@@ -6,13 +6,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-GAUSSIAN_DRAWS = 19  # so that an index below all of theirs has p <= 1/20
+GAUSSIAN_DRAWS = 19  # an index that is below those of all 19 samples has p <= 1/20
 
 
 def count_clusters(points: np.ndarray, share: float) -> tuple[int, float]:
     """Count the clusters of points in the plane by HDBSCAN (Campello et al. 2013), as scikit-learn has it.
 
-    A cluster is a region of higher density that holds at least ``share`` of the points. There may be one only.
+    A cluster is a region of higher density that holds at least ``share`` of the points. There may be only one.
 
     Args:
         points: [P, 2].
@@ -44,8 +44,8 @@ def compute_cluster_index(vectors: np.ndarray) -> float:
 def compare_with_one_gaussian(vectors: Tensor, seed: int) -> tuple[float, float]:
     """Compare the cluster index of vectors with that of samples of one Gaussian with the same covariance.
 
-    This is the idea of SigClust (Liu et al. 2008). An index below all ``GAUSSIAN_DRAWS`` samples' has a p of at most
-    1 / (GAUSSIAN_DRAWS + 1): the vectors are then more than one Gaussian cluster.
+    This is the idea of SigClust (Liu et al. 2008). If the index of the vectors is below those of all the samples, one
+    Gaussian is rejected with p of at most 1 / (``GAUSSIAN_DRAWS`` + 1).
 
     Args:
         vectors: [N, d].

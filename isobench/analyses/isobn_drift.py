@@ -47,7 +47,7 @@ def build_drift_rows(subject: Subject) -> list[dict[str, Any]]:
 
 
 def select_rows_with_classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Select the rows of tasks with classes: a regression has no logistic regression, so it is not in Figure 3."""
+    """Select the rows of tasks with classes: Figure 3 compares with a logistic regression, which needs classes."""
     return [row for row in rows if any(key.startswith("optimal_top") for key in row)]
 
 
@@ -55,7 +55,7 @@ def describe_regressions(rows: list[dict[str, Any]]) -> list[str]:
     """Say which tasks Figure 3 lacks: one note, or none if all have classes."""
     tasks = list_distinct(rows, "task")
     left_out = [task for task in tasks if task not in list_distinct(select_rows_with_classes(rows), "task")]
-    return [f"Figure 3 is without {', '.join(left_out)}: no classes, so no logistic regression."] if left_out else []
+    return [f"Figure 3 leaves out {', '.join(left_out)}: no classes, so no logistic regression."] if left_out else []
 
 
 def average_curves(rows: list[dict[str, Any]], key: str) -> dict[str, list[tuple[int, float]]]:

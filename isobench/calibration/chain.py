@@ -82,7 +82,7 @@ class Chain(nn.Module):
 
     @torch.no_grad()
     def adjust(self, matrices: Mapping[str, Callable[[], Tensor]]) -> None:
-        """Let the methods change, before training, the matrices that their penalties act on, as in ``losses``."""
+        """Let each method change the matrix that its penalty acts on, once before training; see ``losses``."""
         for calibration, target in zip(self, self.targets, strict=True):
             if overrides_hook(calibration, "adjust"):
                 calibration.adjust(matrices[target]())

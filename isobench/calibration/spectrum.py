@@ -24,9 +24,9 @@ class SpectrumControl(Calibration):
         c1: scale of the target; None for sigma_1 of the matrix at the first call.
         c2: rate of the exponential decay.
         gamma: exponent of k; None for -1 (``polynomial``) or 1 (``exponential``).
-        start_at_target: True to give the matrix the targets as its singular values before training. A penalty alone
-            needs thousands of steps to shrink a classifier, since AdamW moves a weight by about the learning rate a
-            step.
+        start_at_target: True to set the matrix's singular values to the targets before training. A penalty alone
+            needs thousands of steps to shrink a classifier, because AdamW moves a weight by about the learning rate
+            per step.
 
     Raises:
         ValueError: if decay is unknown, or strength or c1 is negative or not finite.
@@ -55,7 +55,7 @@ class SpectrumControl(Calibration):
         self.register_buffer("start", torch.tensor(float("nan"), dtype=torch.float64))
 
     def adjust(self, weight: Tensor) -> None:
-        """Set the singular values of a matrix [V, d] to the targets, in place, if ``start_at_target`` asks for it.
+        """Set the singular values of a matrix [V, d] to the targets, in place, if ``start_at_target`` is set.
 
         The singular vectors stay. A singular value of zero stays too, since its vectors are undefined.
         """
@@ -101,7 +101,10 @@ def smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compute_noise(values: Tensor) -> Tensor:
-    """Compute below which size singular values [n] are noise: a Gram matrix's are exact to eps times the largest."""
+    """Compute the size below which singular values [n] are noise.
+
+    They come from a Gram matrix, whose eigenvalues are exact to eps times the largest.
+    """
     eps: float = torch.finfo(torch.float64).eps
     return values.max() * math.sqrt(len(values) * eps)
 

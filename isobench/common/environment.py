@@ -17,11 +17,25 @@ LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
 POOL_OWNER = "ISOBENCH_POOL"  # while a pool of processes works: the id of the process that started it
 
+SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
+SPIN_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")  # a user who sets one of these has chosen
+
 
 def note_command(debugging: bool) -> None:
     """Note that the user's command begins now, and whether its errors show their tracebacks."""
     os.environ[DEBUG] = "1" if debugging else "0"
     os.environ[COMMAND_START] = str(time.time())
+
+
+def share_processor() -> None:
+    """Let torch's idle threads sleep soon, so that they don't take the processor from other programs.
+
+    Without this, a second busy program makes a training step several times as slow: threads that wait for each other
+    keep the cores busy. Alone on the machine a step takes the same time. GNU OpenMP, which torch uses on Linux, reads
+    the setting when torch is imported, so call this first. It does nothing where the user has set the policy.
+    """
+    if not any(name in os.environ for name in SPIN_SETTINGS):
+        os.environ[SPIN_COUNT] = "1000"
 
 
 def is_debugging() -> bool:

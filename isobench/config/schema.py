@@ -85,9 +85,9 @@ class Optimization:
 
 @dataclass
 class Evaluation:
-    """How often a run is scored on the dev set. It always is after its last epoch."""
+    """After which epochs a run is scored on the dev set; it is always scored after its last epoch."""
 
-    every: Annotated[Any, EVALUATION_INTERVAL] = 1  # epochs; last: only after the last epoch
+    every: Annotated[Any, EVALUATION_INTERVAL] = 1  # a number of epochs, or last: only after the last epoch
 
 
 @dataclass

@@ -27,7 +27,7 @@ class Encoder:
     version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
     hub: str | None = None  # model on the Hugging Face hub
     revision: str | None = None  # commit of the hub's model
-    # A file of the same commit or folder, from which parameters are loaded that the safetensors weights lack.
+    # Parameters that the safetensors weights lack are loaded from this file of the same commit or folder.
     missing_from: Annotated[str, FILE_NAME] | None = None
     embedded: str | None = None  # weights from an installed package
     path: str | None = None  # a transformers folder
@@ -47,11 +47,11 @@ class Encoder:
 
 @dataclass
 class Head:
-    """What turns token vectors into scores of classes; ``init`` and ``dropout`` are settings of ``isobn`` alone.
+    """Settings of the part that turns token vectors into scores of classes.
 
     ``isobn`` is ``encoder.pooling``, dropout and a linear classifier, as in IsoBN's released code. ``huggingface`` is
     the sequence-classification head that transformers gives the encoder's architecture: its own pooling, pooler,
-    dropouts, classifier and initial weights.
+    dropouts, classifier and initial weights. ``init`` and ``dropout`` are settings of ``isobn`` alone.
     """
 
     name: Annotated[str, one_of(*HEADS)] = "isobn"

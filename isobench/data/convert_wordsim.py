@@ -54,7 +54,7 @@ def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]
 
     Args:
         source: a folder that has the public files somewhere in it, such as the unpacked archives.
-        folder: what ``data.root`` shall name; it must not have a folder ``wordsim`` yet.
+        folder: the folder for ``data.root``; it must not have a folder ``wordsim`` yet.
 
     Returns:
         Set -> the file that was read, and its number of pairs.
@@ -110,15 +110,17 @@ def read_public_file(file: Path, public: PublicFile) -> list[Pair]:
     """Read a public file's pairs.
 
     Raises:
-        UserError: it can't be read, a line is not of the published form, or the number of pairs is another one.
+        UserError: the file can't be read, or a line or the number of pairs is not as published.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} can't be read as text in UTF-8: {error}") from error
+        raise UserError(f"{file} can't be read as text in UTF-8: {error}; download it again") from error
     pairs = list(parse_lines(file, lines, public))
     if len(pairs) != public.pairs:
-        raise UserError(f"{file} has {len(pairs)} pairs, not {public.pairs}: it is not the published {public.name}")
+        raise UserError(
+            f"{file} has {len(pairs)} pairs, not {public.pairs}: it is not the published {public.name}; download that"
+        )
     return pairs
 
 

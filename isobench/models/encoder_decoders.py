@@ -44,7 +44,7 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
         UserError: not an encoder-decoder, weights that can't be loaded, or a hub that can't be reached.
     """
     torch.manual_seed(seed)
-    with handle_loading_errors(cfg, OFFLINE_ENCODER_DECODER) as (hub_name, options):
+    with handle_loading_errors(cfg, OFFLINE_ENCODER_DECODER) as options:
         from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
         if cfg.scratch:
@@ -52,7 +52,7 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
             settings = {**make_token_settings(tokenizer), **cfg.scratch}
             model, missing = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**settings)), set()
         else:
-            folder = hub_name or weights.resolve_name_or_path(cfg, cache)
+            folder = weights.resolve_name_or_path(cfg, cache)
             require_encoder_decoder(cfg, AutoConfig.from_pretrained(folder, **options))
             model, report = AutoModelForSeq2SeqLM.from_pretrained(
                 folder, dtype=torch.float32, output_loading_info=True, **options

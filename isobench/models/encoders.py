@@ -106,11 +106,11 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
     if cfg.pooling not in POOLINGS:
         raise UserError(f"encoder.pooling={cfg.pooling} is not known: {suggest_nearest(cfg.pooling, POOLINGS)}")
     torch.manual_seed(seed)
-    with handle_loading_errors(cfg) as (hub_name, options):
+    with handle_loading_errors(cfg) as options:
         from transformers import AutoModel
 
         model, report = AutoModel.from_pretrained(
-            hub_name or weights.resolve_name_or_path(cfg, cache),
+            weights.resolve_name_or_path(cfg, cache),
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,

@@ -47,7 +47,7 @@ def find_huggingface_pooling(config: Any) -> str:
     """
     if config.model_type not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise UserError(f"head=huggingface: {config.model_type} is not among {known}; choose head=isobn")
+        raise UserError(f"head=huggingface has no head for {config.model_type}, only for {known}: choose head=isobn")
     if config.model_type in WITH_OWN_POOLER:
         return "pooler"
     return str(config.classifier_pooling) if config.model_type == "modernbert" else "cls"

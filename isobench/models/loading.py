@@ -14,13 +14,11 @@ from isobench.data import hub, weights
 
 
 @contextlib.contextmanager
-def handle_loading_errors(
-    cfg: Encoder, instead: str = "minilm", hint: str = ""
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "") -> Iterator[dict[str, Any]]:
     """Turn every error of loading from transformers into a UserError of one line.
 
     Yields:
-        The encoder's name on the hub, empty if it comes from elsewhere, and options for ``from_pretrained``.
+        Options for ``from_pretrained``.
 
     Args:
         cfg: the encoder's settings.
@@ -35,7 +33,7 @@ def handle_loading_errors(
         options["revision"] = cfg.revision
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # else a prompt about remote code waits for ever
-            yield (str(cfg.hub) if on_hub else ""), options
+            yield options
     except UserError:
         raise
     except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...

@@ -1,7 +1,7 @@
 """Load the parameters that an encoder's safetensors file lacks from another file of the same checkpoint.
 
-RoBERTa's safetensors files have no pooler, but the ``pytorch_model.bin`` beside them has one. Whoever read
-``pooler_output`` before the safetensors files existed read that pooler.
+RoBERTa's safetensors files have no pooler. We expect the ``pytorch_model.bin`` beside them to have one, as it had in
+2021 (experiments/isobn/errata.md, 11). Programs that read ``pooler_output`` at that time used that pooler.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
         A note for the run's record that names the file and the parameters.
 
     Raises:
-        UserError: the file can't be had or read, or lacks a parameter, or has one of another shape.
+        UserError: the file can't be found or read, or lacks a parameter, or has one of another shape.
     """
     setting = f"encoder.missing_from={cfg.missing_from}"
     stored = read_parameters(find_file(cfg), setting)
@@ -43,7 +43,9 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
                 "random"
             )
         if not isinstance(value, Tensor) or value.shape != parameter.shape:
-            raise UserError(f"{setting}: {name} is not {tuple(parameter.shape)}, so that it is another model's")
+            raise UserError(
+                f"{setting}: {name} is not {tuple(parameter.shape)}, so the file is of another model; choose another"
+            )
         parameter.copy_(value)
     return [f"not in the safetensors weights, so loaded from {cfg.missing_from}: {', '.join(sorted(missing))}"]
 
@@ -75,13 +77,17 @@ def read_parameters(file: Path, setting: str) -> Mapping[str, Any]:
         setting: begins the error message.
 
     Raises:
-        UserError: the file is damaged, or holds something else than parameters by name.
+        UserError: the file is damaged, or holds anything but parameters by name.
     """
     try:
         stored = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = extract_first_line(error)
-        raise UserError(f"{setting}: the file is damaged or holds more than tensors: {reason}") from error
+        raise UserError(
+            f"{setting}: the file is damaged or holds more than tensors ({reason}); replace it, or set "
+            "encoder.missing_from=null"
+        ) from error
     if not isinstance(stored, Mapping):
-        raise UserError(f"{setting}: the file holds no parameters by name, but {type(stored).__name__}")
+        kind = type(stored).__name__
+        raise UserError(f"{setting}: the file holds no parameters by name, but {kind}; choose another file")
     return stored

@@ -32,10 +32,10 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
     hint = ""
     if find_package_folder("sentencepiece") is None:  # whose absence transformers doesn't name
         hint = "; if its tokenizer is made with SentencePiece: pip install 'isobench[generation]'"
-    with handle_loading_errors(cfg, instead, hint) as (hub_name, options):
+    with handle_loading_errors(cfg, instead, hint) as options:
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(hub_name or weights.resolve_name_or_path(cfg, cache), **options)
+        tokenizer = AutoTokenizer.from_pretrained(weights.resolve_name_or_path(cfg, cache), **options)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"

@@ -121,7 +121,7 @@ def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: 
 
 
 def find_average(table: PublishedTable, encoder: str, method: str) -> PrintedCell | None:
-    """Find a row's printed average and the encoder it is of: this one if the paper has it, else the first."""
+    """Find a row's printed average and its encoder: the given one if the paper has it, else the paper's first."""
     row = table.methods.get(method)
     for printed_encoder in [encoder, *table.average]:
         value = table.average.get(printed_encoder, {}).get(row or "")

@@ -87,14 +87,14 @@ def rare_tokens_are_nearer(rows: TidyRows) -> Outcome:
     return judge_cases((values[0] < values[-1] for values in cosines.values()), "; ".join(numbers))
 
 
-RISING_TASKS = ("rte", "mnli", "qnli", "wnli")  # where the paper itself sees importance rise with variance (Sec. 3.3)
-RELATED = 0.3  # a |Spearman| below this is "no clear relationship", as the paper has it; our choice
+RISING_TASKS = ("rte", "mnli", "qnli", "wnli")  # where the paper sees importance rise with variance (Sec. 3.3)
+RELATED = 0.3  # a |Spearman| below this is what the paper calls "no clear relationship"; the number is our choice
 
 
 def variance_is_not_importance(rows: TidyRows) -> Outcome:
     """Check that a dimension's deviation and Fisher score correlate little: |Spearman| below ``RELATED``.
 
-    Without the tasks that the paper excepts.
+    The tasks that the paper excepts (``RISING_TASKS``) are left out.
     """
     return judge_correlations(
         [row for row in rows if row["task"] not in RISING_TASKS], lambda rho: abs(rho) < RELATED

@@ -146,7 +146,7 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
     """Make the check that some runs of these methods predict one class for every example.
 
     If none does, the claim fails only if a head became as isotropic as the heads that the paper prints for such runs.
-    Else it is undecided: other constants of the method could still collapse.
+    Otherwise it is undecided, because other constants of the method could still collapse.
     """
 
     def check(report: Report) -> Outcome:
@@ -158,7 +158,7 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
         small = sum(value is not None and value <= COLLAPSED_I2 for value in i2)
         numbers = f"{constant} of {len(runs)} runs predict one class; {small} reach an I2 of at most {COLLAPSED_I2}"
         if not constant and not small:
-            advice = "these constants don't speak for the paper's: run calibration=spectrum_polynomial_collapsed"
+            advice = "other constants could still collapse: run calibration=spectrum_polynomial_collapsed"
             return Outcome(UNDECIDED, f"{numbers}; {advice}")
         return Outcome(HOLDS if constant else FAILS, numbers)
 

@@ -13,7 +13,7 @@ from isobench.report.resampling import Arms, mean_difference_interval
 
 PAPER = "isotropy_calibration"  # the paper that prints all claims on cost
 PAPER_GPU = "TITAN RTX"  # the paper's times were measured on it
-TOLERANCE = 1.25  # ours agrees with a printed factor if it is at most a quarter larger or smaller; our choice
+TOLERANCE = 1.25  # our choice: our factor agrees with a printed one if it is at most a quarter larger or smaller
 
 
 class TimedSetting(NamedTuple):
@@ -31,7 +31,7 @@ def costs_times(table: str, factor: float, method: str) -> Callable[[Report], Ou
 
     Args:
         table: the paper's table whose tasks and encoders the claim is about.
-        factor: as the text prints it; ours has to be within ``TOLERANCE`` of it.
+        factor: as the text prints it; our factor has to be within ``TOLERANCE`` of it.
         method: the calibration's name.
     """
     low, high = factor / TOLERANCE, factor * TOLERANCE
@@ -48,7 +48,7 @@ def costs_between(table: str, low: float, high: float, *methods: str) -> Callabl
 
     Args:
         table: the paper's table whose tasks and encoders the claim is about.
-        low: the least factor that the paper prints.
+        low: the smallest factor that the paper prints.
         high: the largest.
         methods: names of calibrations.
     """
@@ -70,20 +70,20 @@ def judge_factors(
     """Judge factors by their 95% intervals against the range in which they agree with the paper.
 
     The claim is about the paper's encoders, data and GPU. Runs with other encoders or data therefore decide nothing.
-    With the paper's, it holds if every interval is inside the range. It fails if an interval is outside and the GPU
-    is the paper's; on another GPU, other factors do not contradict the paper.
+    With the paper's encoders and data, the claim holds if every interval is inside the range. It fails if an interval
+    is wholly outside and the GPU is the paper's. On another GPU, other factors do not contradict the paper.
 
     Args:
-        factors: label -> logarithms of training times, the method's and plain fine-tuning's, one pair a task. A
+        factors: label -> logarithms of training times, the method's and plain fine-tuning's, one pair per task. A
             factor is the geometric mean over these tasks.
         settings: where the times were measured.
         missing: methods and tasks of the claim that have no times in the paper's setting.
-        low: the least factor that agrees with the paper.
+        low: the smallest factor that agrees with the paper.
         high: the largest.
     """
     if not settings:
         return Outcome(
-            NOT_RUN, "no training times of it and of plain fine-tuning on one machine, in the claim's setting"
+            NOT_RUN, "no training times of the method and of plain fine-tuning on one machine, in the claim's setting"
         )
     estimates = {label: estimate_factor(arms) for label, arms in factors.items() if arms}
     machines = list(dict.fromkeys(str(setting.machine) for setting in settings))
@@ -94,7 +94,7 @@ def judge_factors(
     if any(setting.scale for setting in settings):
         return Outcome(UNDECIDED, f"{numbers}; the claim is about the paper's encoder and data, which these are not")
     if missing:
-        return Outcome(UNDECIDED, f"{numbers}; without {', '.join(missing)}")
+        return Outcome(UNDECIDED, f"{numbers}; not measured: {', '.join(missing)}")
     if all(low <= estimate.low and estimate.high <= high for estimate in estimates.values()):
         return Outcome(HOLDS, numbers)
     if not any(estimate.high < low or estimate.low > high for estimate in estimates.values()):
@@ -108,7 +108,7 @@ def estimate_factor(arms: list[Arms]) -> Estimate:
     """Compute a factor of time, the geometric mean over tasks, with its 95% bootstrap interval.
 
     Args:
-        arms: logarithms of training times on each task, the method's and plain fine-tuning's, one a seed.
+        arms: logarithms of training times on each task, the method's and plain fine-tuning's, one per seed.
     """
     return Estimate(*map(math.exp, mean_difference_interval(arms)))
 
@@ -117,8 +117,8 @@ def select_timed_arms(runs: TidyRows, table: str, method: str) -> tuple[dict[Tim
     """Select the settings in which to compare training times: those of the paper's table, or all if there is none.
 
     Returns:
-        The logarithms of the training times in each setting, the method's and plain fine-tuning's; and the method's
-        tasks in the table for which there are none in the paper's setting.
+        The logarithms of the training times in each setting, the method's and plain fine-tuning's. Then the names of
+        the method's tasks in the table that have no times in the paper's setting.
     """
     arms = collect_timed_arms(runs, method)
     printed = list_printed_cells(table, method)
@@ -142,7 +142,7 @@ def list_printed_cells(table: str, method: str) -> list[tuple[str, str]]:
 
 
 def collect_timed_arms(runs: TidyRows, method: str) -> dict[TimedSetting, Arms]:
-    """Collect the logarithms of training seconds per example, of a method and of plain fine-tuning, one a seed.
+    """Collect the logarithms of training seconds per example, of a method and of plain fine-tuning, one per seed.
 
     Both train on the same examples, so the ratio of their seconds per example is that of their minutes per epoch.
     Only runs with the same encoder, task, scale, machine, and number of runs on a device at a time are compared.

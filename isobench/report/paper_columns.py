@@ -78,7 +78,7 @@ class Column:
 
 
 def build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
-    """Make the columns of a paper's table whose tasks ran, a column of its own for each variant of a task.
+    """Make the columns of a paper's table whose tasks ran; each variant of a task has a column of its own.
 
     Args:
         content: the table's part of published.yaml.
@@ -107,7 +107,8 @@ def build_foreign_columns(foreign: list[Task], kinds: list[ColumnKind]) -> Itera
 def compute_epoch_seconds(rows: list[Row]) -> float | None:
     """Return the training seconds per epoch of the fastest seed, which the machine's other work slowed least.
 
-    Not every epoch is evaluated, but the time is up to the last one that was. None if no run has an epoch.
+    The recorded time is up to the last evaluated epoch, so it is divided by that epoch's number. None if no run has
+    an epoch.
     """
     records = [row.record for row in rows if row.record and row.record.history]
     seconds = [record.cost.training_seconds / record.history[-1].epoch for record in records]

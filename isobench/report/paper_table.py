@@ -123,7 +123,7 @@ class PaperTable:
 
     @property
     def has_average(self) -> bool:
-        """True if the paper prints each row's average and any column that it averages is shown."""
+        """True if the paper prints the average of each row and a column of this average is shown."""
         return bool(self.content.average) and bool(self.list_paper_columns())
 
     def list_paper_columns(self) -> list[Column]:
@@ -131,7 +131,10 @@ class PaperTable:
         return [column for column in self.columns if column.published_name in self.content.columns]
 
     def format_average(self, encoder: str, method: str) -> str:
-        """Write the mean over the paper's columns of the cells' first statistic; unless all ran, how many did."""
+        """Write the row's average over the paper's columns; if not all of them ran, how many did.
+
+        Each column counts with its cell's first statistic, such as the median.
+        """
         values = [self.read_values(encoder, method, column) for column in self.list_paper_columns()]
         firsts = [self.summarize_values(column_values)[0] for column_values in values if column_values]
         if len(firsts) < len(self.content.columns):
@@ -195,7 +198,7 @@ class PaperTable:
         notes += dict.fromkeys(f"{column.task}: {column.difference}." for column in self.columns if column.difference)
         if self.has_average:
             notes.append(
-                f"{AVERAGE}: the mean over the paper's {len(self.content.columns)} columns, where all of them ran. "
+                f"{AVERAGE}: the mean over the paper's {len(self.content.columns)} columns, if all of them ran. "
                 "Ours are rounded; published.yaml says whether the paper's are."
             )
         if self.list_reported_rows():

@@ -18,12 +18,12 @@ UNBALANCED_TASKS = ("cola", "mrpc")
 def decide_difference(label: str, tasks: Sequence[Arms], remark: str = "") -> Outcome:
     """Decide whether the first method of each pair is better than the second, averaged over tasks.
 
-    Decided only if the bootstrap interval of the mean difference excludes zero and the permutation test is
-    significant.
+    The outcome is undecided unless the bootstrap interval of the mean difference excludes zero and the permutation
+    test is significant.
 
     Args:
         label: what is compared, for the sentence with the numbers.
-        tasks: on each task the scores of both methods, one a seed, two or more.
+        tasks: on each task the scores of both methods, one per seed; each method has two seeds or more.
         remark: what to add to the sentence.
     """
     mean, p = mean_difference_interval(tasks), stratified_permutation_test(tasks).p
@@ -41,8 +41,8 @@ def decide_difference(label: str, tasks: Sequence[Arms], remark: str = "") -> Ou
 def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Callable[[Report], Outcome]:
     """Make the check that one method is better than another, averaged over encoders and tasks.
 
-    Runs that predict one class for every example count with their scores, because training so badly is part of what
-    such claims are about.
+    Runs that predict one class for every example count with their scores: such claims are also about training that
+    fails.
 
     Args:
         method: the method that the paper says is better.
@@ -66,7 +66,7 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Callab
 
 
 def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[str, str, str], Arms]:
-    """Collect the scores of two methods: (encoder, task, scale) -> theirs, one a seed; only where both have some."""
+    """Collect the scores of two methods: (encoder, task, scale) -> one per seed; only where both have some."""
     scores: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for run in runs:
         is_usable = run["status"] == "finished" and run.get("selected", True) and run["score"] is not None

@@ -42,7 +42,7 @@ def _validate_optimization(cfg: Config) -> None:
 
 def _validate_evaluation(cfg: Config) -> None:
     every, o = cfg.evaluation.every, cfg.optimization
-    why = "compares epochs, and evaluation.every=last scores one: set evaluation.every=1, or optimization"
+    why = "compares epochs, and evaluation.every=last scores only one: set evaluation.every=1, or optimization"
     if every == LAST_EPOCH and o.report == "best":
         raise UserError(f"optimization.report=best {why}.report=last")
     if every == LAST_EPOCH and o.patience is not None:
@@ -150,17 +150,17 @@ def _validate_head(cfg: Config) -> None:
     head, encoder = cfg.head, cfg.encoder
     if head.name == "isobn":
         if head.init is None:
-            raise UserError("head.init=null: choose uniform or normal")
+            raise UserError("head.init can't be null with head=isobn: choose uniform or normal")
         return
     if cfg.analysis and not cfg.analysis.get("trains"):
-        raise UserError("head=huggingface: this analysis trains nothing and reads encoder.pooling: choose head=isobn")
+        raise UserError("head=huggingface: this analysis trains no head: choose head=isobn")
     for setting, value in (("init", head.init), ("dropout", head.dropout)):
         if value is not None:
             raise UserError(f"head.{setting} is a setting of head=isobn: leave it out, or choose head=isobn")
     for setting, is_set in (("pooling", encoder.pooling != "pooler"), ("layer", encoder.layer is not None)):
         if is_set:
-            what = "reads what transformers' head reads: leave it out, or choose head=isobn"
-            raise UserError(f"encoder.{setting}: head=huggingface {what}")
+            why = "with head=huggingface, which has its own pooling: leave it out, or choose head=isobn"
+            raise UserError(f"encoder.{setting} can't be set {why}")
 
 
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:

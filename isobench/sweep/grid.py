@@ -13,10 +13,12 @@ def expand_grid(
 ) -> list[list[str]]:
     """List every run as Hydra overrides: for each sub-grid, the product of its axes and the command line's.
 
-    A setting on the command line replaces the grid's values of that setting, and every run has one of its values.
-    Where it names values that sub-grids have, it chooses among the sub-grids: each keeps those of the values that are
-    its own. A value that no sub-grid has applies to sub-grids without settings of the group, since these settings may
-    not fit it; to all, where every sub-grid with the axis has such settings.
+    A setting on the command line replaces the grid's values of that setting, and every run has one of its values:
+
+    - A value that some sub-grids have chooses these sub-grids. Each sub-grid keeps only its own values.
+    - A value that no sub-grid has, such as a new ``calibration``, applies to the sub-grids with this axis and without
+      settings of its group (``calibration.beta``), because such settings may not fit the new value. If all sub-grids
+      with this axis have such settings, the value applies to all of them.
 
     Args:
         grid: the sub-grids, each a mapping of a setting or group to its values; [] is one sub-grid without axes.
@@ -47,7 +49,8 @@ def _check_combinations(
     for combination in itertools.product(*choosing):
         if frozenset(combination) not in planned:
             text = " ".join(combination) or "of the settings given"
-            raise UserError(f"no sub-grid has the combination {text}: start each combination that there is by itself")
+            advice = "use a command of its own for each combination that a sub-grid has"
+            raise UserError(f"no sub-grid has the combination {text}: {advice}")
 
 
 def expand_chains(overrides: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
 
-SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for a whole sweep
+SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for the whole sweep
 
 
 @dataclass
@@ -70,7 +70,7 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
 
 
 def _check_swept_settings(command_line: Mapping[str, Sequence[str]]) -> None:
-    """Raise UserError for a sweep over a setting that a whole sweep has, such as its experiment."""
+    """Raise UserError for several values of a setting that belongs to the whole sweep, such as its experiment."""
     for key, values in command_line.items():
         name = key.lstrip("+")
         if len(values) < 2:
@@ -82,7 +82,7 @@ def _check_swept_settings(command_line: Mapping[str, Sequence[str]]) -> None:
 
 
 def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
-    """Raise UserError for two runs that differ only in settings which change no result: one would be dropped."""
+    """Raise UserError for two runs that differ only in settings that change no result: one would be dropped."""
     values = [f"{a} and {b}" for a, b in zip(first, second, strict=False) if a != b]
     raise UserError(
         f"{', '.join(values)} give the same run, because this setting changes no result: choose one value"

@@ -99,7 +99,7 @@ def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, 
     regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
     code, out, err = cli(*drifting, *regression)
     assert code == 0, err
-    assert "Figure 3 is without sst2: no classes" in out
+    assert "Figure 3 leaves out sst2: no classes" in out
     assert "logistic regression │" not in out
     folder = outputs / "reports" / "isobn_drift"
     assert {file.stem for file in folder.glob("*.png")} == {"figure2"}
@@ -126,7 +126,7 @@ def test_figure_3_and_its_table_are_of_tasks_with_classes_and_figure_2_of_all():
     (panel,) = isobn_drift.draw_figure3(isobn_drift.select_rows_with_classes(rows), ["1"]).axes
     assert [list(line.get_ydata()) for line in panel.get_lines()] == [[90, 90], [40, 40]]
     assert isobn_drift.describe_regressions(rows) == [
-        "Figure 3 is without stsb: no classes, so no logistic regression."
+        "Figure 3 leaves out stsb: no classes, so no logistic regression."
     ]
     assert isobn_drift.describe_regressions(rows[:2]) == []
     assert isobn_drift.build_drift_table(rows, ["1"]).row_count == 3

@@ -1,6 +1,8 @@
 """Messages between processes: what is noted can be read, and no other module knows the variables' names."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -64,3 +66,38 @@ def test_a_pools_owner_is_not_its_worker(monkeypatch):
         assert environment.is_pool_worker()
     assert environment.read_device_share() == 1
     assert not environment.is_pool_worker()
+
+
+@pytest.mark.parametrize("chosen", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])
+def test_idle_threads_sleep_soon_unless_the_user_has_chosen(monkeypatch, chosen):
+    for name in environment.SPIN_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    environment.share_processor()
+    assert os.environ.pop("GOMP_SPINCOUNT") == "1000"
+    monkeypatch.setenv(chosen, "7")
+    environment.share_processor()
+    assert [os.environ.get(name) for name in environment.SPIN_SETTINGS if name != chosen] == [None]
+    assert os.environ[chosen] == "7"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "start",
+    [
+        "from isobench.cli.guard import run_guarded; run_guarded(lambda: __import__('torch'))",
+        "from isobench.sweep.worker import Worker; Worker([])._prepare(JOB); import torch",
+    ],
+)
+def test_every_command_and_worker_sets_it_before_torch_is_imported(start):
+    code = (
+        "import os, sys\n"
+        "from types import SimpleNamespace as N\n"
+        "JOB = N(job_id='1', num_tasks=1, paths=N(stderr='log'))\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'torch': print('TORCH', os.environ.get('GOMP_SPINCOUNT'))\n"
+        f"sys.meta_path.insert(0, Watch())\n{start}\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if name not in environment.SPIN_SETTINGS}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean)
+    assert done.stdout.split() == ["TORCH", "1000"]

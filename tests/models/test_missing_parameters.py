@@ -114,7 +114,7 @@ class RunsCode:
         (lambda file, _: torch.save({}, file), "has no pooler.dense.bias either; set encoder.missing_from=null"),
         (
             lambda file, stored: torch.save(stored | {"roberta.pooler.dense.bias": torch.zeros(3)}, file),
-            r"pooler.dense.bias is not \(16,\), so that it is another model's",
+            r"pooler.dense.bias is not \(16,\), so the file is of another model",
         ),
     ],
 )

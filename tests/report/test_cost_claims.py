@@ -86,7 +86,7 @@ def test_an_average_over_tasks_needs_every_task_and_is_the_geometric_mean():
     first = [*timed("none", 1, SMALL_PAIRS[0]), *timed("flow", 6, SMALL_PAIRS[0])]
     outcome = check(report(first))
     assert outcome.word == UNDECIDED
-    assert outcome.numbers.endswith("without flow on wmt16_de_en_50k (mbart-large-cc25)")
+    assert outcome.numbers.endswith("not measured: flow on wmt16_de_en_50k (mbart-large-cc25)")
     outcome = check(report([*first, *timed("none", 1, SMALL_PAIRS[1]), *timed("flow", 18, SMALL_PAIRS[1])]))
     assert outcome.word == HOLDS
     assert outcome.numbers.startswith(f"flow {math.sqrt(6 * 18):.2f}x")

@@ -179,13 +179,17 @@ def test_scancel_saves_and_is_not_brought_back_and_the_sweep_goes_on_from_there(
 
 
 def test_preemption_with_a_grace_time_requeues_and_resumes(cli, slurm, outputs, monkeypatch, tmp_path):
-    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")  # the run must still be training when the urgent job comes
+    sleep = tmp_path / "seconds"
+    sleep.write_text("2")  # the run must still be training when the urgent job comes
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", str(sleep))
     submit(cli, *slurm, "seed=1", "hydra.launcher.partition=cheap")
     until(lambda: a_checkpoint(outputs), "it trains")
     (beat,) = beats(outputs)
     where = ["--partition=main", f"--nodelist={beat['host']}", "--cpus-per-task=4"]
-    urgent = ["sbatch", *where, "--output=/dev/null", "--wrap=sleep 3"]
-    subprocess.run(urgent, check=True, stdout=subprocess.DEVNULL)
+    urgent = ["sbatch", "--parsable", *where, "--output=/dev/null", "--wrap=sleep 3"]
+    job = subprocess.run(urgent, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    until(lambda: not squeue("--jobs", job, "--states=PENDING"), "the urgent job has its place")
+    sleep.write_text("0")
     record = until(lambda: records(outputs).get(1), "the run is finished")
     assert record["attempts"] == 2
     same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path)

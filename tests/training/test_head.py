@@ -22,9 +22,9 @@ from isobench.training.train import train
     [
         (["head.init=uniform"], "head.init is a setting of head=isobn"),
         (["head.dropout=0"], "head.dropout is a setting of head=isobn"),
-        (["encoder.pooling=mean"], "encoder.pooling: head=huggingface reads what transformers' head reads"),
-        (["encoder.pooling=cls", "encoder.layer=0"], "encoder.pooling: head=huggingface"),
-        (["+experiment=isobn_ev"], "this analysis trains nothing and reads encoder.pooling: choose head=isobn"),
+        (["encoder.pooling=mean"], "encoder.pooling can't be set with head=huggingface"),
+        (["encoder.pooling=cls", "encoder.layer=0"], "encoder.pooling can't be set with head=huggingface"),
+        (["+experiment=isobn_ev"], "this analysis trains no head: choose head=isobn"),
     ],
 )
 def test_settings_that_the_head_does_not_have_are_refused(wrong, message):
@@ -34,7 +34,7 @@ def test_settings_that_the_head_does_not_have_are_refused(wrong, message):
 
 def test_an_unknown_architecture_and_another_width_are_refused(small, tmp_path):
     save_tiny(tmp_path / "gpt2", "gpt2")
-    with pytest.raises(UserError, match="head=huggingface: gpt2 is not among bert, .*; choose head=isobn"):
+    with pytest.raises(UserError, match="head=huggingface has no head for gpt2, only for bert,.*choose head=isobn"):
         load_encoder(Encoder(name="gpt2", path=str(tmp_path / "gpt2")), None, seed=1, head="huggingface")
     cfg = make_config(*small, "head=huggingface", "calibration=whitening_pca", "calibration.k=4")
     with pytest.raises(UserError, match="its classifier reads 32 columns, and the methods give it 4"):
