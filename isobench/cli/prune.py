@@ -4,6 +4,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -101,6 +102,7 @@ def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
                 yield folder, f"{name}: the experiment has changed"
 
 
+@cache
 def read_grid(experiment: str) -> dict | None:
     """Read an experiment's grid from its YAML; None if isobench has no such experiment."""
     file = Path(conf_dir(), "experiment", f"{experiment}.yaml")

@@ -167,6 +167,16 @@ def replace_non_finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def is_finite_throughout(value: Any) -> bool:
+    """Return True if a JSON value holds no NaN and no infinity, at any depth."""
+    kind = type(value)
+    if kind is float:
+        return math.isfinite(value)
+    if kind is dict:
+        return all(map(is_finite_throughout, value.values()))
+    return kind is not list or all(map(is_finite_throughout, value))
+
+
 def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

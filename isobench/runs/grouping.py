@@ -1,5 +1,6 @@
 """Group runs: find the settings that tell them apart, and the runs that differ in their seeds only."""
 
+from dataclasses import is_dataclass
 from typing import Any
 
 from isobench.config.schema import Config, format_method_name, split_chain
@@ -21,7 +22,10 @@ def read_run_names(cfg: Config) -> tuple[str, str, str]:
 def find_varying_settings(rows: list[Row]) -> list[str]:
     """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them."""
     values_by_names: dict[tuple[str, ...], dict[str, set[str]]] = {}
+    by_sections: dict[tuple[int, ...], Row] = {}  # runs that differ in their seeds only mostly share their sections
     for row in rows:
+        by_sections.setdefault(tuple(id(getattr(row.cfg, name)) for name in VARYING_SECTIONS), row)
+    for row in by_sections.values():
         values = values_by_names.setdefault(read_run_names(row.cfg), {})
         for key, value in flatten_settings(row.cfg).items():
             values.setdefault(key, set()).add(str(value))
@@ -68,5 +72,15 @@ def read_scale_differences(row: Row) -> list[str]:
 
 def list_setting_values(cfg: Config, varying: list[str]) -> list[str]:
     """List a run's values of the varying settings, with a dash where its method has no such setting."""
-    values = flatten_settings(cfg)
-    return [str(values.get(name, "-")) for name in varying]
+    return [str(read_setting(cfg, name)) for name in varying]
+
+
+def read_setting(cfg: Config, name: str) -> Any:
+    """Read the setting of this dotted name, as `flatten_settings` names them; a dash if there is none."""
+    value: Any = vars(cfg)
+    for key in name.split("."):
+        value = vars(value) if is_dataclass(value) else value
+        if not isinstance(value, dict) or key not in value:
+            return "-"
+        value = value[key]
+    return to_plain(value)
