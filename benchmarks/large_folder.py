@@ -2,9 +2,9 @@
 
     python benchmarks/large_folder.py [--seeds 9] [--rounds 3]
 
-The folder holds the 588 runs of glue_isobn at the paper's scale, once for each seed: 5,292 runs with nine seeds, and no
-note of the sweep that made them. Each record is a copy of one real record of ten epochs, with the key, config, seed
-and scores of its run. Each command runs as a process. Prints its seconds beyond the same command in a folder of one
+The folder holds the 588 runs of glue_isobn at the paper's scale, once for each seed: 5,292 runs with nine seeds, and
+no note of the sweep that made them. Each record is a copy of one real record of ten epochs, with the key, config,
+seed and scores of its run. Each command runs as a process. Prints its seconds beyond the same command in a folder of one
 run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 GiB).
 """
 
@@ -77,7 +77,7 @@ def adapt_record(real: dict[str, Any], cfg: Config, identity: Identity) -> dict[
     record = copy.deepcopy(real)
     for epoch in (record["best"], *record["history"]):
         del epoch["validation"]
-        epoch |= {split: metrics for split in cfg.task.dev_splits} | {"score": score, "selection": score}
+        epoch |= dict.fromkeys(cfg.task.dev_splits, metrics) | {"score": score, "selection": score}
     return record | {
         "key": identity.key,
         "seeds": resolve_seeds(cfg),
