@@ -4,8 +4,8 @@
 
 The folder holds the 588 runs of glue_isobn at the paper's scale, once for each seed: 5,292 runs with nine seeds, and
 no note of the sweep that made them. Each record is a copy of one real record of ten epochs, with the key, config,
-seed and scores of its run. Each command runs as a process. Prints its seconds beyond the same command in a folder of one
-run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 GiB).
+seed and scores of its run. Each command runs as a process. Prints its seconds beyond those of the same command in a
+folder of one run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 GiB).
 """
 
 import argparse
@@ -26,6 +26,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import yaml
 from common import write_result
+from pydantic_core import to_json
 
 from isobench.config.schema import Config
 from isobench.runs.identity import Identity, identify
@@ -66,7 +67,7 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any]) -> int:
         config = dataclasses.asdict(cfg)
         (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
         record = adapt_record(real, cfg, identify(cfg)) | {"config": config}
-        folder.result_file.write_text(json.dumps(record, indent=1))
+        folder.result_file.write_bytes(to_json(record, indent=1))
     return len(planned)
 
 

@@ -172,9 +172,15 @@ def is_finite_throughout(value: Any) -> bool:
     kind = type(value)
     if kind is float:
         return math.isfinite(value)
-    if kind is dict:
-        return all(map(is_finite_throughout, value.values()))
-    return kind is not list or all(map(is_finite_throughout, value))
+    if kind is not dict and kind is not list:
+        return True
+    entries = value.values() if kind is dict else value
+    try:
+        if math.isfinite(sum(entries)):  # then every entry is: one call for a list of numbers
+            return True
+    except (TypeError, OverflowError):  # not only numbers, or too large a whole number
+        pass
+    return all(map(is_finite_throughout, entries))
 
 
 def _read_umask() -> int:

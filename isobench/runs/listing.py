@@ -16,7 +16,7 @@ from isobench.config.schema import Config, config_from_plain
 from isobench.runs.identity import identify
 from isobench.runs.layout import CONFIG_FILE, is_run_folder_name, run_folder_name, runs_folder
 from isobench.runs.row import Row
-from isobench.runs.validate import validate_config
+from isobench.runs.validate import ConfigValidator
 
 
 def list_run_folders(output_dir: str) -> list[Path]:
@@ -25,11 +25,11 @@ def list_run_folders(output_dir: str) -> list[Path]:
     return sorted(path for path in paths if is_run_folder_name(path.name) and path.is_dir())
 
 
-def read_run_config(folder: Path) -> Config | None:
+def read_run_config(folder: Path, validator: ConfigValidator) -> Config | None:
     """Read the config that a run was started with; None if it can't be read, or is not valid any more."""
     try:
         cfg = parse_config((folder / CONFIG_FILE).read_text())
-        validate_config(cfg)
+        validator.validate(cfg)
     except Exception:  # it may be damaged in many ways, or be of another version
         return None
     return cfg
@@ -84,8 +84,9 @@ def read_run_rows(output_dir: str, excluded: set[str]) -> Iterator[Row]:
     Leave out the folders named in ``excluded``, configs that can't be read, and runs whose key, computed anew, no
     longer names their folder. Leave out runs whose data or weights are missing, with a line on standard error.
     """
+    validator = ConfigValidator()
     for folder in list_run_folders(output_dir):
-        if folder.name in excluded or (cfg := read_run_config(folder)) is None:
+        if folder.name in excluded or (cfg := read_run_config(folder, validator)) is None:
             continue
         try:
             key = identify(cfg).key

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
+from isobench.common.garbage import collect_garbage_rarely
 from isobench.runs.layout import run_folder_name
 from isobench.runs.listing import read_run_rows
 from isobench.runs.row import Row
@@ -11,6 +12,7 @@ from isobench.sweep.plan import compose_sweep, plan_runs, plan_saved_command
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, read_commands
 
 
+@collect_garbage_rarely()
 def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     """Find the runs of a sweep, or of an output folder.
 
