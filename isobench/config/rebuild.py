@@ -41,8 +41,8 @@ def rebuild_value(value: Any, hint: Any) -> Any:
         return rebuild_dataclass(value, hint)
     if get_origin(hint) is list and type(value) is list:
         return [rebuild_value(entry, get_args(hint)[0]) for entry in value]
-    if get_origin(hint) is dict and type(value) is dict:
-        return {copy_plain(key): rebuild_value(entry, get_args(hint)[1]) for key, entry in value.items()}
+    if get_origin(hint) is dict and type(value) is dict and all(type(key) is str for key in value):
+        return {key: rebuild_value(entry, get_args(hint)[1]) for key, entry in value.items()}
     if type(value) is not hint:
         raise NeedsOmegaConf
     return copy_plain(value)
@@ -53,7 +53,7 @@ def rebuild_dataclass(values: Any, kind: Any) -> Any:
     hints = read_plain_hints(kind)
     if type(values) is not dict or not values.keys() <= hints.keys():
         raise NeedsOmegaConf
-    absent = {name: {} for name, hint in hints.items() if name not in values and is_dataclass(hint)}
+    absent: dict[str, Any] = {name: {} for name, hint in hints.items() if name not in values and is_dataclass(hint)}
     rebuilt = kind(**{name: rebuild_value(value, hints[name]) for name, value in (values | absent).items()})
     if any(isinstance(value, str) and value == MISSING for value in vars(rebuilt).values()):
         raise NeedsOmegaConf

@@ -207,7 +207,7 @@ def to_config(cfg: DictConfig) -> Config:
     """
     plain = {str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
     with contextlib.suppress(NeedsOmegaConf, OmegaConfBaseException):  # the slow way below converts, or raises
-        return rebuild_dataclass(OmegaConf.to_container(OmegaConf.create(plain), resolve=True), Config)  # type: ignore[no-any-return]
+        return rebuild_dataclass(OmegaConf.to_container(OmegaConf.create(plain), resolve=True), Config)
     merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
     return OmegaConf.to_object(merged)  # type: ignore[return-value]
 
@@ -219,7 +219,7 @@ def config_from_plain(resolved: dict[str, Any]) -> Config:
         omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
     """
     try:
-        return rebuild_dataclass(resolved, Config)  # type: ignore[no-any-return]
+        return rebuild_dataclass(resolved, Config)
     except NeedsOmegaConf:
         return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
 

@@ -9,7 +9,6 @@ from typing import Any
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -56,6 +55,7 @@ class Composer:
         self.parse_value = cache(self._parse_value)
         self.compose_with_hydra = cache(self._compose_with_hydra)
         self.compose_structure = cache(self._compose_structure)
+        self.set_values = cache(self._set_values)
         self.parse_choice = cache(self._parse_choice)
         self.has_only_settings = cache(self._has_only_settings)
 
@@ -65,18 +65,28 @@ class Composer:
         Raises:
             hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: Hydra refuses the overrides.
         """
-        values = [parsed for text in overrides if (parsed := self.parse_value(text)) is not None]
-        structure = tuple(text for text in overrides if self.parse_value(text) is None)
+        values = {text: parsed for text in overrides if (parsed := self.parse_value(text)) is not None}
+        structure = tuple(text for text in overrides if text not in values)
         composed = self.compose_structure(structure)
-        cfg = composed.cfg
+        texts_by_section: dict[str, list[str]] = {}
+        for text, (path, _) in values.items():
+            texts_by_section.setdefault(path[0], []).append(text)
         try:
-            if not composed.has_reference and not self._has_conflict(structure, values):
-                for path, value in values:
-                    cfg = copy_with_value(cfg, path, value)
-                return cfg
+            if not composed.has_reference and not self._has_conflict(structure, list(values.values())):
+                sections = {
+                    name: self.set_values(structure, name, tuple(texts)) for name, texts in texts_by_section.items()
+                }
+                return replace(composed.cfg, **sections)
         except (LookupError, AttributeError):  # there is no such setting: Hydra raises the right error below
             pass
         return self.compose_with_hydra(tuple(overrides)).cfg
+
+    def _set_values(self, structure: tuple[str, ...], section: str, texts: tuple[str, ...]) -> Any:
+        """A section of a structure's config with values set in it; runs with these values share it."""
+        part = getattr(self.compose_structure(structure).cfg, section)
+        for path, value in filter(None, map(self.parse_value, texts)):
+            part = copy_with_value(part, path[1:], value) if path[1:] else value
+        return part
 
     def _has_conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
         """True if a structural override also sets what a value sets, or a part of it: their order then decides."""
@@ -107,7 +117,7 @@ class Composer:
                     composed.options | {group: option},
                 )
             return composed
-        except (HydraException, OmegaConfBaseException):  # the rest may need one of the choices
+        except Exception:  # the rest may need one of the choices, and fail in many ways without it
             return self.compose_with_hydra(structure)
 
     def _parse_choice(self, text: str) -> tuple[str, str] | None:
