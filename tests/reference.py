@@ -44,7 +44,6 @@ def isobn(steps, alpha, eps, beta, gamma, rescale):
     Chosen: a feature that never varied correlates with nothing; without any variance the layer is the identity.
     The released code starts its averages from zero, the paper's here from the first batch.
     """
-    mean = np.zeros(0)  # none is subtracted
     released, zero = rescale == "released", np.zeros(steps[0][0].shape[1])
     covariances, deviations = ([np.diag(zero)], [zero]) if released else ([], [])
     for x, g, training in steps:
@@ -65,7 +64,7 @@ def isobn(steps, alpha, eps, beta, gamma, rescale):
         else:
             kept = sum(sigma**2) / sum((sigma * theta) ** 2)
             theta = theta * (kept if rescale == "printed" else math.sqrt(kept))
-        state = {"deviation": sigma, "covariance": cov, "mean": mean, "batches": len(covariances) - released}
+        state = {"deviation": sigma, "covariance": cov, "batches": len(covariances) - released}
         yield x @ np.diag(theta), g @ np.diag(theta), state
 
 

@@ -91,7 +91,8 @@ class Centering(Calibration):
         momentum: weight of the newest batch in the moving averages.
 
     Raises:
-        ValueError: if kind is unknown, D is outside 0..d, or momentum is outside (0, 1].
+        ValueError: if kind is unknown, D is outside 0..d, momentum is outside (0, 1], or centered_projection is
+            neither true nor false.
     """
 
     mean: Tensor  # [d]: the mean of h, or for center_scaled of h / |h|
@@ -110,6 +111,8 @@ class Centering(Calibration):
         super().__init__(dim)
         if kind not in ("center", "center_scaled", "all_but_the_top"):
             raise ValueError(f"kind must be center, center_scaled or all_but_the_top, not {kind!r}")
+        if not isinstance(centered_projection, bool):
+            raise ValueError(f"centered_projection must be true or false, not {centered_projection!r}")
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], not {momentum}")
         count = math.ceil(dim / 100) if D is None else D

@@ -47,7 +47,7 @@ class IsoBN(Calibration):
 
     covariance: Tensor  # [d, d], moving average
     deviation: Tensor  # [d], moving average of the standard deviations
-    mean: Tensor  # [d], moving average of the mean; [0] unless subtract_mean
+    mean: Tensor  # [d], moving average of the mean; only there with subtract_mean
     batches: Tensor  # [], how many batches the averages hold
 
     def __init__(
@@ -78,7 +78,8 @@ class IsoBN(Calibration):
         self.gamma, self.rescale, self.subtract_mean = gamma, rescale, subtract_mean
         self.register_buffer("covariance", torch.zeros(dim, dim, dtype=torch.float32))
         self.register_buffer("deviation", torch.zeros(dim, dtype=torch.float32))
-        self.register_buffer("mean", torch.zeros(dim if subtract_mean else 0, dtype=torch.float32))
+        if subtract_mean:
+            self.register_buffer("mean", torch.zeros(dim, dtype=torch.float32))
         self.register_buffer("batches", torch.zeros((), dtype=torch.long))
 
     def forward(self, h: Tensor) -> Tensor:

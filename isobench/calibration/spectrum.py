@@ -29,7 +29,8 @@ class SpectrumControl(Calibration):
             per step.
 
     Raises:
-        ValueError: if decay is unknown, or strength or c1 is negative or not finite.
+        ValueError: if decay is unknown, strength or c1 is negative or not finite, or start_at_target is neither true
+            nor false.
     """
 
     start: Tensor  # [], c1 where it is None: sigma_1 at the first call, NaN before
@@ -47,6 +48,8 @@ class SpectrumControl(Calibration):
         super().__init__(dim)
         if decay not in ("polynomial", "exponential"):
             raise ValueError(f"decay must be polynomial or exponential, not {decay!r}")
+        if not isinstance(start_at_target, bool):
+            raise ValueError(f"start_at_target must be true or false, not {start_at_target!r}")
         self.decay, self.strength, self.c1, self.c2 = decay, float(strength), c1, float(c2)
         self.start_at_target = start_at_target
         self.gamma = float(gamma if gamma is not None else (-1.0 if decay == "polynomial" else 1.0))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
 from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.state import add_states
-from isobench.sweep.rows import find_sweep_rows
+from isobench.sweep.rows import drop_selection, find_sweep_rows, read_selection
 
 
 def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
@@ -55,11 +56,16 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
     Returns:
         The outcome, and how the runs or the analysis differ from the paper's setting.
     """
-    not_run = Outcome(NOT_RUN, f"python -m isobench +experiment={claim.experiment}")
+    not_run = Outcome(NOT_RUN, claim.command)
     try:
         if not claim.rows_file:
             report = find_report(claim.experiment)
-            return (claim.check(report), "; ".join(report.scale)) if report else (not_run, "")
+            if report is None:
+                return not_run, ""
+            outcome = claim.check(report)
+            if outcome.word == NOT_RUN:
+                outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
+            return outcome, "; ".join(report.scale)
         about = json.loads((folder / ABOUT_FILE).read_text())
         rows = read_rows(folder, claim.rows_file)
     except FileNotFoundError:
@@ -77,8 +83,10 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
     Raises:
         UserError: the runs can't be found or selected.
     """
-    _, rows = find_sweep_rows([f"+experiment={experiment}", *arguments])
-    return build_report(rows[0].cfg.experiment, add_states(rows)) if any(row.record for row in rows) else None
+    arguments = [f"+experiment={experiment}", *arguments]
+    _, rows = find_sweep_rows(drop_selection(arguments))
+    named = replace(rows[0].cfg.experiment, selection=read_selection(arguments))
+    return build_report(named, add_states(rows)) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:

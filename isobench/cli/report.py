@@ -14,7 +14,6 @@ from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_atomic
 from isobench.common.terminal import make_console
 from isobench.common.tidy import write_rows
-from isobench.config.schema import Selection, to_config
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
@@ -23,9 +22,7 @@ from isobench.report.sweep_table import print_table
 from isobench.runs.layout import report_folder, reports_folder
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep
-from isobench.sweep.rows import find_sweep_rows
-
-SELECTION_PREFIX = "experiment.selection."
+from isobench.sweep.rows import SELECTION_PREFIX, drop_selection, find_sweep_rows, read_selection
 
 
 def main(prog: str = "python -m isobench.report") -> None:
@@ -50,10 +47,10 @@ def report(arguments: Sequence[str]) -> None:
         UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
         StorageError: the report's folder can't be written.
     """
-    if all(argument.startswith(("output_dir=", "data.")) for argument in arguments):
+    if all(argument.startswith(("output_dir=", "data.", SELECTION_PREFIX)) for argument in arguments):
         report_claims(list(arguments))
         return
-    _, rows = find_sweep_rows([argument for argument in arguments if not argument.startswith(SELECTION_PREFIX)])
+    _, rows = find_sweep_rows(drop_selection(arguments))
     cfg = rows[0].cfg
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
     folder = report_folder(cfg.output_dir, experiment.name)
@@ -76,12 +73,6 @@ def report(arguments: Sequence[str]) -> None:
         out.print(f"- {sentence}", highlight=False, markup=False)
     out.print(f"Selection: {built.selection}", highlight=False, markup=False)
     out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
-
-
-def read_selection(arguments: Sequence[str]) -> Selection:
-    """Read the experiment's selection rule, with what the command line changes in it."""
-    with compose_sweep(arguments) as (_, base, _):
-        return to_config(base).experiment.selection
 
 
 def report_claims(arguments: list[str]) -> None:

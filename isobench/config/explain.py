@@ -46,6 +46,8 @@ def explain_config_error(error: BaseException) -> str:
             "task.generation.* needs a task of translation or summarisation (task=captions), encoder.scratch.* an "
             "encoder that starts from nothing (encoder=bart-scratch)"
         )
+    if match := re.search(r"An item is already at '([^']+)'", f"{cause}\n{text}"):
+        return f"{match[1]} is set already: write {match[1]}=..., without the +"
     if match := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
         return explain_unknown_key(match[1])
     if match := re.search(r"Missing mandatory value: (\S+)", text):

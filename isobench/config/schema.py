@@ -99,6 +99,8 @@ class Trainer:
 
     precision: Annotated[str, one_of("32-true", "bf16-mixed", "16-mixed")] = "32-true"
     accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "mps")] = "auto"
+    # Ask torch for algorithms that give the same bits every time. False can be faster on a GPU.
+    deterministic: bool = True
     threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
     # Cost of one more encoder call, in tokens: higher values split batches less by length. Null estimates it.
     chunk_overhead: NonNegativeInt | None = None

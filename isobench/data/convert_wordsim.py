@@ -3,6 +3,7 @@
 import math
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ class PublicFile:
 
     Attributes:
         name: the file's name.
+        paper: the paper that publishes the set.
         pairs: how many pairs it has.
         highest: the highest possible score; the lowest is 0.
         columns: how many columns a line has at least.
@@ -29,6 +31,7 @@ class PublicFile:
     """
 
     name: str
+    paper: str
     pairs: int
     highest: float
     columns: int = 3
@@ -38,14 +41,33 @@ class PublicFile:
     tagged: bool = False
 
 
+AGIRRE = "Agirre et al. 2009, A Study on Similarity and Relatedness Using Distributional and WordNet-based Approaches"
 PUBLIC_FILES = {
-    "men": PublicFile("MEN_dataset_lemma_form_full", 3000, 50, separator=" ", tagged=True),
-    "rw": PublicFile("rw.txt", 2034, 10),
-    "simlex999": PublicFile(
-        "SimLex-999.txt", 999, 10, columns=4, score_column=3, header=("word1", "word2", "POS", "SimLex999")
+    "men": PublicFile(
+        "MEN_dataset_lemma_form_full",
+        "Bruni et al. 2014, Multimodal Distributional Semantics",
+        3000,
+        50,
+        separator=" ",
+        tagged=True,
     ),
-    "ws353_sim": PublicFile("wordsim_similarity_goldstandard.txt", 203, 10),
-    "ws353_rel": PublicFile("wordsim_relatedness_goldstandard.txt", 252, 10),
+    "rw": PublicFile(
+        "rw.txt",
+        "Luong et al. 2013, Better Word Representations with Recursive Neural Networks for Morphology",
+        2034,
+        10,
+    ),
+    "simlex999": PublicFile(
+        "SimLex-999.txt",
+        "Hill et al. 2015, SimLex-999: Evaluating Semantic Models with (Genuine) Similarity Estimation",
+        999,
+        10,
+        columns=4,
+        score_column=3,
+        header=("word1", "word2", "POS", "SimLex999"),
+    ),
+    "ws353_sim": PublicFile("wordsim_similarity_goldstandard.txt", AGIRRE, 203, 10),
+    "ws353_rel": PublicFile("wordsim_relatedness_goldstandard.txt", AGIRRE, 252, 10),
 }
 
 
@@ -60,8 +82,8 @@ def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]
         Set -> the file that was read, and its number of pairs.
 
     Raises:
-        UserError: a file is missing, is there more than once, or is not what its authors publish; ``wordsim`` is
-            there already; or the folder can't be written.
+        UserError: a file is missing, is there more than once, or is not of the published form and size; ``wordsim``
+            is there already; or the folder can't be written.
     """
     target = folder / "wordsim"
     if target.exists():
@@ -95,7 +117,9 @@ def find_public_file(source: Path, name: str) -> Path:
     wanted = PUBLIC_FILES[name].name
     found = sorted(file for file in source.rglob(wanted) if file.is_file())
     if not found:
-        raise UserError(f"{source} has no {wanted} ({name}); needed are {', '.join(list_public_names())}")
+        raise UserError(
+            f"{source} has no {wanted} ({name}): download it from the authors of {PUBLIC_FILES[name].paper}"
+        )
     if len(found) > 1:
         raise UserError(f"{source} has {wanted} more than once: {', '.join(map(str, found))}; remove all but one")
     return found[0]
@@ -110,7 +134,7 @@ def read_public_file(file: Path, public: PublicFile) -> list[Pair]:
     """Read a public file's pairs.
 
     Raises:
-        UserError: the file can't be read, or a line or the number of pairs is not as published.
+        UserError: the file can't be read, a line or the number of pairs is not as published, or a pair is repeated.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -120,6 +144,13 @@ def read_public_file(file: Path, public: PublicFile) -> list[Pair]:
     if len(pairs) != public.pairs:
         raise UserError(
             f"{file} has {len(pairs)} pairs, not {public.pairs}: it is not the published {public.name}; download that"
+        )
+    # The published files have no pair twice in one order; three of them have one pair in both orders.
+    (words, count), *_ = Counter((first, second) for first, second, _ in pairs).most_common(1)
+    if count > 1:
+        raise UserError(
+            f"{file} has the pair {' '.join(words)} {count} times: it is not the published {public.name}; download "
+            "that"
         )
     return pairs
 

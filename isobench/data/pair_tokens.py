@@ -213,7 +213,8 @@ class PairCollator:
         """Return one chunk of b examples.
 
         ``input_ids``, ``attention_mask`` [b, S]: the sources. ``labels`` [b, T]: the targets, padded.
-        ``real`` [b, T]: False where ``labels`` are padding.
+        ``positions`` [n]: of the target tokens that are not padding, in ``labels`` flattened to [b * T]. They are
+        found here because a GPU would have to be waited for.
         """
         sources, targets = self.tokens.sources, self.tokens.targets
         ids, mask, _ = pad_rows(sources.ids, sources.offsets, index, self.pad_id)
@@ -222,5 +223,5 @@ class PairCollator:
             "input_ids": torch.from_numpy(ids),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "labels": torch.from_numpy(labels),
-            "real": torch.from_numpy(real),
+            "positions": torch.from_numpy(np.flatnonzero(real)),
         }

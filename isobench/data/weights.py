@@ -3,6 +3,7 @@
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,21 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     if encoder.missing_from:
         files.add(require_missing_from_file(encoder))
     return {file.name: sha256_file(file) for file in sorted(files)}
+
+
+def read_model_type(encoder: Encoder) -> str | None:
+    """Return the architecture (transformers' ``model_type``) in the config.json of the folder ``encoder.path``.
+
+    None means that it is not known: the encoder is not in a folder, or its config.json is missing or damaged.
+    """
+    if not encoder.path:
+        return None
+    try:
+        config = json.loads((Path(encoder.path).expanduser() / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # fingerprinting or loading says what is wrong
+    model_type = config.get("model_type") if isinstance(config, dict) else None
+    return model_type if isinstance(model_type, str) else None
 
 
 def find_packaged_weights(encoder: Encoder) -> Path:

@@ -107,16 +107,19 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
         raise UserError(f"encoder.pooling={cfg.pooling} is not known: {suggest_nearest(cfg.pooling, POOLINGS)}")
     torch.manual_seed(seed)
     with handle_loading_errors(cfg) as options:
-        from transformers import AutoModel
+        from transformers import AutoConfig, AutoModel
 
+        source = weights.resolve_name_or_path(cfg, cache)
+        pooling = cfg.pooling
+        if head == "huggingface":  # asked before the weights, which may be gigabytes to download
+            pooling = find_huggingface_pooling(AutoConfig.from_pretrained(source, **options))
         model, report = AutoModel.from_pretrained(
-            weights.resolve_name_or_path(cfg, cache),
+            source,
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,
             **options,
         )
-        pooling = find_huggingface_pooling(model.config) if head == "huggingface" else cfg.pooling
         missing = {n for n in report["missing_keys"] if pooling == "pooler" or not n.startswith("pooler.")}
         notes: list[str] = []
         if cfg.missing_from and missing:

@@ -20,11 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from isobench.common.errors import UserError
-
-WITH_OWN_POOLER = ("bert", "albert")  # architectures whose head reads the encoder's pretrained pooler
-WITH_DENSE_LAYER = ("roberta", "xlm-roberta", "camembert", "mpnet", "electra")  # the head brings a dense layer
-ARCHITECTURES = (*WITH_OWN_POOLER, *WITH_DENSE_LAYER, "distilbert", "deberta", "deberta-v2", "modernbert")
+from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER, check_architecture
 
 
 @dataclass
@@ -45,9 +41,7 @@ def find_huggingface_pooling(config: Any) -> str:
     Raises:
         UserError: the head of this architecture is not known here.
     """
-    if config.model_type not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise UserError(f"head=huggingface has no head for {config.model_type}, only for {known}: choose head=isobn")
+    check_architecture(config.model_type)
     if config.model_type in WITH_OWN_POOLER:
         return "pooler"
     return str(config.classifier_pooling) if config.model_type == "modernbert" else "cls"

@@ -11,6 +11,7 @@ from torch import nn
 from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Encoder
 from isobench.data import hub, weights
+from isobench.models.attention_masks import keep_masks_on_gpu
 
 
 @contextlib.contextmanager
@@ -28,6 +29,7 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
     on_hub = weights.find_encoder_source(cfg) == "hub"
     reachable = hub.is_reachable() if on_hub else True
     silence_transformers()
+    keep_masks_on_gpu()
     options: dict[str, Any] = {"trust_remote_code": cfg.trust_remote_code}
     if on_hub:
         options["revision"] = cfg.revision

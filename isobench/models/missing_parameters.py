@@ -15,6 +15,8 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Encoder
 from isobench.data import weights
 
+WITHOUT_FILE = "set encoder.missing_from=null (random values instead) or encoder.pooling=cls (no pooler is read)"
+
 
 @torch.no_grad()
 def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) -> list[str]:
@@ -30,7 +32,8 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
         A note for the run's record that names the file and the parameters.
 
     Raises:
-        UserError: the file can't be found or read, or lacks a parameter, or has one of another shape.
+        UserError: the file can't be found or read, lacks a parameter, or has one of another shape or with values
+            other than finite floats.
     """
     setting = f"encoder.missing_from={cfg.missing_from}"
     stored = read_parameters(find_file(cfg), setting)
@@ -38,13 +41,16 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
         value = stored.get(name, stored.get(f"{model.base_model_prefix}.{name}"))
         parameter = model.get_parameter(name)
         if value is None:
-            raise UserError(
-                f"{setting}: the file has no {name} either; set encoder.missing_from=null, which initialises it at "
-                "random"
-            )
+            raise UserError(f"{setting}: the file has no {name} either; {WITHOUT_FILE}")
         if not isinstance(value, Tensor) or value.shape != parameter.shape:
             raise UserError(
-                f"{setting}: {name} is not {tuple(parameter.shape)}, so the file is of another model; choose another"
+                f"{setting}: {name} is not {tuple(parameter.shape)}, so the file is another model's; replace it by "
+                f"this model's, or {WITHOUT_FILE}"
+            )
+        if not (value.is_floating_point() and value.isfinite().all()):
+            raise UserError(
+                f"{setting}: {name} has values other than finite floats, so the file is damaged; download it again, "
+                f"or {WITHOUT_FILE}"
             )
         parameter.copy_(value)
     return [f"not in the safetensors weights, so loaded from {cfg.missing_from}: {', '.join(sorted(missing))}"]
@@ -81,13 +87,14 @@ def read_parameters(file: Path, setting: str) -> Mapping[str, Any]:
     """
     try:
         stored = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for a damaged file
-        reason = extract_first_line(error)
-        raise UserError(
-            f"{setting}: the file is damaged or holds more than tensors ({reason}); replace it, or set "
-            "encoder.missing_from=null"
+    except Exception as error:  # torch raises many kinds
+        raise UserError(  # without torch's own text, which recommends to run the code in the file
+            f"{setting}: the file can't be read, is damaged or holds more than tensors; download it again, or "
+            f"{WITHOUT_FILE}"
         ) from error
     if not isinstance(stored, Mapping):
         kind = type(stored).__name__
-        raise UserError(f"{setting}: the file holds no parameters by name, but {kind}; choose another file")
+        raise UserError(
+            f"{setting}: the file holds no parameters by name, but {kind}; download it again, or {WITHOUT_FILE}"
+        )
     return stored

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from isobench.report.document import Cell, ReportTable
 from isobench.report.resampling import Arms
 
-MethodKey = tuple[str, str]  # encoder, method
+MethodKey = tuple[str, str]  # group (`ReportTable.name_group`: the encoder, and the part of the runs), method
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
 CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts the same for every example
 
@@ -29,7 +29,7 @@ class MethodArms:
 
 
 class BaselineComparison:
-    """The cells of all tables by encoder and method; a column that several tables show is taken once.
+    """The cells of all tables by group and method; a column that several tables of a group show is taken once.
 
     Args:
         tables: cells of scores (in percent) have a ``comparison``; other cells have none.
@@ -41,27 +41,27 @@ class BaselineComparison:
         for table in tables:
             self.tasks |= table.tasks
             for line in table.lines:
-                own = self.cells.setdefault((line.encoder, line.method), {})
+                own = self.cells.setdefault((table.name_group(line), line.method), {})
                 for column, cell in line.cells.items():
                     if column not in own or (own[column].comparison is None and cell.comparison is not None):
                         own[column] = cell
         self.methods = [name for name in self.cells if name[1] != BASE_METHOD]
-        self.several_encoders = len({encoder for encoder, _ in self.cells}) > 1
+        self.several_groups = len({group for group, _ in self.cells}) > 1
 
     def format_method(self, name: MethodKey) -> str:
-        """Return the method's name, with its encoder's if there are several encoders."""
-        return f"{name[1]} ({name[0]})" if self.several_encoders else name[1]
+        """Return the method's name, with its encoder and part if there are several."""
+        return f"{name[1]} ({name[0]})" if self.several_groups else name[1]
 
     def find_task(self, column: str) -> str:
         """Return the task of a column, or the column's title if its task is not known."""
         return self.tasks.get(column, column)
 
     def find_baseline_cells(self, name: MethodKey) -> dict[str, Cell]:
-        """Return plain fine-tuning's cells with the same encoder: column -> cell."""
+        """Return plain fine-tuning's cells with the same encoder, in the same part of the runs: column -> cell."""
         return self.cells.get((name[0], BASE_METHOD), {})
 
     def has_baseline_scores(self, name: MethodKey) -> bool:
-        """Return True if plain fine-tuning has any score with the same encoder."""
+        """Return True if plain fine-tuning has any score in the same group."""
         return any(cell.values for cell in self.find_baseline_cells(name).values())
 
     def collect_arms(self, name: MethodKey) -> MethodArms:

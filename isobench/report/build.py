@@ -13,11 +13,12 @@ from isobench.report.evidence import describe_evidence
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
 from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
+from isobench.report.parts import name_parts, split_into_parts
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
-from isobench.report.selection import select_runs
+from isobench.report.selection import count_candidates, select_runs
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
-from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
+from isobench.runs.grouping import find_varying_settings, list_setting_values
 from isobench.runs.row import Row, count_troubles, find_failure
 
 DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
@@ -34,20 +35,23 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         UserError: the selection rule can't be applied to these runs.
     """
     tables, rules, selected_keys = list[ReportTable](), dict[str, None](), set[str]()
-    parts = split_by_scale(rows)
-    for part in parts:
+    candidates = dict[str, int]()
+    parts = split_into_parts(rows)
+    for part, name in zip(parts, name_parts(parts), strict=True):
         selected, rule = select_runs(part, experiment.selection)
         part_tables = build_tables(experiment, selected, find_varying_settings(part))
-        if len(parts) > 1:
-            for table in part_tables:
-                table.title += f" ({'; '.join(list_scale_differences(part)) or 'as in the paper'})"
+        for table in part_tables:
+            table.part = name
+            table.title += f" ({name})" if name else ""
         tables += part_tables
         rules[rule] = None
         selected_keys |= {row.folder.key for row in selected}
+        counts = count_candidates(part, experiment.selection)
+        candidates |= {row.folder.key: count for row, count in zip(part, counts, strict=True)}
     apply_holm_correction(tables)
     runs = build_run_rows(rows)
     for run, row in zip(runs, rows, strict=True):
-        run["selected"] = row.folder.key in selected_keys
+        run |= {"selected": row.folder.key in selected_keys, "candidates": candidates[row.folder.key]}
     return Report(
         experiment=experiment.name or "runs",
         paper=experiment.paper,
@@ -62,19 +66,6 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         provenance=summarize_provenance(runs),
         notes=[*describe_generation(rows), *list_warnings(rows)],
     )
-
-
-def split_by_scale(rows: list[Row]) -> list[list[Row]]:
-    """Split runs so that each part holds one scale per encoder and task: different scales are never compared."""
-    scales: dict[tuple[str, str], list[list[str]]] = {}  # encoder, task -> the different scales of its runs
-    parts: dict[int, list[Row]] = {}
-    for row in rows:
-        known = scales.setdefault((row.cfg.encoder.name, row.cfg.task.name), [])
-        scale = read_scale_differences(row)
-        if scale not in known:
-            known.append(scale)
-        parts.setdefault(known.index(scale), []).append(row)
-    return list(parts.values())
 
 
 def describe_settings(rows: list[Row], varying: list[str]) -> str:

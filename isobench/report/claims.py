@@ -16,14 +16,22 @@ from isobench.report.analysis_claims import (
     variance_rises_with_importance,
     word_similarity_improves,
 )
-from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, BaselineComparison
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR, BaselineComparison
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.cost_claims import costs_between, costs_times
 from isobench.report.document import Report
 from isobench.report.effects import ALPHA
 from isobench.report.evidence import column_detectable_difference, find_holm_survivors, group_arms_by_column
-from isobench.report.score_claims import UNBALANCED_TASKS, decide_difference, is_better_than
+from isobench.report.score_claims import (
+    UNBALANCED_TASKS,
+    Budgets,
+    decide_difference,
+    describe_budgets,
+    find_budgets,
+    is_better_than,
+)
 from isobench.report.seed_statistics import collect_test_family, holm
+from isobench.report.tidy_rows import read_compared_setting
 
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
 RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
@@ -41,6 +49,7 @@ class Claim:
         experiment: the experiment whose runs or analysis are checked.
         check: takes the experiment's ``Report``, or the rows of ``rows_file`` if there is one.
         rows_file: which file of the analysis's numbers is checked, without its suffix; empty for runs.
+        settings: what the experiment's command needs besides, so that its runs can decide the claim.
     """
 
     paper: str
@@ -48,6 +57,12 @@ class Claim:
     experiment: str
     check: Callable[[Any], Outcome]
     rows_file: str = ""
+    settings: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that carries out what the claim is about, at the embedded scale."""
+        return f"python -m isobench +experiment={self.experiment} {self.settings}".strip()
 
 
 def improves(*methods: str) -> Callable[[Report], Outcome]:
@@ -55,7 +70,8 @@ def improves(*methods: str) -> Callable[[Report], Outcome]:
 
     def check(report: Report) -> Outcome:
         runs = BaselineComparison(report.tables)
-        outcomes = [judge_improvement(runs, method) for method in methods]
+        budgets = {method: find_budgets(report.runs, method, BASE_METHOD) for method in methods}
+        outcomes = [judge_improvement(runs, method, budgets[method]) for method in methods]
         missing = [outcome.numbers for outcome in outcomes if outcome.word == NOT_RUN]
         if missing:
             return Outcome(NOT_RUN, "; ".join(missing))
@@ -65,7 +81,7 @@ def improves(*methods: str) -> Callable[[Report], Outcome]:
     return check
 
 
-def judge_improvement(runs: BaselineComparison, method: str) -> Outcome:
+def judge_improvement(runs: BaselineComparison, method: str, budgets: Budgets) -> Outcome:
     """Compare one method with plain fine-tuning; `decide_difference` decides."""
     names = [name for name in runs.methods if name[1] == method]
     compared = {
@@ -85,7 +101,7 @@ def judge_improvement(runs: BaselineComparison, method: str) -> Outcome:
     tasks = [pair for own in arms for pair in own.tested.values()]
     if not tasks or any(own.single_seed for own in arms):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
-    return decide_difference(method, tasks, left_out)
+    return decide_difference(method, tasks, left_out + describe_budgets(budgets), budgets)
 
 
 def nothing_improves(report: Report) -> Outcome:
@@ -119,18 +135,19 @@ def nothing_improves(report: Report) -> Outcome:
 def isotropy_is_unrelated(report: Report) -> Outcome:
     """Check that I1 of the embeddings does not correlate with the score over the runs of any task and encoder.
 
-    By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more.
+    By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more. Runs of
+    different scales, heads or reported epochs are correlated apart.
     """
     from scipy import stats
 
-    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for run in report.runs:
         i1, score = (math.nan if run.get(name) is None else run[name] for name in ("embedding/i1", "score"))
         if not run["failure"] and not math.isnan(i1 + score):
-            groups.setdefault((run["task"], run["encoder"]), []).append((i1, score))
+            groups.setdefault(read_compared_setting(run), []).append((i1, score))
     large = {key: pairs for key, pairs in groups.items() if len(pairs) >= 6}
     varied = {key: pairs for key, pairs in large.items() if all(len(set(v)) > 1 for v in zip(*pairs, strict=True))}
-    constant = [f"{task}, {encoder}" for task, encoder in large if (task, encoder) not in varied]
+    constant = [f"{key[1]}, {key[0]}" for key in large if key not in varied]
     left_out = f"; left out, I1 or score is constant: {'; '.join(constant)}" if constant else ""
     if not varied:
         return Outcome(NOT_RUN, f"no task and encoder with six runs that differ{left_out}")
@@ -143,24 +160,30 @@ def isotropy_is_unrelated(report: Report) -> Outcome:
 
 
 def collapses(*methods: str) -> Callable[[Report], Outcome]:
-    """Make the check that some runs of these methods predict one class for every example.
+    """Make the check that runs whose head is as isotropic as printed predict one class for every example.
 
-    If none does, the claim fails only if a head became as isotropic as the heads that the paper prints for such runs.
-    Otherwise it is undecided, because other constants of the method could still collapse.
+    Only runs of these methods with an I2 of at most ``COLLAPSED_I2`` decide. The claim holds if one of them predicts
+    one class, and fails if none does. Runs on a task where plain fine-tuning predicts one class too are left out,
+    because there the method is not the reason.
     """
 
     def check(report: Report) -> Outcome:
-        runs = [run for run in report.runs if run["method"] in methods and run["status"] == "finished"]
+        ended = [run for run in report.runs if run["status"] == "finished"]
+        plain = [run for run in ended if run["method"] == BASE_METHOD and run["failure"] == CONSTANT_PREDICTOR]
+        hopeless = {read_compared_setting(run): run["task"] for run in plain}
+        runs = [run for run in ended if run["method"] in methods and read_compared_setting(run) not in hopeless]
+        tasks = ", ".join(dict.fromkeys(hopeless.values()))
+        left_out = f"; left out, plain fine-tuning predicts one class too: {tasks}" if tasks else ""
         if not runs:
-            return Outcome(NOT_RUN, "no such run")
-        constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in runs)
+            return Outcome(NOT_RUN, f"no such run{left_out}")
         i2 = [run.get("head/i2_printed") for run in runs]
-        small = sum(value is not None and value <= COLLAPSED_I2 for value in i2)
-        numbers = f"{constant} of {len(runs)} runs predict one class; {small} reach an I2 of at most {COLLAPSED_I2}"
-        if not constant and not small:
-            advice = "other constants could still collapse: run calibration=spectrum_polynomial_collapsed"
-            return Outcome(UNDECIDED, f"{numbers}; {advice}")
-        return Outcome(HOLDS if constant else FAILS, numbers)
+        isotropic = [run for run, value in zip(runs, i2, strict=True) if value is not None and value <= COLLAPSED_I2]
+        if not isotropic:
+            numbers = f"none of {len(runs)} runs has an I2 of at most {COLLAPSED_I2}"
+            return Outcome(UNDECIDED, f"{numbers}: run calibration=spectrum_polynomial_collapsed{left_out}")
+        constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in isotropic)
+        numbers = f"{constant} of {len(isotropic)} runs with an I2 of at most {COLLAPSED_I2} predict one class"
+        return Outcome(HOLDS if constant else FAILS, numbers + left_out)
 
     return check
 
@@ -168,8 +191,10 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
 ISOBN, ISOBN_V1, CALIBRATION = "isobn", "isobn_arxiv_v1", "isotropy_calibration"
 ADAPTATION, COMMON = "task_adaptation", "too_much_in_common"
 SPECTRUM = ("spectrum_polynomial", "spectrum_exponential")
+SEEDS = "-m seed=1,2,3,4,5"  # for experiments whose grid has one seed
 CLAIMS = [
-    Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper")),
+    Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper"),
+          settings=SEEDS),
     Claim(
         ISOBN, "IsoBN lowers EV_1 of pretrained [CLS] much, batch normalisation little (Table 2)", "isobn_ev",
         isobn_lowers_ev, "explained_variance",
@@ -179,9 +204,11 @@ CLAIMS = [
     Claim(ISOBN, "Fine-tuned classifiers exaggerate the first component (Figure 3)", "isobn_drift",
           top_component_is_exaggerated, "drift"),
     Claim(ISOBN, "Modified IsoBN (Eqs. 6 to 8) trains better than the original one (Eqs. 3 to 5)", "glue_isobn",
-          is_better_than("isobn_paper", "isobn_original")),
+          is_better_than("isobn_paper", "isobn_original"),
+          settings=f"{SEEDS} calibration=isobn_paper,isobn_original"),
     Claim(ISOBN_V1, "Subtracting the mean hurts on unbalanced classes (Section 3.3; CoLA, MRPC)", "glue_isobn",
-          is_better_than("isobn_paper", "center+isobn_paper", UNBALANCED_TASKS)),
+          is_better_than("isobn_paper", "center+isobn_paper", UNBALANCED_TASKS),
+          settings=f"{SEEDS} task={','.join(UNBALANCED_TASKS)} 'calibration=isobn_paper,[center,isobn_paper]'"),
     Claim(CALIBRATION, "No calibration improves fine-tuning (Table 1)", "glue_calibration", nothing_improves),
     Claim(CALIBRATION, "Isotropy does not correlate with the task's score (Section 4)", "glue_calibration",
           isotropy_is_unrelated),

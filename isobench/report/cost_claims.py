@@ -10,6 +10,7 @@ from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outc
 from isobench.report.document import Report, TidyRows
 from isobench.report.effects import Estimate
 from isobench.report.resampling import Arms, mean_difference_interval
+from isobench.report.tidy_rows import SPEED_SETTINGS
 
 PAPER = "isotropy_calibration"  # the paper that prints all claims on cost
 PAPER_GPU = "TITAN RTX"  # the paper's times were measured on it
@@ -23,7 +24,10 @@ class TimedSetting(NamedTuple):
     task: str
     scale: str
     machine: str | None
-    share: int | None
+    share: int | None  # runs that shared the device
+    threads: int | None  # of torch in the run's process
+    torch: str | None
+    settings: tuple[str, ...]  # the values of ``SPEED_SETTINGS``
 
 
 def costs_times(table: str, factor: float, method: str) -> Callable[[Report], Outcome]:
@@ -145,12 +149,13 @@ def collect_timed_arms(runs: TidyRows, method: str) -> dict[TimedSetting, Arms]:
     """Collect the logarithms of training seconds per example, of a method and of plain fine-tuning, one per seed.
 
     Both train on the same examples, so the ratio of their seconds per example is that of their minutes per epoch.
-    Only runs with the same encoder, task, scale, machine, and number of runs on a device at a time are compared.
+    Only runs with one ``TimedSetting`` are compared.
     """
     times: dict[TimedSetting, dict[str, list[float]]] = {}
     for run in runs:
         if run["method"] in (method, BASE_METHOD) and (seconds := read_seconds_per_example(run)):
-            setting = TimedSetting(*(run[name] for name in TimedSetting._fields))
+            where = {name: run[name] for name in TimedSetting._fields if name != "settings"}
+            setting = TimedSetting(**where, settings=tuple(run[name] for name in SPEED_SETTINGS))
             times.setdefault(setting, {}).setdefault(run["method"], []).append(math.log(seconds))
     return {
         setting: (by_method[method], by_method[BASE_METHOD])

@@ -115,6 +115,7 @@ class ReportTable:
         tasks: column title -> task; columns of one task show the same runs. An average has none.
         reported: rows of others' numbers, below the lines.
         marks: the test that the marks come from, welch or student.
+        part: the part of the runs that it shows (`isobench.report.parts`); empty if there is one part only.
     """
 
     name: str
@@ -125,6 +126,11 @@ class ReportTable:
     tasks: dict[str, str] = field(default_factory=dict)
     reported: list[ReportedRow] = field(default_factory=list)
     marks: str = "welch"
+    part: str = ""
+
+    def name_group(self, line: ReportLine) -> str:
+        """Name what a line's runs share with the runs that they are compared with: the encoder, and the part."""
+        return f"{line.encoder}; {self.part}" if self.part else line.encoder
 
 
 @dataclass
@@ -135,7 +141,7 @@ class Report:
         experiment: its name.
         paper: the name of the paper that it reproduces; None if there is none.
         tables: in the paper's form.
-        runs: tidy rows, one a run.
+        runs: tidy rows, one a run; ``candidates`` is `isobench.report.selection.count_candidates`.
         epochs: tidy rows, one a run and epoch.
         selection: how configurations and epochs were selected, in words.
         state: state of a run -> number of runs.

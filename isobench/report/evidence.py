@@ -88,9 +88,9 @@ def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[s
     family = collect_test_family(tables)
     adjusted = holm([copies[0].welch or 0.0 for copies in family.values()])
     survivors: dict[MethodKey, dict[str, float]] = {}
-    for ((encoder, method, column, _), copies), p in zip(family.items(), adjusted, strict=True):
+    for ((group, method, column, _), copies), p in zip(family.items(), adjusted, strict=True):
         if p < ALPHA:
-            survivors.setdefault((encoder, method), {})[column] = copies[0].difference
+            survivors.setdefault((group, method), {})[column] = copies[0].difference
     return survivors
 
 
@@ -185,11 +185,11 @@ def describe_power_limits(arms: Mapping[MethodKey, MethodArms]) -> Iterator[str]
 
 
 def group_arms_by_column(arms: Mapping[MethodKey, MethodArms]) -> dict[tuple[str, str], list[Arms]]:
-    """Group the tested arms of all methods: (encoder, column) -> one pair of arms a method."""
+    """Group the tested arms of all methods: (group, column) -> one pair of arms a method."""
     columns: dict[tuple[str, str], list[Arms]] = {}
-    for (encoder, _), own in arms.items():
+    for (group, _), own in arms.items():
         for column, pair in own.tested.items():
-            columns.setdefault((encoder, column), []).append(pair)
+            columns.setdefault((group, column), []).append(pair)
     return columns
 
 

@@ -9,22 +9,30 @@ from isobench.report.document import Report, TidyRows
 from isobench.report.effects import ALPHA
 from isobench.report.evidence import describe_p, format_points
 from isobench.report.resampling import Arms, mean_difference_interval, stratified_permutation_test
+from isobench.report.tidy_rows import read_compared_setting
 
 # IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and
 # the classes of QNLI and MNLI are about even.
 UNBALANCED_TASKS = ("cola", "mrpc")
+Budgets = set[tuple[int, int]]  # of two methods: how many configurations each was selected from, on each task
+UNEVEN_BUDGETS = (
+    "the better one was selected from more configurations by the scores that are reported, which favours it: set "
+    "experiment.selection.equal_budget=true, or run with task.held_out=0.1"
+)
 
 
-def decide_difference(label: str, tasks: Sequence[Arms], remark: str = "") -> Outcome:
+def decide_difference(label: str, tasks: Sequence[Arms], remark: str, budgets: Budgets) -> Outcome:
     """Decide whether the first method of each pair is better than the second, averaged over tasks.
 
     The outcome is undecided unless the bootstrap interval of the mean difference excludes zero and the permutation
-    test is significant.
+    test is significant. It is undecided also if the better method was selected from more configurations than the
+    other by the scores that are reported, because the best of more configurations is better by chance alone.
 
     Args:
         label: what is compared, for the sentence with the numbers.
         tasks: on each task the scores of both methods, one per seed; each method has two seeds or more.
         remark: what to add to the sentence.
+        budgets: from ``find_budgets``.
     """
     mean, p = mean_difference_interval(tasks), stratified_permutation_test(tasks).p
     if math.isnan(mean.low):
@@ -35,6 +43,8 @@ def decide_difference(label: str, tasks: Sequence[Arms], remark: str = "") -> Ou
     numbers = f"{label} {format_points(mean.value)} points {limits}, {describe_p(p)}{remark}"
     if mean.low <= 0 <= mean.high or p >= ALPHA:
         return Outcome(UNDECIDED, numbers)
+    if any(ours > theirs if mean.value > 0 else ours < theirs for ours, theirs in budgets):
+        return Outcome(UNDECIDED, f"{numbers}; {UNEVEN_BUDGETS}")
     return Outcome(HOLDS if mean.value > 0 else FAILS, numbers)
 
 
@@ -58,28 +68,53 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Callab
             return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
         if any(len(arm) < 2 for pair in chosen.values() for arm in pair):
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
-        return decide_difference(
-            f"{method} less {other}", list(chosen.values()), describe_runs(report.runs, list(chosen), method, other)
-        )
+        budgets = find_budgets(report.runs, method, other, list(chosen))
+        remark = describe_runs(report.runs, list(chosen), method, other) + describe_budgets(budgets)
+        return decide_difference(f"{method} less {other}", list(chosen.values()), remark, budgets)
 
     return check
 
 
-def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[str, str, str], Arms]:
-    """Collect the scores of two methods: (encoder, task, scale) -> one per seed; only where both have some."""
-    scores: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[str, ...], Arms]:
+    """Collect the scores of two methods: compared setting -> one per seed; only where both have some."""
+    scores: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for run in runs:
         is_usable = run["status"] == "finished" and run.get("selected", True) and run["score"] is not None
         if run["method"] in (method, other) and is_usable:
-            name = (run["encoder"], run["task"], run["scale"])
-            scores.setdefault(name, {}).setdefault(run["method"], []).append(run["score"])
+            scores.setdefault(read_compared_setting(run), {}).setdefault(run["method"], []).append(run["score"])
     return {name: (both[method], both[other]) for name, both in scores.items() if len(both) == 2}
 
 
-def describe_runs(runs: TidyRows, names: Sequence[tuple[str, str, str]], *methods: str) -> str:
+def find_budgets(runs: TidyRows, method: str, other: str, names: Sequence[tuple[str, ...]] = ()) -> Budgets:
+    """Find from how many configurations two methods were selected by the scores that are reported.
+
+    Args:
+        runs: tidy rows.
+        method: the first method.
+        other: the second.
+        names: the compared settings; empty for all in which both methods have runs.
+    """
+    counts: dict[tuple[str, ...], dict[str, int]] = {}
+    for run in runs:
+        if run["method"] in (method, other) and run.get("selected", True):
+            counts.setdefault(read_compared_setting(run), {})[run["method"]] = run["candidates"]
+    return {
+        (both[method], both[other])
+        for name, both in counts.items()
+        if len(both) == 2 and (not names or name in names)
+    }
+
+
+def describe_budgets(budgets: Budgets) -> str:
+    """Say from how many configurations two methods were selected; empty if from one each."""
+    pairs = [f"{ours} and {theirs}" for ours, theirs in sorted(budgets)]
+    return "" if budgets <= {(1, 1)} else f"; selected from {' or '.join(pairs)} configurations"
+
+
+def describe_runs(runs: TidyRows, names: Sequence[tuple[str, ...]], *methods: str) -> str:
     """Name the tasks that are compared, and say how many of the methods' runs predict one class for every example."""
-    compared = [run for run in runs if (run["encoder"], run["task"], run["scale"]) in names]
-    said = [", ".join(dict.fromkeys(task for _, task, _ in names))]
+    compared = [run for run in runs if read_compared_setting(run) in names]
+    said = [", ".join(dict.fromkeys(name[1] for name in names))]
     for method in methods:
         failures = [run["failure"] for run in compared if run["method"] == method]
         if count := failures.count(CONSTANT_PREDICTOR):

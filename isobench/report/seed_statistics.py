@@ -111,13 +111,13 @@ def compare(ours: Sequence[float], base: Sequence[float], marks: str = "welch") 
     return Comparison(difference, p, permutation, None, effect, low, high, pooled, marks)
 
 
-ComparisonKey = tuple[str, str, str, tuple[float, ...]]  # encoder, method, column, values
+ComparisonKey = tuple[str, str, str, tuple[float, ...]]  # group, method, column, values
 
 
 def collect_test_family(tables: Sequence[ReportTable]) -> dict[ComparisonKey, list[Comparison]]:
     """Collect all comparisons that have a p: the family over which Holm's correction is made.
 
-    A comparison shown in two tables (same encoder, method, column and values) is counted once: the list holds its
+    A comparison shown in two tables (same group, method, column and values) is counted once: the list holds its
     copies.
     """
     family: dict[ComparisonKey, list[Comparison]] = {}
@@ -125,7 +125,7 @@ def collect_test_family(tables: Sequence[ReportTable]) -> dict[ComparisonKey, li
         for line in table.lines:
             for column, cell in line.cells.items():
                 if cell.comparison and cell.comparison.welch is not None:
-                    key = (line.encoder, line.method, column, tuple(cell.values))
+                    key = (table.name_group(line), line.method, column, tuple(cell.values))
                     family.setdefault(key, []).append(cell.comparison)
     return family
 

@@ -34,8 +34,7 @@ def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
             f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(SELECTION_RULES)}"
         )
     varying = find_varying_settings(rows)
-    if selection.rule == "dev" and any(row.cfg.task.held_out is not None for row in rows):
-        selection = replace(selection, rule="held_out")
+    selection = prefer_held_out(selection, rows)
     check_selection(selection, rows)
     if not varying:
         return rows, "nothing to select: every method has one configuration."
@@ -45,9 +44,35 @@ def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
             "experiment.selection.rule=dev or seeds"
         )
     groups = group_by_configuration(rows, varying)
-    budget = min(map(len, groups.values())) if selection.equal_budget else None
+    budget = find_budget(groups, selection)
     kept = [row for choices in groups.values() for row in select_best_configuration(choices, selection, budget)]
     return kept, describe_selection(groups, selection, budget)
+
+
+def prefer_held_out(selection: Selection, rows: list[Row]) -> Selection:
+    """Replace the rule ``dev`` by ``held_out`` if any run has held-out examples."""
+    has_held_out = any(row.cfg.task.held_out is not None for row in rows)
+    return replace(selection, rule="held_out") if selection.rule == "dev" and has_held_out else selection
+
+
+def find_budget(groups: dict[GroupKey, dict[SettingValues, list[Row]]], selection: Selection) -> int | None:
+    """Return among how many configurations each method may select; None for all."""
+    return min(map(len, groups.values())) if selection.equal_budget else None
+
+
+def count_candidates(rows: list[Row], selection: Selection) -> list[int]:
+    """Count for each run the configurations of its encoder, method and task that the reported one was selected from.
+
+    One if the scores that are reported had no part in the selection: only a selection by these scores favours the
+    method with more configurations.
+    """
+    if prefer_held_out(selection, rows).rule != "dev":
+        return [1] * len(rows)
+    groups = group_by_configuration(rows, find_varying_settings(rows))
+    budget = find_budget(groups, selection)
+    counts = {key: len(score_candidates(choices, selection, budget)) for key, choices in groups.items()}
+    names = (read_run_names(row.cfg) for row in rows)
+    return [counts[encoder, method, task] for task, encoder, method in names]
 
 
 def group_by_configuration(rows: list[Row], varying: list[str]) -> dict[GroupKey, dict[SettingValues, list[Row]]]:
@@ -63,9 +88,18 @@ def group_by_configuration(rows: list[Row], varying: list[str]) -> dict[GroupKey
 def select_best_configuration(
     choices: dict[SettingValues, list[Row]], selection: Selection, budget: int | None
 ) -> list[Row]:
-    """Return the runs of the best configuration that are reported.
+    """Return the reported runs of the best configuration; the arguments are those of ``score_candidates``."""
+    scores = score_candidates(choices, selection, budget)
+    best = max(scores, key=lambda choice: statistics.fmean(scores[choice] or [0.0]))
+    return [row for row in choices[best] if selection.rule != "seeds" or row.cfg.seed not in selection.seeds]
 
-    Only configurations with the most scores can win, so that none wins because its bad runs are missing.
+
+def score_candidates(
+    choices: dict[SettingValues, list[Row]], selection: Selection, budget: int | None
+) -> dict[SettingValues, list[float]]:
+    """Collect the scores to select by, of each configuration that can be selected.
+
+    Only configurations with the most scores can, so that none wins because its bad runs are missing.
 
     Args:
         choices: configuration -> its runs.
@@ -78,9 +112,7 @@ def select_best_configuration(
     scored_runs = {c: [row for row in choices[c] if all_seeds or row.cfg.seed in seeds] for c in considered}
     scores = {choice: list(read_selection_scores(rows)) for choice, rows in scored_runs.items()}
     most = max(map(len, scores.values()))
-    ordered = [choice for choice in choices if len(scores.get(choice, [])) == most and choice in scores]
-    best = max(ordered, key=lambda choice: statistics.fmean(scores[choice])) if most else ordered[0]
-    return [row for row in choices[best] if all_seeds or row.cfg.seed not in seeds]
+    return {choice: scores[choice] for choice in choices if choice in scores and len(scores[choice]) == most}
 
 
 def read_selection_scores(rows: Iterable[Row]) -> Iterable[float]:

@@ -5,16 +5,31 @@ from typing import Any
 from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import format_method_name
 from isobench.report.document import TidyRows
-from isobench.runs.grouping import find_varying_settings, list_setting_values, read_scale_differences
+from isobench.runs.grouping import (
+    PROTOCOL_SETTINGS,
+    find_varying_settings,
+    list_setting_values,
+    read_scale_differences,
+)
 from isobench.runs.row import Row, find_failure
 
 NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
+# Settings that change how long a training step takes, apart from the calibration and what the scale says.
+SPEED_SETTINGS = (
+    "head.name", "task.max_length", "task.generation.max_length", "encoder.pooling", "encoder.layer",
+    "encoder.first_token_only", "encoder.gradient_checkpointing", "encoder.compile", "optimization.batch_size",
+    "optimization.batch_tokens", "optimization.accumulate", "optimization.clip", "trainer.precision",
+    "trainer.accelerator", "trainer.chunk_overhead",
+)  # fmt: skip
 
 
 def build_run_rows(rows: list[Row]) -> TidyRows:
     """Build a row for each run, ended or not: names, settings, score (x 100), metrics, isotropy, cost, provenance."""
     varying = find_varying_settings(rows)
-    return [{**read_identity(row, varying), **read_outcome(row), **read_origin(row)} for row in rows]
+    return [
+        {**read_identity(row, varying), **read_outcome(row), **read_origin(row), **read_speed_settings(row)}
+        for row in rows
+    ]
 
 
 def build_epoch_rows(rows: list[Row]) -> TidyRows:
@@ -36,11 +51,21 @@ def build_epoch_rows(rows: list[Row]) -> TidyRows:
 
 
 def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
-    """Return what tells a run from the others: key, task, encoder, method, varying settings, seed."""
+    """Return what tells a run from the others: names, protocol, varying settings, seed."""
     cfg = row.cfg
     names = {"key": row.folder.path.name, "task": cfg.task.name, "encoder": cfg.encoder.name}
     names |= {"method": format_method_name(cfg.calibration), "seed": str(cfg.seed)}
-    return {**names, **dict(zip(varying, list_setting_values(cfg, varying), strict=True)), "seed": cfg.seed}
+    settings = list(dict.fromkeys((*PROTOCOL_SETTINGS, *varying)))
+    return {**names, **dict(zip(settings, list_setting_values(cfg, settings), strict=True)), "seed": cfg.seed}
+
+
+def read_compared_setting(run: dict[str, Any]) -> tuple[str, ...]:
+    """Return what the run of a tidy row shares with the runs that it may be compared with.
+
+    Returns:
+        Its encoder, task, scale, and values of ``PROTOCOL_SETTINGS``.
+    """
+    return tuple(run[name] for name in ("encoder", "task", "scale", *PROTOCOL_SETTINGS))
 
 
 def read_outcome(row: Row) -> dict[str, Any]:
@@ -88,7 +113,13 @@ def read_origin(row: Row) -> dict[str, Any]:
         "python": provenance.python if provenance else None,
         "torch": provenance.versions.get("torch") if provenance else None,
         "machine": (", ".join(provenance.gpus) or provenance.cpu) if provenance else None,
+        "threads": provenance.threads if provenance else None,
     }
+
+
+def read_speed_settings(row: Row) -> dict[str, str]:
+    """Return the settings that two runs must share so that their training times may be compared."""
+    return dict(zip(SPEED_SETTINGS, list_setting_values(row.cfg, SPEED_SETTINGS), strict=True))
 
 
 def shorten_fingerprint(hashes: dict[str, str]) -> str | None:

@@ -1,5 +1,6 @@
 """Group runs: find the settings that tell them apart, and the runs that differ in their seeds only."""
 
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -9,6 +10,9 @@ from isobench.runs.identity import NOT_IN_KEY, to_plain
 from isobench.runs.row import Row
 
 NESTED_SETTINGS = ("task.generation", "encoder.scratch")  # settings that are null or have settings of their own
+# How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
+PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
+SPEED_ONLY = tuple(f"trainer.{key}" for key in NOT_IN_KEY["trainer"])  # settings that don't change a result
 VARYING_SECTIONS = (  # sections whose settings may vary among runs
     "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer",
 )  # fmt: skip
@@ -20,15 +24,22 @@ def read_run_names(cfg: Config) -> tuple[str, str, str]:
 
 
 def find_varying_settings(rows: list[Row]) -> list[str]:
-    """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them."""
+    """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them.
+
+    A setting of ``PROTOCOL_SETTINGS`` varies also if it differs between the methods of a task and encoder.
+    """
     values_by_names: dict[tuple[str, ...], dict[str, set[str]]] = {}
     by_sections: dict[tuple[int, ...], Row] = {}  # runs that differ in their seeds only mostly share their sections
     for row in rows:
         by_sections.setdefault(tuple(id(getattr(row.cfg, name)) for name in VARYING_SECTIONS), row)
     for row in by_sections.values():
-        values = values_by_names.setdefault(read_run_names(row.cfg), {})
-        for key, value in flatten_settings(row.cfg).items():
-            values.setdefault(key, set()).add(str(value))
+        task, encoder, method = read_run_names(row.cfg)
+        settings = {key: value for key, value in flatten_settings(row.cfg).items() if key not in SPEED_ONLY}
+        protocol = {key: settings[key] for key in PROTOCOL_SETTINGS}
+        for names, own in (((task, encoder, method), settings), ((task, encoder), protocol)):
+            values = values_by_names.setdefault(names, {})
+            for key, value in own.items():
+                values.setdefault(key, set()).add(str(value))
     varying: dict[str, None] = {}
     for values in values_by_names.values():
         varying.update({key: None for key, different in values.items() if len(different) > 1})
@@ -36,12 +47,10 @@ def find_varying_settings(rows: list[Row]) -> list[str]:
 
 
 def flatten_settings(cfg: Config) -> dict[str, Any]:
-    """List every setting that may vary among runs, by its dotted name."""
+    """List every setting of a run's ``VARYING_SECTIONS`` by its dotted name."""
     settings = {
         f"{name}.{key}": value for name in VARYING_SECTIONS for key, value in to_plain(getattr(cfg, name)).items()
     }
-    for key in NOT_IN_KEY["trainer"]:  # they change the speed, not the result
-        del settings[f"trainer.{key}"]
     for part in NESTED_SETTINGS:
         settings |= {f"{part}.{key}": value for key, value in (to_plain(settings.pop(part)) or {}).items()}
     for depth, method in enumerate(split_chain(cfg.calibration)):
@@ -70,9 +79,9 @@ def read_scale_differences(row: Row) -> list[str]:
     return row.record.scale.differs if row.record else find_scale_differences(row.cfg)
 
 
-def list_setting_values(cfg: Config, varying: list[str]) -> list[str]:
-    """List a run's values of the varying settings, with a dash where its method has no such setting."""
-    return [str(read_setting(cfg, name)) for name in varying]
+def list_setting_values(cfg: Config, names: Sequence[str]) -> list[str]:
+    """List a run's values of the named settings, with a dash where its method has no such setting."""
+    return [str(read_setting(cfg, name)) for name in names]
 
 
 def read_setting(cfg: Config, name: str) -> Any:

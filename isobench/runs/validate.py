@@ -3,12 +3,18 @@
 A setting's own bound stands beside it in isobench/config. Here is what concerns several settings.
 """
 
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from isobench.common.errors import UserError
+from isobench.common.resources import conf_dir
+from isobench.config.architectures import check_architecture
 from isobench.config.bounds import Seed, check_value, check_values, read_hints
 from isobench.config.schema import LAST_EPOCH, Config, Generation, Head, MethodSettings, Task, split_chain
 from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
+from isobench.data import weights
 from isobench.papers import published
 
 DRIFT_MONITOR = "isobench.analyses.drift.ClassifierDrift"  # a name, for importing it takes seconds
@@ -150,7 +156,7 @@ def _validate_metrics(task: Task) -> None:
 
 def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
-    if encoder.layer is not None and encoder.pooling == "pooler":
+    if encoder.layer is not None and encoder.pooling == "pooler" and cfg.head.name == "isobn":
         raise UserError("encoder.layer: the pooler is made for the last layer; set encoder.pooling=cls, mean or last")
     if encoder.missing_from and not encoder.path and (encoder.embedded or not encoder.hub):
         raise UserError("encoder.missing_from is for encoders of the hub or of a folder (encoder.path): leave it out")
@@ -166,17 +172,37 @@ def _validate_head(cfg: Config) -> None:
     head, encoder = cfg.head, cfg.encoder
     if head.name == "isobn":
         if head.init is None:
-            raise UserError("head.init can't be null with head=isobn: choose uniform or normal")
+            raise UserError("head.init must be uniform or normal: set it, or write head=isobn, not head.name=isobn")
         return
     if cfg.analysis and not cfg.analysis.get("trains"):
         raise UserError("head=huggingface: this analysis trains no head: choose head=isobn")
     for setting, value in (("init", head.init), ("dropout", head.dropout)):
         if value is not None:
-            raise UserError(f"head.{setting} is a setting of head=isobn: leave it out, or choose head=isobn")
-    for setting, is_set in (("pooling", encoder.pooling != "pooler"), ("layer", encoder.layer is not None)):
-        if is_set:
-            why = "with head=huggingface, which has its own pooling: leave it out, or choose head=isobn"
-            raise UserError(f"encoder.{setting} can't be set {why}")
+            raise UserError(
+                f"head.{setting}={value} is a setting of head=isobn: choose head=isobn, or leave it out and write "
+                "head=huggingface, not head.name=huggingface"
+            )
+    if (model_type := weights.read_model_type(encoder)) is not None:
+        check_architecture(model_type)
+    for setting, default in (("pooling", "pooler"), ("layer", None)):
+        value = getattr(encoder, setting)
+        if value != default:
+            source, instead = _find_source_of_encoder_setting(cfg, setting, default)
+            raise UserError(
+                f"encoder.{setting}={value}, set by {source}, doesn't go with head=huggingface, which has its own "
+                f"pooling: choose head=isobn, or {instead}"
+            )
+
+
+def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | None) -> tuple[str, str]:
+    """Return what may have set an encoder's setting to other than its default, and what to do instead."""
+    name, experiment = cfg.encoder.name, cfg.experiment.name
+    file = Path(conf_dir()) / "encoder" / f"{name}.yaml"
+    if file.is_file() and yaml.safe_load(file.read_text(encoding="utf-8")).get(setting, default) != default:
+        return f"encoder={name}", "choose another encoder"
+    sources = [f"+experiment={experiment}"] if experiment else []
+    sources += [] if file.is_file() else [f"encoder={name}"]
+    return " or ".join(["the command line", *sources]), f"set encoder.{setting}={default or 'null'}"
 
 
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:

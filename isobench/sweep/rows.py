@@ -5,11 +5,25 @@ from collections.abc import Sequence
 
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
+from isobench.config.schema import Selection, to_config
 from isobench.runs.layout import run_folder_name
 from isobench.runs.listing import read_run_rows
 from isobench.runs.row import Row
 from isobench.sweep.plan import compose_sweep, plan_runs, plan_saved_command
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, read_commands
+
+SELECTION_PREFIX = "experiment.selection."
+
+
+def read_selection(arguments: Sequence[str]) -> Selection:
+    """Read the experiment's selection rule, with what the command line changes in it."""
+    with compose_sweep(arguments) as (_, base, _):
+        return to_config(base).experiment.selection
+
+
+def drop_selection(arguments: Sequence[str]) -> list[str]:
+    """Drop the arguments that change the selection rule only, and so do not say which runs are meant."""
+    return [argument for argument in arguments if not argument.startswith(SELECTION_PREFIX)]
 
 
 @collect_garbage_rarely()

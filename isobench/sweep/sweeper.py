@@ -66,10 +66,11 @@ class GridSweeper(Sweeper):
             return
         states = find_run_states(rows)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
+        open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
+        check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states, starts)
             return
-        open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # a run that killed its process may do so again: last
         for run, _ in open_runs:
             require_metric_packages(run.row.cfg)
@@ -194,8 +195,17 @@ def format_announcement(rows: list[Row], states: list[RunState], todo: list[Plan
     return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
 
 
+def check_methods(configs: list[Config]) -> None:
+    """Raise UserError for the first method that refuses its settings; imports torch if there is a config."""
+    if configs:
+        from isobench.training.instantiate import check_method_settings
+
+        check_method_settings(cfg.calibration for cfg in configs)
+
+
 def print_run_plan(cfg: Config) -> None:
     """Check a run that belongs to no sweep and print its state: what ``dry_run`` shows."""
     validate_config(cfg)
     rows = [Row.of(cfg, identify(cfg).key)]
+    check_methods([cfg])
     print_overview("nothing is started", rows, find_run_states(rows))

@@ -1,13 +1,36 @@
 """Make calibration modules from their config."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import hydra.utils
+import torch
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
+
+ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
+
+
+def check_method_settings(configs: Iterable[dict[str, Any]]) -> None:
+    """Make each of isobench's own methods once, without memory for its tensors, to see whether it takes its settings.
+
+    The encoder's width is not known before its weights are loaded, so a setting that is too large for it is found
+    only then. A method from elsewhere is not made here, because it may need the right width or much time.
+
+    Args:
+        configs: the ``calibration`` of each run.
+
+    Raises:
+        UserError: a class can't be imported or refuses its settings.
+    """
+    parts = {repr(part): part for config in configs for part in split_chain(config)}
+    for part in parts.values():
+        if part["_target_"].startswith("isobench."):
+            with torch.device("meta"):
+                instantiate_calibration(part, ANY_WIDTH)
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:

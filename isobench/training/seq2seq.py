@@ -49,26 +49,26 @@ class CalibratedProjection:
     def __init__(self, model: Any, chain: Chain) -> None:
         self.linear: nn.Linear = model.get_output_embeddings()
         self.chain = chain
-        self.bias = getattr(model, "final_logits_bias", None)  # [1, V], of BART's family
-        self._real: Tensor | None = None
+        self.model = model
+        self._positions: Tensor | None = None
         self._states: Tensor | None = None
         self.linear.register_forward_pre_hook(self._forward_pre_hook)
 
     @contextmanager
-    def capture_states(self, real: Tensor) -> Iterator[Callable[[], Tensor]]:
+    def capture_states(self, positions: Tensor) -> Iterator[Callable[[], Tensor]]:
         """Make calls of the model inside this context keep the decoder's states and compute no logits.
 
         Args:
-            real: [b, T], true where a token is not padding; states of padding are dropped.
+            positions: [n], which of the b * T states to keep, counted row by row: those of tokens, not of padding.
 
         Yields:
             A function that returns the kept states, [n, d], once the model was called.
         """
-        self._real, self._states = real, None
+        self._positions, self._states = positions, None
         try:
             yield self._get_states
         finally:
-            self._real = None
+            self._positions = None
 
     def _get_states(self) -> Tensor:
         assert self._states is not None
@@ -76,16 +76,17 @@ class CalibratedProjection:
 
     def _forward_pre_hook(self, module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor]:
         (h,) = arguments  # (b, T, d)
-        if self._real is not None:
-            self._states = h[self._real]
+        if self._positions is not None:
+            self._states = h.flatten(0, 1).index_select(0, self._positions)
             return (h[:, :0],)
         return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
 
     def compute_logits(self, h: Tensor) -> Tensor:
         """Project calibrated states [n, d] to logits [n, V], float32."""
         bias = self.linear.bias
-        if self.bias is not None:
-            bias = self.bias[0] if bias is None else bias + self.bias[0]
+        own = getattr(self.model, "final_logits_bias", None)  # [1, V], of BART's family
+        if own is not None:
+            bias = own[0] if bias is None else bias + own[0]
         return nn.functional.linear(h, self.linear.weight, bias).float()
 
 
@@ -125,7 +126,7 @@ class Seq2Seq(FineTuningModule):
         """Compute the uncalibrated states of a batch's target tokens, [N, d]; returns these tokens too, [N]."""
         states, labels = [], []
         for chunk in batch["chunks"]:
-            with self.projection.capture_states(chunk["real"]) as get_states:
+            with self.projection.capture_states(chunk["positions"]) as get_states:
                 self.model(
                     input_ids=chunk["input_ids"],
                     attention_mask=chunk["attention_mask"],
@@ -133,7 +134,7 @@ class Seq2Seq(FineTuningModule):
                     use_cache=False,
                 )
             states.append(get_states())
-            labels.append(chunk["labels"][chunk["real"]])
+            labels.append(chunk["labels"].flatten().index_select(0, chunk["positions"]))
         return torch.cat(states), torch.cat(labels)
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:

@@ -21,6 +21,7 @@ from isobench.common.files import is_storage_error
 from isobench.common.interruption import SignalWatch
 from isobench.common.provenance import collect_provenance, reset_peak_memory
 from isobench.config.schema import Config
+from isobench.data.loaders import uses_gpu
 from isobench.papers.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import Heartbeat, describe_process
@@ -40,6 +41,7 @@ from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.evaluation import EvaluationSchedule, make_early_stopping
+from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 from isobench.training.monitor import build_monitors
 from isobench.training.predictions import write_hypotheses, write_predictions
 from isobench.training.stopwatch import Stopwatch, measure_run_cost
@@ -195,7 +197,8 @@ def fit(
     callbacks = [*callbacks, *make_early_stopping(cfg)]
     tracker = tracking.make_logger(cfg, identity.key, asdict(cfg))
     if should_show_progress(cfg):
-        callbacks = [*callbacks, TQDMProgressBar(leave=False)]
+        steps_a_refresh = LOSS_CHECK_INTERVAL if uses_gpu(cfg) else 1  # showing the loss makes a GPU wait
+        callbacks = [*callbacks, TQDMProgressBar(refresh_rate=steps_a_refresh, leave=False)]
     seed_everything(resolve_seeds(cfg)["dropout"])
     status, failure = "interrupted", None
     try:
@@ -206,7 +209,7 @@ def fit(
             max_epochs=cfg.optimization.epochs,
             gradient_clip_val=cfg.optimization.clip,
             accumulate_grad_batches=cfg.optimization.accumulate,
-            deterministic=True,
+            deterministic=cfg.trainer.deterministic,
             logger=tracker,
             callbacks=callbacks,
             # A run is one process: Lightning must neither requeue a SLURM job nor take its tasks for ranks.

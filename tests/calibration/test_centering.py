@@ -137,6 +137,7 @@ def test_settings_of_the_calibration_are_checked():
         ({"kind": "middle"}, "kind must be"),
         ({"kind": "all_but_the_top", "D": 5}, "D must be between 0 and 4, not 5"),
         ({"momentum": 0}, "momentum must be"),
+        ({"centered_projection": "false"}, "centered_projection must be true or false, not 'false'"),
     ):
         with pytest.raises(ValueError, match=message):
             Centering(4, **settings)

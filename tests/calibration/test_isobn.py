@@ -204,7 +204,10 @@ def test_buffers_are_float32_and_live_in_the_checkpoint(tmp_path, settings_):
     with torch.autocast("cpu", torch.bfloat16):
         out = layer(torch.randn(8, 4, dtype=torch.bfloat16))
     assert out.dtype == torch.bfloat16
-    assert layer.covariance.dtype == layer.deviation.dtype == layer.mean.dtype == torch.float32
+    averages = [name for name in layer.state_dict() if name != "batches"]
+    assert all(layer.state_dict()[name].dtype == torch.float32 for name in averages)
+    # A layer that subtracts no mean keeps none, so that it loads what was saved before there was the setting.
+    assert averages == ["covariance", "deviation", *(["mean"] if layer.subtract_mean else [])]
     torch.save(layer.state_dict(), tmp_path / "state.pt")
     copy = IsoBN(4, **settings_)
     copy.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))

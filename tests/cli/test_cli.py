@@ -58,6 +58,11 @@ MORE_BAD = [
     (["analysis.curve=3"], "there is no setting analysis.curve: add it with +analysis.curve=..."),
     (["experiment.name=.hidden"], "experiment.name=.hidden names a folder"),
     (["task.generation.beams=2"], "task.generation.* needs a task of translation or summarisation"),
+    (["+seed=1"], "seed is set already: write seed=..., without the +"),
+    (
+        ["calibration=isobn_original", "+calibration.subtract_mean=false"],
+        "calibration.subtract_mean is set already: write calibration.subtract_mean=..., without the +",
+    ),
     (["seed=x"], "seed=x must be a whole number"),
     (["dry_run=maybe"], "dry_run=maybe must be true or false"),
     (["task.dev_splits=x"], "task.dev_splits must be a list: task.dev_splits=[A,B,...]"),

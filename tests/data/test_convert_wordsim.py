@@ -77,6 +77,12 @@ def test_the_command_says_the_counts_and_the_analysis_reads_what_it_writes(comma
     [
         ("rw", lambda lines: lines[:-1], "has 2033 pairs, not 2034: it is not the published rw.txt"),
         ("men", lambda lines: [*lines, lines[0]], "has 3001 pairs, not 3000"),
+        (
+            "rw",
+            lambda lines: lines[:1] * 2034,
+            "has the pair t-shirt0 re-n0 2034 times: it is not the published rw.txt",
+        ),
+        ("men", lambda lines: [*lines[:-1], lines[7]], "has the pair t-shirt7 re-n7 2 times"),
         ("men", lambda lines: [line.replace("-n ", " ") for line in lines], "line 1: .* it is not the lemma form"),
         ("men", lambda lines: [*lines[:7], "sun-n sunlight-n"], "line 8: there must be 3 columns or more .* spaces"),
         ("men", lambda lines: ["sun-n day-n 50.5", *lines], "line 1: the score 50.5 must be a number from 0 to 50"),
@@ -105,7 +111,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(command, published, tmp_path):
     find(published, "ws353_rel").write_bytes(b"caf\xe9\tbar\t3.0\n")
     assert "can't be read as text in UTF-8" in read_mistake(command, arguments)
     find(published, "ws353_rel").unlink()
-    missing = "has no wordsim_relatedness_goldstandard.txt (ws353_rel); needed are MEN_"
+    missing = "has no wordsim_relatedness_goldstandard.txt (ws353_rel): download it from the authors of Agirre et al."
     assert missing in read_mistake(command, arguments)
     assert "nowhere is no folder: name the one with" in read_mistake(command, ["wordsim", "nowhere", "data"])
     assert not (tmp_path / "data").exists()
@@ -115,6 +121,15 @@ def read_mistake(command, arguments):
     code, out, err = command(main, *arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     return err
+
+
+def test_a_pair_in_both_orders_is_accepted(published, tmp_path):
+    """The published SimLex-999, Rare Words and WordSim-353 (relatedness) have one such pair each."""
+    file = find(published, "ws353_rel")
+    lines = file.read_text().splitlines()
+    first, second, _ = lines[0].split("\t")
+    file.write_text("\n".join([*lines[:-1], f"{second}\t{first}\t5"]))
+    assert convert_word_pairs(published, tmp_path / "data")["ws353_rel"] == (file, 252)
 
 
 def test_nothing_is_overwritten_and_two_copies_are_not_chosen_from(published, tmp_path):
@@ -145,6 +160,11 @@ def test_a_disk_that_fails_half_way_leaves_nothing(published, tmp_path, monkeypa
     assert list((tmp_path / "data").iterdir()) == []
 
 
+def count_in_both_orders(found):
+    pairs = set(zip(found.first, found.second, strict=True))
+    return sum((second, first) in pairs for first, second in pairs if first < second)
+
+
 @pytest.mark.data
 def test_the_real_pairs_go_through_the_published_form_and_come_back(tmp_path):
     root = os.environ.get("ISOBENCH_DATA")
@@ -155,6 +175,8 @@ def test_the_real_pairs_go_through_the_published_form_and_come_back(tmp_path):
     convert_word_pairs(write_public(tmp_path / "downloads", pairs), tmp_path / "data")
     again = wordsim.load_word_pairs(Data(root=str(tmp_path / "data")))
     assert {name: len(found) for name, found in real.items()} == COUNTS
+    in_both_orders = {name: count_in_both_orders(found) for name, found in real.items()}
+    assert in_both_orders == {"men": 0, "rw": 1, "simlex999": 1, "ws353_sim": 0, "ws353_rel": 1}
     for name, found in real.items():
         assert (again[name].first, again[name].second) == (found.first, found.second)
         np.testing.assert_allclose(again[name].scores, found.scores, atol=1e-6)

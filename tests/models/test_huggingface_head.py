@@ -11,14 +11,10 @@ from torch import Tensor, nn
 
 from isobench.calibration import Calibration
 from isobench.calibration.chain import Chain, Link
+from isobench.config.architectures import ARCHITECTURES, WITH_DENSE_LAYER, WITH_OWN_POOLER
 from isobench.config.schema import Config, Encoder
 from isobench.models.encoders import load_encoder
-from isobench.models.huggingface_head import (
-    ARCHITECTURES,
-    WITH_DENSE_LAYER,
-    WITH_OWN_POOLER,
-    build_huggingface_head,
-)
+from isobench.models.huggingface_head import build_huggingface_head
 from isobench.training.classifier import Classifier
 
 WIDTH, LAYERS, CLASSES = 16, 2, 3

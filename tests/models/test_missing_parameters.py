@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import make_config
+from helpers import ROOT, make_config
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
@@ -18,6 +18,8 @@ from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 
 BIN = "pytorch_model.bin"
+BIAS = "roberta.pooler.dense.bias"
+UNREADABLE = "the file can't be read, is damaged or holds more than tensors; download it again, or set "
 BATCH = {"input_ids": torch.tensor([[0, 5, 6, 2]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
 
 
@@ -100,21 +102,22 @@ class RunsCode:
     ("write", "message"),
     [
         (lambda file, _: file.unlink(), "has no pytorch_model.bin; put it there, or set encoder.missing_from=null"),
-        (lambda file, _: file.write_bytes(b"not a checkpoint"), "damaged or holds more than tensors"),
-        (
-            lambda file, _: file.write_bytes(file.read_bytes()[:-5000]),
-            "the file is damaged or holds more than tensors",
-        ),
-        (
-            lambda file, _: file.write_bytes(pickle.dumps(RunsCode(), 2)),
-            "the file is damaged or holds more than tensors",
-        ),
-        (lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), "holds more than tensors"),
-        (lambda file, _: torch.save([1], file), "the file holds no parameters by name, but list"),
+        (lambda file, _: file.write_bytes(b"not a checkpoint"), UNREADABLE),
+        (lambda file, _: file.write_bytes(file.read_bytes()[:-5000]), UNREADABLE),
+        (lambda file, _: file.write_bytes(pickle.dumps(RunsCode(), 2)), UNREADABLE),
+        (lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), UNREADABLE),
+        (lambda file, _: torch.save([1], file), "the file holds no parameters by name, but list; download it again"),
         (lambda file, _: torch.save({}, file), "has no pooler.dense.bias either; set encoder.missing_from=null"),
         (
-            lambda file, stored: torch.save(stored | {"roberta.pooler.dense.bias": torch.zeros(3)}, file),
-            r"pooler.dense.bias is not \(16,\), so the file is of another model",
+            lambda file, stored: torch.save(stored | {BIAS: torch.zeros(3)}, file),
+            r"pooler.dense.bias is not \(16,\), so the file is another model's; replace it by this model's",
+        ),
+        *(
+            (
+                lambda file, stored, value=value: torch.save(stored | {BIAS: value}, file),
+                "pooler.dense.bias has values other than finite floats, so the file is damaged; download it again",
+            )
+            for value in (torch.full((16,), float("nan")), torch.tensor([float("inf"), *range(15)]), torch.arange(16))
         ),
     ],
 )
@@ -125,8 +128,11 @@ def test_a_file_that_cannot_be_used_is_one_line_and_runs_no_code(roberta, tmp_pa
     write(tmp_path / "copy" / BIN, stored)
     with pytest.raises(UserError, match=message) as error:
         load(tmp_path / "copy")
-    assert "\n" not in str(error.value)
-    assert "encoder.missing_from" in str(error.value)
+    text = str(error.value)
+    assert "\n" not in text
+    assert text.startswith("encoder.missing_from")
+    assert "set encoder.missing_from=null" in text
+    assert "weights_only" not in text  # torch's own text recommends to run the code in the file
     assert not (tmp_path / "ran").exists()
 
 
@@ -159,6 +165,21 @@ def test_the_files_bytes_are_in_the_key(small, tiny, tmp_path):
             identify(make_config(*overrides, f"encoder.missing_from={BIN}")).key,
         }
     assert len(keys) == 3
+
+
+@pytest.mark.parametrize("reads_no_pooler", ["encoder.pooling=cls", "head=huggingface"])
+def test_a_file_that_is_not_read_is_in_the_key_and_must_be_in_the_folder(small, tiny, tmp_path, reads_no_pooler):
+    """As docs/usage.md says: which parameters are missing is known only once the encoder is loaded."""
+    shutil.copytree(tiny, tmp_path / "copy")
+    overrides = [*small, f"encoder.path={tmp_path / 'copy'}", reads_no_pooler]
+    with pytest.raises(UserError, match=f"has no {BIN}; put it there, or set encoder.missing_from=null"):
+        identify(make_config(*overrides, f"encoder.missing_from={BIN}"))
+    (tmp_path / "copy" / BIN).write_bytes(b"not read")
+    keys = [identify(make_config(*overrides, f"encoder.missing_from={file}")).key for file in ("null", BIN)]
+    assert keys[0] != keys[1]
+    text = " ".join((ROOT / "docs" / "usage.md").read_text().split())
+    assert "A folder (`encoder.path`) must have the file all the same" in text
+    assert "part of the run's key whether the file is read or not" in text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import yaml
 from helpers import ROOT
 
 from isobench.analyses import adaptation_embeddings, isobn_embeddings
-from isobench.report.analysis_claims import RISING_TASKS
+from isobench.report.analysis_claims import FIGURE_TASKS, RISING_TASKS
 
 
 def read_text(file):
@@ -43,6 +43,8 @@ def test_what_the_adaptation_paper_reads_from_its_figures_is_in_its_text(papers)
     (grid,) = read_experiment("adaptation_embeddings")["experiment"]["grid"]["paper"]
     assert sorted(grid["task"]) == sorted(named)
     assert sorted(RISING_TASKS) == sorted(named[3:])
+    assert "of BERT-base on 4 text classification datasets, and show the average value" in text
+    assert sorted(FIGURE_TASKS) == sorted(named[:4])  # the text names the other three as "also"
     for name in types.groups():
         assert name in adaptation_embeddings.TYPES_NOTE
 

@@ -15,6 +15,7 @@ from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.report.selection import select_runs
+from isobench.report.tidy_rows import SPEED_SETTINGS
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
@@ -123,6 +124,14 @@ def test_a_report_does_not_change_the_rows_it_is_given(tmp_path):
     assert [vars(row) | {"folder": row.folder.path} for row in rows] == before
 
 
+def test_tidy_rows_have_the_settings_that_change_speed(tmp_path):
+    settings = ("trainer.accelerator=cpu", "trainer.precision=bf16-mixed", "encoder.gradient_checkpointing=true")
+    (run,) = build_report(experiment(), runs(tmp_path, "none", [0.7], *settings)).runs
+    assert [run[setting.split("=")[0]] for setting in settings] == ["cpu", "bf16-mixed", "True"]
+    assert (run["head.name"], run["optimization.batch_size"], run["threads"]) == ("isobn", "32", 1)
+    assert "-" not in {run[setting] for setting in SPEED_SETTINGS if "generation" not in setting}  # each exists
+
+
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.8]),
@@ -166,6 +175,26 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     assert mean == pytest.approx(50)
 
 
+@pytest.mark.parametrize(
+    ("selection", "counts"),
+    [
+        ({"rule": "dev"}, {"none": 2, "isobn_paper": 1}),
+        ({"rule": "dev", "equal_budget": True}, {"none": 1, "isobn_paper": 1}),
+        ({"rule": "seeds", "seeds": [1, 2]}, {"none": 1, "isobn_paper": 1}),  # other scores are reported
+    ],
+)
+def test_tidy_rows_say_from_how_many_configurations_the_reported_scores_selected(tmp_path, selection, counts):
+    report = build_report(experiment(**selection), configurations(tmp_path))
+    assert {run["method"]: run["candidates"] for run in report.runs} == counts
+
+
+def test_a_configuration_without_scores_is_no_candidate(tmp_path):
+    rows = configurations(tmp_path)
+    for run in rows[:4]:
+        run.record = None
+    assert {run["candidates"] for run in build_report(experiment(), rows).runs} == {1}
+
+
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
     kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
     assert "; 1 of them for every method" in words
@@ -205,6 +234,41 @@ def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     assert any("at most 512 training examples" in table.title for table in report.tables)
     report = build_report(experiment(), [*rows, *runs(tmp_path, "none", PLAIN)])
     assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "others"),
+    [
+        ("head=isobn", "head=huggingface"),
+        ("evaluation.every=1", "evaluation.every=last"),
+        ("optimization.report=best", "optimization.report=last"),
+    ],
+)
+def test_nothing_is_compared_or_selected_across_heads_and_reported_epochs(tmp_path, ours, others):
+    plain, calibrated = runs(tmp_path, "none", PLAIN, ours), runs(tmp_path, "isobn_paper", BETTER, others)
+    report = build_report(experiment(), [*plain, *calibrated])
+    assert [line.cells["RTE"].comparison for table in report.tables for line in table.lines] == [None, None]
+    assert all(any(name.split("=")[1] in table.title for name in (ours, others)) for table in report.tables)
+    assert any("No run of plain fine-tuning has a score to compare with" in said for said in report.evidence)
+    worse = runs(tmp_path, "none", [score - 0.1 for score in PLAIN], others)
+    report = build_report(experiment(), [*plain, *calibrated, *worse])
+    assert {run["selected"] for run in report.runs} == {True}  # no head wins over the other
+    (comparison,) = (
+        line.cells["RTE"].comparison for table in report.tables for line in table.lines if line.method != "none"
+    )
+    assert comparison.difference == pytest.approx(100 * (statistics.fmean(BETTER) - statistics.fmean(PLAIN)) + 10)
+    (said,) = (said for said in report.evidence if "Difference" in said)
+    assert "Difference +18.00 " in said  # the evidence takes plain fine-tuning of the same head, too
+
+
+def test_scales_have_their_own_plain_runs_in_the_evidence(tmp_path):
+    small = "task.train_samples=512"
+    rows = [
+        *runs(tmp_path, "none", [score - 0.1 for score in PLAIN], small),
+        *runs(tmp_path, "isobn_paper", BETTER),
+        *runs(tmp_path, "none", PLAIN),
+    ]
+    assert any("Difference +8.00 " in said for said in build_report(experiment(), rows).evidence)
 
 
 def test_threads_are_no_configuration(tmp_path):

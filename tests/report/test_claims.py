@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import statistics
 from functools import partial
 
@@ -11,11 +12,13 @@ from helpers import ROOT
 from isobench.cli.claims import judge_claim
 from isobench.common.errors import UserError
 from isobench.report import claims
+from isobench.report.analysis_claims import RELATED
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.effects import detectable_difference
 from isobench.report.html import render_claims
 from isobench.report.seed_statistics import apply_holm_correction, compare
+from isobench.report.tidy_rows import build_run_rows
 
 
 def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str, list[float]]) -> Report:
@@ -34,6 +37,7 @@ def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str
     return Report("e", None, [table], list(runs), [], "", {}, [], [], [], {})
 
 
+PROTOCOL = {"scale": "", "head.name": "isobn", "evaluation.every": "1", "optimization.report": "best"}
 PLAIN = [69.0, 70.0, 70.5, 71.0, 69.5]
 
 
@@ -46,6 +50,20 @@ def test_improves_by_the_interval_of_the_difference(shift, word):
     assert outcome.word == word
     assert f"isobn_paper {shift:+.2f} points [".replace("+0.00", "0.00") in outcome.numbers
     assert "p = " in outcome.numbers
+
+
+def test_an_improvement_of_the_best_of_more_configurations_decides_nothing():
+    check, better = claims.improves("isobn_paper"), [value + 5 for value in PLAIN]
+
+    def judge(ours, plain, isobn):
+        counts = {"none": plain, "isobn_paper": isobn}
+        tidy = [run for m, n in counts.items() for run in runs([(1.0, 50.0)], method=m, candidates=n)]
+        return check(report({"none": PLAIN, "isobn_paper": ours}, runs=tidy))
+
+    favoured = judge(better, 6, 18)
+    assert (favoured.word, "selected from 18 and 6 configurations" in favoured.numbers) == (UNDECIDED, True)
+    assert judge(better, 6, 6).word == HOLDS
+    assert judge([value - 5 for value in PLAIN], 6, 18).word == FAILS
 
 
 def test_an_interval_without_a_significant_permutation_test_decides_nothing():
@@ -101,7 +119,7 @@ def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_s
 
 
 def runs(pairs, **more):
-    base = {"task": "rte", "encoder": "bert", "method": "none", "failure": None, "status": "finished"}
+    base = {"task": "rte", "encoder": "bert", "method": "none", "failure": None, "status": "finished", **PROTOCOL}
     return [{**base, "embedding/i1": i1, "score": score, **more} for i1, score in pairs]
 
 
@@ -137,18 +155,31 @@ def test_the_relation_is_corrected_over_tasks():
     assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (HOLDS, True)
 
 
-def test_collapses_counts_constant_predictors_and_fails_only_where_the_head_collapsed():
-    check = claims.collapses("spectrum_polynomial")
-    flat = runs([(1.0, 50.0)], method="spectrum_polynomial", failure="constant_predictor")
-    wide = runs([(1.0, 50.0)], method="spectrum_polynomial")
-    small, zero = ([{**run, "head/i2_printed": i2} for run in wide] for i2 in (7e-4, 0.0))
-    assert [check(report({}, runs=found)).word for found in (flat, small, zero)] == [HOLDS, FAILS, FAILS]
+def spectrum(i2, failure=None, **more):
+    return runs([(1.0, 50.0)], method="spectrum_polynomial", failure=failure, **{"head/i2_printed": i2}, **more)
+
+
+def test_collapses_is_judged_by_runs_whose_head_is_as_isotropic_as_printed():
+    check, one_class = claims.collapses("spectrum_polynomial"), "constant_predictor"
+    assert check(report({}, runs=[*spectrum(7e-4, one_class), *spectrum(0.0)])).word == HOLDS
+    assert [check(report({}, runs=spectrum(i2))).word for i2 in (7e-4, 0.0)] == [FAILS, FAILS]
+    # A constant run with another head is no evidence for the claim, and does not outweigh evidence against it.
+    outcome = check(report({}, runs=[*spectrum(0.4, one_class), *spectrum(7e-4)]))
+    assert outcome == (FAILS, "0 of 1 runs with an I2 of at most 0.002 predict one class")
     for i2 in (0.2, None, math.nan):
-        outcome = check(report({}, runs=[{**run, "head/i2_printed": i2} for run in wide]))
+        outcome = check(report({}, runs=spectrum(i2, one_class)))
         assert outcome.word == UNDECIDED
         assert "calibration=spectrum_polynomial_collapsed" in outcome.numbers
-    assert check(report({}, runs=wide)).word == UNDECIDED
     assert check(report({}, runs=runs([(1.0, 50.0)]))).word == NOT_RUN
+
+
+def test_collapses_leaves_out_tasks_where_plain_fine_tuning_predicts_one_class_too():
+    check, one_class = claims.collapses("spectrum_polynomial"), "constant_predictor"
+    plain = [*runs([(1.0, 50.0)]), *runs([(1.0, 50.0)], failure=one_class)]
+    outcome = check(report({}, runs=[*plain, *spectrum(7e-4, one_class)]))
+    assert outcome == (NOT_RUN, "no such run; left out, plain fine-tuning predicts one class too: rte")
+    assert check(report({}, runs=[*plain, *spectrum(7e-4, one_class), *spectrum(7e-4, task="mrpc")])).word == FAILS
+    assert check(report({}, runs=[*runs([(1.0, 50.0)]), *spectrum(7e-4, one_class)])).word == HOLDS
 
 
 def ev(none, bn, isobn, task="rte"):
@@ -156,9 +187,9 @@ def ev(none, bn, isobn, task="rte"):
     return [{"encoder": "e", "task": task, "method": m, "k": 1, "ev": value} for m, value in values.items()]
 
 
-def clustered(clusters, index, gaussian):
+def clustered(clusters, index, gaussian, task="rte"):
     measured = {"clusters": clusters, "cluster_index": index, "gaussian_cluster_index": gaussian}
-    return [{"encoder": "e", "task": "t", **measured}]
+    return [{"encoder": "e", "task": task, **measured}]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +219,8 @@ def clustered(clusters, index, gaussian):
         (claims.there_are_two_clusters, clustered(3, 0.5, 0.7), FAILS),
         (claims.there_are_two_clusters, clustered(2, 0.7, 0.7), FAILS),  # t-SNE's clusters, not the vectors'
         (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8), UNDECIDED),
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8, "mnli"), HOLDS),
+        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7, "qnli"), NOT_RUN),  # Figure 1 does not show it
     ],
 )
 def test_checks_of_analyses(check, rows, word):
@@ -230,6 +263,50 @@ def test_every_claim_names_an_experiment_that_is_there():
         file.stem for file in Path(conf_dir(), "experiment").glob("*.yaml")
     }
     assert {claim.paper for claim in CLAIMS} == {folder.name for folder in ROOT.glob("experiments/*/")}
+
+
+def test_the_documentation_states_the_criterion_of_every_claim():
+    text = (ROOT / "docs" / "reports.md").read_text()
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line]
+    start = lines.index(["paper", "claim", "it holds if"]) + 2
+    table = lines[start : start + len(CLAIMS)]
+    assert [cells[:2] for cells in table] == [[claim.paper, claim.text] for claim in CLAIMS]
+    words = {word for *_, criterion in table for word in re.findall(r"^\*([a-z ]+)\*", criterion)}
+    assert words == {"each", "better", "no gain", "collapse", "clusters", "cost"}
+    for word in words:
+        assert f"- **{word.capitalize()}.**" in text
+    assert f"I2 of at most\n  {claims.COLLAPSED_I2}." in text
+    assert f"a gain of {claims.RELEVANT_GAIN:g} point on every task" in text
+    assert f"there are {claims.MIN_RUNS} runs or more" in text
+    assert f"between -{RELATED:g} and {RELATED:g} (our".replace("0.", ".") in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.settings], ids=lambda claim: claim.text[:20])
+def test_a_claims_command_runs_what_it_compares(claim, tmp_path):
+    import shlex
+
+    from isobench.sweep.rows import find_sweep_rows
+    from isobench.sweep.saved_commands import MULTIRUN_FLAGS
+
+    _, _, _, *arguments = shlex.split(claim.command)  # python -m isobench
+    _, rows = find_sweep_rows([a for a in arguments if a not in MULTIRUN_FLAGS])
+    made = [{**run, "score": 70.0 + run["seed"], "status": "finished"} for run in build_run_rows(rows)]
+    for run in made:
+        run |= {"candidates": 1, "failure": None, "selected": True}
+    assert {run["seed"] for run in made} == {1, 2, 3, 4, 5}
+    if "Table 1" not in claim.text:  # that claim reads tables, not runs
+        assert claim.check(report({}, runs=made)).word == UNDECIDED  # it has what it needs, and finds no difference
+
+
+def test_a_claim_that_lacks_runs_names_its_own_command(tmp_path):
+    lacking = [claim for claim in CLAIMS if "Modified" in claim.text or "Subtracting the mean" in claim.text]
+    for claim, method in zip(lacking, ("isobn_original", "[center,isobn_paper]"), strict=True):
+        for found in (None, report({}, runs=runs([(1.0, 50.0)]))):
+            outcome, _ = judge_claim(claim, lambda experiment, found=found: found, tmp_path)
+            assert outcome.word == NOT_RUN
+            assert outcome.numbers.endswith(claim.command)
+            assert method in claim.command
 
 
 @pytest.fixture
@@ -320,6 +397,8 @@ def test_an_analysis_and_a_wrong_selection_are_one_line(reporting, outputs, cli,
     code, _, err = reporting("+experiment=glue_isobn", *small, "calibration=none", "experiment.selection.rule=magic")
     assert (code, err.count("\n")) == (2, 1)
     assert "experiment.selection.rule=magic is not known" in err
+    code, out, _ = reporting(f"output_dir={outputs}", "experiment.selection.rule=magic")  # of the claims, too
+    assert (code, "experiment.selection.rule=magic is not known" in " ".join(out.split())) == (0, True)
 
 
 def test_text_on_the_page_is_escaped():

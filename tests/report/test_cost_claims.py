@@ -11,6 +11,7 @@ from isobench.report.claims import CLAIMS
 from isobench.report.cost_claims import TOLERANCE, costs_between, costs_times
 from isobench.report.document import Report
 from isobench.report.score_claims import UNBALANCED_TASKS, is_better_than
+from isobench.report.tidy_rows import SPEED_SETTINGS
 
 SUMMARIES = ("bart-base", "cnn_dailymail_20k")
 PAIRS = [("mbart-large-cc25", "wmt16_en_ro"), ("mbart-large-cc25", "wmt16_de_en_1m")]
@@ -25,6 +26,7 @@ def report(runs):
 def timed(method, factor, where=SUMMARIES, **more):
     """Three seeds that train 50 examples in about ``factor`` seconds each."""
     base = {"encoder": where[0], "task": where[1], "method": method, "scale": "", "machine": TITAN, "share": 1}
+    base |= {"threads": 8, "torch": "2.9.1"} | dict.fromkeys(SPEED_SETTINGS, "1")
     base |= {"status": "finished", "failure": None, "examples": 50, "selected": True}
     return [{**base, "training_seconds": 50 * factor * (1 + noise), **more} for noise in (0, 0.01, -0.01)]
 
@@ -66,7 +68,11 @@ def test_other_encoders_and_data_decide_nothing():
 
 
 @pytest.mark.parametrize(
-    "other", [{"machine": "another"}, {"share": 2}, {"task": "other"}, {"scale": "reduced"}, {"status": "failed"}]
+    "other",
+    [
+        *({"machine": "another"}, {"share": 2}, {"task": "other"}, {"scale": "reduced"}, {"status": "failed"}),
+        *({"threads": 4}, {"torch": "2.8.0"}, *({setting: "2"} for setting in SPEED_SETTINGS)),
+    ],
 )
 def test_times_of_different_machines_or_settings_are_not_divided(other):
     runs = [*timed("none", 1), *(run | other for run in timed("flow", 5.5))]
@@ -148,11 +154,13 @@ def test_the_factors_are_in_the_papers_text(papers):
         assert words in text
 
 
+PROTOCOL = {"scale": "", "head.name": "isobn", "evaluation.every": "1", "optimization.report": "best"}
 PLAIN = [69.0, 70.0, 70.5, 71.0, 69.5]
 
 
 def scored(method, shift, task="cola", **more):
-    base = {"encoder": "bert", "task": task, "method": method, "scale": "", "status": "finished", "failure": None}
+    base = {"encoder": "bert", "task": task, "method": method, "status": "finished", "failure": None, **PROTOCOL}
+    base |= {"candidates": 1}
     return [{**base, "score": value + shift, "selected": True, **more} for value in PLAIN]
 
 
@@ -171,8 +179,44 @@ def test_two_methods_that_never_met_are_not_run():
     apart = [*scored("isobn_paper", 0), *scored("isobn_original", 0, "rte")]
     assert check(report(apart)).word == NOT_RUN
     assert check(report([*scored("isobn_paper", 0), *scored("isobn_original", 0)[:1]])).word == NOT_RUN
-    other = [*scored("isobn_paper", 5), *scored("isobn_original", 0, scale="reduced")]
-    assert check(report(other)).word == NOT_RUN
+    for differs in ({"scale": "reduced"}, {"head.name": "huggingface"}, {"evaluation.every": "2"}):
+        other = [*scored("isobn_paper", 5), *scored("isobn_original", 0, **differs)]
+        assert check(report(other)).word == NOT_RUN
+
+
+def test_the_best_of_more_configurations_is_not_better_for_it():
+    check = is_better_than("isobn_paper", "isobn_original")
+
+    def judge(shift, ours, theirs):
+        better = scored("isobn_paper", shift, candidates=ours)
+        return check(report([*better, *scored("isobn_original", 0, candidates=theirs)]))
+
+    favoured = judge(5, 18, 6)
+    assert favoured.word == UNDECIDED
+    assert "; selected from 18 and 6 configurations; the better one was selected from more" in favoured.numbers
+    assert "experiment.selection.equal_budget=true" in favoured.numbers
+    assert (judge(5, 6, 6).word, judge(5, 6, 18).word, judge(-5, 18, 6).word) == (HOLDS, HOLDS, FAILS)
+    assert judge(-5, 6, 18).word == UNDECIDED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ours", "theirs"), [(18, 6), (6, 6), (6, 18)])
+def test_without_a_difference_a_claim_is_seldom_decided_whatever_the_budgets(ours, theirs):
+    import numpy as np
+
+    rng, repeats, decided = np.random.default_rng(0), 60, 0
+    for _ in range(repeats):
+        runs = []
+        for task in map(str, range(14)):  # as many as the paper's encoders and tasks
+            for method, count in (("isobn_paper", ours), ("isobn_original", theirs)):
+                scores = rng.normal(80, 1, (count, 5))  # configurations, seeds: all equally good
+                best = scores[scores.mean(1).argmax()]
+                (one, *_) = scored(method, 0, task, candidates=count)
+                runs += [{**one, "score": score} for score in best]
+        decided += is_better_than("isobn_paper", "isobn_original")(report(runs)).word in (HOLDS, FAILS)
+    # At a level of .05 more than 8 of 60 have a probability of .005. Budgets of 18 and 6 decide more
+    # often if the check takes them for equal.
+    assert decided <= 8
 
 
 def test_runs_that_predict_one_class_count_and_are_said():

@@ -333,14 +333,14 @@ def test_the_experiments_grids_compose_and_have_the_papers_rows(experiment, scal
         one = make_config(f"+experiment={experiment}_calibration", f"scale={scale}", *overrides)
         assert one.optimization.report == "last"
         assert one.task.generation is not None
-        found.add((one.encoder.name, one.calibration["name"], one.task.name))
+        found.add((one.encoder.name, content.methods[one.calibration["name"]], one.task.name))
         if scale == "paper":
             o = one.optimization
             assert (o.lr, o.schedule, o.batch_size, o.epochs) == (3e-5, "polynomial", 48, 5)  # Appendix B
     printed = {
-        (encoder, method, content.columns[title].task)
+        (encoder, line, content.columns[title].task)
         for encoder, rows in content.cells.items()
-        for method, line in content.methods.items()
+        for line in rows
         for title in rows[line]
     }
     assert (found == printed) == (scale == "paper")

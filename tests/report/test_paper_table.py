@@ -21,6 +21,7 @@ from isobench.report.run_notes import describe_epoch_rule
 from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
 from isobench.runs.folder import RunFolder
+from isobench.runs.grouping import find_varying_settings
 from isobench.runs.record import Failure
 from isobench.runs.row import Row
 
@@ -269,6 +270,12 @@ def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in
     assert text.count("75.00 ± 5.00 / 75.00 / 80.00") == 2  # this paper's deviation is the population's
     assert "table1" in text
     assert "table2" not in text
+
+
+def test_the_sweeps_table_shows_a_head_that_differs_between_methods():
+    rows = [*runs("none", [0.90, 0.91, 0.92], "head=isobn"), *runs("cosine", [0.85, 0.86, 0.87], "head=huggingface")]
+    assert find_varying_settings(rows) == ["head.name"]
+    assert find_varying_settings(rows[:3]) == []
 
 
 def test_summaries():

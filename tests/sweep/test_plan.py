@@ -189,6 +189,28 @@ def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
     assert (code, "1 run: 1 missing" in out) == (0, True)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["calibration=isobn_original", "calibration.rescale=variance"], "eps must be above 0"),
+        (["calibration=isobn_paper", "calibration.eps=-1"], "eps must be above 0"),
+        (["-m", "calibration=none,spectrum_polynomial", "++calibration.start_at_target=maybe"], "start_at_target"),
+        (["calibration=[none,cosine]", "calibration.then.strength=-1"], "strength must be"),
+    ],
+)
+@pytest.mark.parametrize("dry", [["dry_run=true"], []])
+def test_a_method_that_refuses_its_settings_is_found_before_anything_starts(
+    cli, small, outputs, arguments, message, dry
+):
+    """In a single run without dry_run the run itself finds it."""
+    code, out, err = cli(*small, *arguments, *dry)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(outputs.glob("runs/*/result.json"))
+
+
 def test_seeds_in_spans():
     assert format_seed_ranges([5, 1, 2, 3, 8, 3]) == "1-3, 5, 8"
 

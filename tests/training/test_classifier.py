@@ -13,10 +13,11 @@ from torch import nn
 
 from isobench.calibration import Calibration
 from isobench.common.errors import RunFailure, UserError
+from isobench.common.resources import conf_dir
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 from isobench.training.build import build_run_parts
-from isobench.training.instantiate import instantiate_chain
+from isobench.training.instantiate import check_method_settings, instantiate_chain
 
 
 def built(small, *overrides):
@@ -202,6 +203,34 @@ def test_calibrations_that_are_not(small):
         instantiate_chain({**base, "_target_": "collections.Counter"}, 4)
     with pytest.raises(UserError, match="gamma must be"):
         instantiate_chain({**base, "_target_": "isobench.calibration.IsoBN", "gamma": "max"}, 4)
+
+
+class ForOneWidth(Calibration):
+    """A user's method that can't be made for another width than its encoder's."""
+
+    def __init__(self, dim: int) -> None:
+        assert dim == 32
+        super().__init__(dim)
+
+
+@pytest.mark.slow
+def test_settings_are_checked_before_the_width_is_known():
+    """No setting that suits some encoder is refused, and no user's method is made; one that none takes is refused."""
+    base = {"name": "x", "version": 1, "placement": "before_pooler", "target": "head"}
+    wide = [
+        {"_target_": "isobench.calibration.Centering", "kind": "all_but_the_top", "D": 4096},
+        {"_target_": "isobench.calibration.Whitening", "form": "pca", "k": 768},
+        {"_target_": "isobench.calibration.Flow", "levels": 10, "permutation": "learned"},
+        {"_target_": f"{__name__}.ForOneWidth"},
+    ]
+    check_method_settings([base | settings for settings in wide])
+    folder = Path(conf_dir()) / "calibration"
+    check_method_settings(make_config(f"calibration={file.stem}").calibration for file in folder.glob("*.yaml"))
+    chain = base | wide[0] | {"then": base | {"_target_": "isobench.calibration.IsoBN", "eps": -1}}
+    with pytest.raises(UserError, match="^calibration=x: eps must be above 0"):
+        check_method_settings([chain])
+    with pytest.raises(UserError, match="nowhere"):
+        check_method_settings([base | {"_target_": "isobench.calibration.nowhere.No"}])
 
 
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):

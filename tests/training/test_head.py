@@ -20,16 +20,49 @@ from isobench.training.train import train
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["head.init=uniform"], "head.init is a setting of head=isobn"),
-        (["head.dropout=0"], "head.dropout is a setting of head=isobn"),
-        (["encoder.pooling=mean"], "encoder.pooling can't be set with head=huggingface"),
-        (["encoder.pooling=cls", "encoder.layer=0"], "encoder.pooling can't be set with head=huggingface"),
+        (["head.init=uniform"], "head.init=uniform is a setting of head=isobn: choose head=isobn, or leave it out"),
+        (["head.dropout=0"], "head.dropout=0.0 is a setting of head=isobn"),
+        (["head.init=uniform"], "or leave it out and write head=huggingface, not head.name=huggingface"),
+        (
+            ["encoder.pooling=mean"],
+            "encoder.pooling=mean, set by the command line, doesn't go with head=huggingface, which has its own "
+            "pooling: choose head=isobn, or set encoder.pooling=pooler$",
+        ),
+        (["encoder.layer=0"], "encoder.layer=0, set by the command line,.* or set encoder.layer=null$"),
+        (
+            ["scale=paper", "encoder=gpt2"],
+            "encoder.pooling=last, set by encoder=gpt2, doesn't go .* choose head=isobn, or choose another encoder$",
+        ),
+        (
+            ["+experiment=isobn_drift", "encoder.pooling=cls"],
+            r"encoder.pooling=cls, set by the command line or \+experiment=isobn_drift,",
+        ),
         (["+experiment=isobn_ev"], "this analysis trains no head: choose head=isobn"),
     ],
 )
 def test_settings_that_the_head_does_not_have_are_refused(wrong, message):
     with pytest.raises(UserError, match=message):
         validate_config(make_config("head=huggingface", *wrong))
+
+
+def test_a_name_without_the_rest_of_its_group_says_what_to_write():
+    with pytest.raises(UserError, match="write head=huggingface, not head.name=huggingface"):
+        validate_config(make_config("head.name=huggingface"))
+    with pytest.raises(UserError, match="write head=isobn, not head.name=isobn"):
+        validate_config(make_config("head=huggingface", "head.name=isobn"))
+
+
+def test_the_architecture_is_checked_when_a_run_is_planned_and_before_weights_are_read(small, tmp_path):
+    save_tiny(tmp_path / "gpt2", "gpt2")
+    folder = [*small, "head=huggingface", f"encoder.path={tmp_path / 'gpt2'}"]
+    with pytest.raises(UserError, match=r"^head=huggingface has no head for gpt2, only for bert,.*choose head=isobn"):
+        validate_config(make_config(*folder))
+    (tmp_path / "gpt2" / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(UserError, match=r"^head=huggingface has no head for gpt2, only for bert,.*choose head=isobn"):
+        load_encoder(Encoder(name="gpt2", path=str(tmp_path / "gpt2")), None, seed=1, head="huggingface")
+    for content in ("[]", "{}", '{"model_type": 3}', "damaged"):
+        (tmp_path / "gpt2" / "config.json").write_text(content)
+        validate_config(make_config(*folder))  # not known before loading
 
 
 def test_an_unknown_architecture_and_another_width_are_refused(small, tmp_path):

@@ -125,6 +125,13 @@ def test_curves_survive_an_interruption():
     assert later.curves == monitor.curves
 
 
+@pytest.mark.parametrize(("curves", "epochs"), [({"head": [[0.5], [0.6]], "vocabulary": [[0.7]]}, [1, 2]), ({}, [])])
+def test_a_checkpoint_from_before_epochs_were_saved_has_a_curve_of_every_epoch(curves, epochs):
+    monitor = IsotropyMonitor()
+    monitor.load_state_dict({"curves": curves})
+    assert (monitor.curves, monitor.epochs) == (curves, epochs)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("monitor", "message"),

@@ -14,6 +14,7 @@ from isobench.metrics.task import evaluate_predictions
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
+from isobench.training.classifier import Classifier
 from isobench.training.train import train
 
 
@@ -28,6 +29,20 @@ def run(*overrides):
 
 def predictions(folder):
     return pyarrow.parquet.read_table(folder.path / "predictions.parquet")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_torch_is_asked_for_repeatable_algorithms_as_the_setting_says(small, asked, monkeypatch):
+    found = []
+
+    def step(module, batch, index):
+        found.append(torch.are_deterministic_algorithms_enabled())
+        return original(module, batch, index)
+
+    original = Classifier.training_step
+    monkeypatch.setattr(Classifier, "training_step", step)
+    run(*small, "optimization.epochs=1", "task.train_samples=32", f"trainer.deterministic={asked}")
+    assert found == [asked, asked]
 
 
 @pytest.mark.slow
@@ -75,7 +90,8 @@ def test_the_record_is_whole_and_true(small):
     assert cost["seconds"] > cost["training_seconds"] > 0
     assert cost["tokens_per_second"] > 0
     assert cost["peak_memory_mib"]["resident"] > 50
-    assert origin["versions"]["torch"] == torch.__version__
+    # Without the build, such as +cpu, which the package's name may lack.
+    assert origin["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     assert origin["threads"] == torch.get_num_threads()
     assert result["data"]["examples"] == {"train": 160, "validation": 60}
     assert set(result["data"]["fingerprint"]) == {"train", "validation"}
