@@ -4,6 +4,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,7 @@ from isobench.runs.identity import identify
 from isobench.runs.jobs import find_queued_jobs
 from isobench.runs.layout import run_folder_name, runs_folder
 from isobench.runs.listing import list_run_folders, read_run_config
+from isobench.runs.validate import ConfigValidator
 from isobench.sweep.plan import compose_sweep, plan_saved_command
 from isobench.sweep.saved_commands import read_commands
 from isobench.training.execute import format_run_name
@@ -80,10 +82,11 @@ def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
     """
     queued = find_queued_jobs(output_dir)
     planned: set[str] | None = None  # names of the folders that the sweeps ask for; computed when first needed
+    validator = ConfigValidator()
     for folder in list_run_folders(output_dir):
         if folder.name in queued or heartbeat.read_live_heartbeat(folder):
             continue
-        cfg = read_run_config(folder)
+        cfg = read_run_config(folder, validator)
         if cfg is None:
             yield folder, "its config can't be read, or is not valid any more"
             continue
@@ -101,6 +104,7 @@ def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
                 yield folder, f"{name}: the experiment has changed"
 
 
+@cache
 def read_grid(experiment: str) -> dict | None:
     """Read an experiment's grid from its YAML; None if isobench has no such experiment."""
     file = Path(conf_dir(), "experiment", f"{experiment}.yaml")

@@ -14,7 +14,8 @@ from isobench.common.files import write_atomic
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Write rows to ``name.parquet`` and ``name.csv`` in a folder, each whole or not at all; return the two files."""
-    table = pyarrow.Table.from_pylist(list(rows), infer_schema(rows))
+    columns = dict.fromkeys(key for row in rows for key in row)  # each that any row has, in order of appearance
+    table = pyarrow.table({key: pyarrow.array([row.get(key) for row in rows]) for key in columns})
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
     write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
     write_atomic(files[1], partial(pyarrow.csv.write_csv, table))
@@ -28,10 +29,3 @@ def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:
         OSError, pyarrow.ArrowException: there is no such file, or it is damaged.
     """
     return pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pylist()
-
-
-def infer_schema(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Schema:
-    """Infer a schema with each column that any row has, in order of appearance."""
-    columns = dict.fromkeys(key for row in rows for key in row)
-    types = {key: pyarrow.array([row.get(key) for row in rows]).type for key in columns}
-    return pyarrow.schema(list(types.items()))

@@ -31,6 +31,27 @@ class Bound:
     choices: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A type hint, taken apart once so that many values can be checked against it quickly.
+
+    Args:
+        hint: the hint, without ``None``.
+        is_optional: whether null is allowed.
+        kind: the type that a value must have.
+        bounds: the bounds that it must be within.
+        entry: the rule for the entries of a list.
+        has_parts: whether a value is a dataclass or TypedDict, whose own values have rules.
+    """
+
+    hint: Any
+    is_optional: bool
+    kind: Any
+    bounds: tuple[Bound, ...]
+    entry: "Rule | None"
+    has_parts: bool
+
+
 def at_least(least: float) -> Bound:
     """Bound a number from below, ``least`` included."""
     return Bound(lambda value: value >= least, f"must be at least {least}")
@@ -79,24 +100,27 @@ def check_value(name: str, value: Any, hint: Any) -> None:
     Raises:
         UserError: one line that names the setting, its value, and what it must be.
     """
-    if get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
-        if value is None:
-            return
-        hint = Union[tuple(option for option in get_args(hint) if option is not NoneType)]  # noqa: UP007
-    kind, bounds = split_hint(hint)
-    for bound in bounds:
+    _check(name, value, read_rule(hint))
+
+
+def _check(name: str, value: Any, rule: Rule) -> None:
+    if value is None and rule.is_optional:
+        return
+    kind = rule.kind
+    for bound in rule.bounds:
         if bound.choices and value not in bound.choices:
             raise make_error(name, value, f"is not known: {suggest_nearest(str(value), bound.choices)}")
     if not has_type(value, kind):
-        raise make_error(name, value, f"must be {describe_hint(hint)}")
-    if get_origin(kind) is list:
+        raise make_error(name, value, f"must be {describe_hint(rule.hint)}")
+    if rule.entry:
         for place, entry in enumerate(value):
-            check_value(f"{name}[{place}]", entry, get_args(kind)[0])
-    elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        check_values(name, vars(value), read_hints(kind))
-    elif is_typeddict(kind):
-        check_values(name, value, read_hints(kind))
-    for bound in bounds:
+            _check(f"{name}[{place}]", entry, rule.entry)
+    elif rule.has_parts:
+        parts = value if isinstance(value, Mapping) else vars(value)
+        for part, part_rule in read_rules(kind).items():
+            if part in parts:
+                _check(f"{name}.{part}" if name else part, parts[part], part_rule)
+    for bound in rule.bounds:
         if not bound.is_met(value):
             raise make_error(name, value, bound.message)
 
@@ -106,6 +130,23 @@ def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any
     for name, hint in hints.items():
         if name in values:
             check_value(f"{prefix}.{name}" if prefix else name, values[name], hint)
+
+
+@functools.cache
+def read_rules(kind: Any) -> dict[str, Rule]:
+    """Read the rules for the values of a dataclass or TypedDict, by name, from its hints."""
+    return {name: read_rule(hint) for name, hint in read_hints(kind).items()}
+
+
+def read_rule(hint: Any) -> Rule:
+    """Take a type hint apart."""
+    is_optional = get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
+    if is_optional:
+        hint = Union[tuple(option for option in get_args(hint) if option is not NoneType)]  # noqa: UP007
+    kind, bounds = split_hint(hint)
+    entry = read_rule(get_args(kind)[0]) if get_origin(kind) is list else None
+    has_parts = is_typeddict(kind) or (isinstance(kind, type) and dataclasses.is_dataclass(kind))
+    return Rule(hint, is_optional, kind, tuple(bounds), entry, has_parts)
 
 
 def make_error(name: str, value: Any, message: str) -> UserError:

@@ -4,6 +4,7 @@ A key that is neither here nor in the YAML of a calibration, monitor or analysis
 ``isobench.config.bounds``; what concerns several settings at once, by ``isobench.runs.validate``.
 """
 
+import contextlib
 import dataclasses
 import re
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import (
@@ -25,6 +27,7 @@ from isobench.config.bounds import (
     at_most,
     one_of,
 )
+from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
 from isobench.config.schema_encoder import Encoder, Head
 from isobench.config.schema_task import HELD_OUT, Generation, Task
 
@@ -205,13 +208,22 @@ def to_config(cfg: DictConfig) -> Config:
         omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
     """
     plain = {str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
+    with contextlib.suppress(NeedsOmegaConf, OmegaConfBaseException):  # the slow way below converts, or raises
+        return rebuild_dataclass(OmegaConf.to_container(OmegaConf.create(plain), resolve=True), Config)
     merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
     return OmegaConf.to_object(merged)  # type: ignore[return-value]
 
 
 def config_from_plain(resolved: dict[str, Any]) -> Config:
-    """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it."""
-    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
+    """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it.
+
+    Raises:
+        omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
+    """
+    try:
+        return rebuild_dataclass(resolved, Config)
+    except NeedsOmegaConf:
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:

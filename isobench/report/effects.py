@@ -96,9 +96,10 @@ def expected_maximum(k: int) -> float:
     That is what selecting the best of k equally good configurations gains by chance, in standard deviations: the
     integral of x k phi(x) Phi(x)^(k-1) over x.
     """
-    from scipy import integrate, stats
+    from scipy import integrate, special
 
     def weighted(x: float) -> float:
-        return float(x * k * stats.norm.pdf(x) * stats.norm.cdf(x) ** (k - 1))
+        density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        return float(x * k * density * special.ndtr(x) ** (k - 1))
 
     return float(integrate.quad(weighted, -10, 10, points=[0])[0])

@@ -37,7 +37,7 @@ def build_epoch_rows(rows: list[Row]) -> TidyRows:
     varying = find_varying_settings(rows)
     return [
         {
-            **read_identity(row, varying),
+            **identity,
             "epoch": epoch.epoch,
             "step": epoch.step,
             "score": to_percent(epoch.score),
@@ -45,6 +45,7 @@ def build_epoch_rows(rows: list[Row]) -> TidyRows:
         }
         for row in rows
         if row.record
+        for identity in [read_identity(row, varying)]
         for epoch in row.record.history
     ]
 

@@ -1,6 +1,7 @@
 """Group runs: find the settings that tell them apart, and the runs that differ in their seeds only."""
 
 from collections.abc import Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 from isobench.config.schema import Config, format_method_name, split_chain
@@ -28,7 +29,10 @@ def find_varying_settings(rows: list[Row]) -> list[str]:
     A setting of ``PROTOCOL_SETTINGS`` varies also if it differs between the methods of a task and encoder.
     """
     values_by_names: dict[tuple[str, ...], dict[str, set[str]]] = {}
+    by_sections: dict[tuple[int, ...], Row] = {}  # runs that differ in their seeds only mostly share their sections
     for row in rows:
+        by_sections.setdefault(tuple(id(getattr(row.cfg, name)) for name in VARYING_SECTIONS), row)
+    for row in by_sections.values():
         task, encoder, method = read_run_names(row.cfg)
         settings = {key: value for key, value in flatten_settings(row.cfg).items() if key not in SPEED_ONLY}
         protocol = {key: settings[key] for key in PROTOCOL_SETTINGS}
@@ -77,5 +81,15 @@ def read_scale_differences(row: Row) -> list[str]:
 
 def list_setting_values(cfg: Config, names: Sequence[str]) -> list[str]:
     """List a run's values of the named settings, with a dash where its method has no such setting."""
-    values = flatten_settings(cfg)
-    return [str(values.get(name, "-")) for name in names]
+    return [str(read_setting(cfg, name)) for name in names]
+
+
+def read_setting(cfg: Config, name: str) -> Any:
+    """Read the setting of this dotted name, as `flatten_settings` names them; a dash if there is none."""
+    value: Any = vars(cfg)
+    for key in name.split("."):
+        value = vars(value) if is_dataclass(value) else value
+        if not isinstance(value, dict) or key not in value:
+            return "-"
+        value = value[key]
+    return to_plain(value)

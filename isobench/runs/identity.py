@@ -9,7 +9,7 @@ settings. ``_target_``, the class that carries them out, is left out: a class ma
 another run's. So a class that computes something else needs another name, or a higher ``version``.
 """
 
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from isobench.common.files import sha256_json
@@ -76,5 +76,10 @@ def drop_none(section: Any) -> Any:
 
 
 def to_plain(section: Any) -> Any:
-    """Convert a dataclass of settings to a dictionary; keep any other value."""
-    return asdict(section) if is_dataclass(section) and not isinstance(section, type) else section
+    """Convert a dataclass of settings to a dictionary, nested ones too; keep any other value.
+
+    Lists and dictionaries in it are not copied, as `dataclasses.asdict` would: don't change them.
+    """
+    if not is_dataclass(section):
+        return section
+    return {name: to_plain(value) for name, value in vars(section).items()}

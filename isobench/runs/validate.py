@@ -11,7 +11,7 @@ import yaml
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
 from isobench.config.architectures import check_architecture
-from isobench.config.bounds import check_value, check_values, read_hints
+from isobench.config.bounds import Seed, check_value, check_values, read_hints
 from isobench.config.schema import LAST_EPOCH, Config, Generation, Head, MethodSettings, Task, split_chain
 from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
 from isobench.data import weights
@@ -36,6 +36,22 @@ def validate_config(cfg: Config) -> None:
     _validate_calibration(cfg.calibration)
     _validate_monitors(cfg)
     published.check_tables_exist(cfg.experiment)
+
+
+class ConfigValidator:
+    """Validates the configs of many runs. Configs with the same parts, and other seeds, are validated as one."""
+
+    def __init__(self) -> None:
+        self.valid: dict[tuple[int, ...], Config] = {}  # ids of the parts -> a config that keeps these parts alive
+
+    def validate(self, cfg: Config) -> None:
+        """Raise UserError as `validate_config` does."""
+        parts = tuple(id(part) for name, part in vars(cfg).items() if name != "seed")
+        if parts in self.valid:
+            check_value("seed", cfg.seed, Seed)
+        else:
+            validate_config(cfg)
+            self.valid[parts] = cfg
 
 
 def _validate_optimization(cfg: Config) -> None:

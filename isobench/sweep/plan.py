@@ -17,12 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
+from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import register_schema
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
-from isobench.runs.validate import validate_config
+from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
@@ -38,6 +39,7 @@ class PlannedRun:
     overrides: list[str]
 
 
+@collect_garbage_rarely()
 def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> dict[str, PlannedRun]:
     """Plan the runs of a sweep, by their keys, in the grid's order; runs with the same key appear once.
 
@@ -56,12 +58,12 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
     if grids and base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
-    composer = Composer(loader, base)
+    composer, validator = Composer(loader, base), ConfigValidator()
     planned: dict[str, PlannedRun] = {}
     for expanded in expand_grid(grids.get(base.scale, []), command_line):
         overrides = expand_chains(expanded)
         cfg = composer.compose(overrides)
-        validate_config(cfg)
+        validator.validate(cfg)
         identity = identify(cfg)
         planned_run = planned.setdefault(identity.key, PlannedRun(Row.of(cfg, identity.key), overrides))
         if planned_run.row.cfg != cfg:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
+from isobench.common.garbage import collect_garbage_rarely
 from isobench.config.schema import Selection, to_config
 from isobench.runs.layout import run_folder_name
 from isobench.runs.listing import read_run_rows
@@ -25,6 +26,7 @@ def drop_selection(arguments: Sequence[str]) -> list[str]:
     return [argument for argument in arguments if not argument.startswith(SELECTION_PREFIX)]
 
 
+@collect_garbage_rarely()
 def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     """Find the runs of a sweep, or of an output folder.
 

@@ -97,6 +97,41 @@ def test_interpolations_are_left_to_hydra(tmp_path):
             assert cfg.optimization.batch_size == seed
 
 
+@pytest.mark.slow
+def test_choices_in_independent_groups_are_composed_one_at_a_time(tmp_path):
+    """Only where the options hold nothing but settings of their groups."""
+    for group, name, text in (
+        ("head", "far", "# @package _global_\nencoder: {pooling: mean}\n"),
+        ("head", "linked", "init: normal\ndropout: ${optimization.warmup}\n"),
+        ("encoder", "nested", "defaults: [minilm, _self_]\nlayer: 3\n"),
+    ):
+        (tmp_path / group).mkdir(exist_ok=True)
+        (tmp_path / group / f"{name}.yaml").write_text(text)
+    with compose_sweep([f"--config-dir={tmp_path}", "-m"]) as (loader, base, _):
+        composer = Composer(loader, base)
+        grid = itertools.product(
+            ["task=cola"], ["encoder=distilbert-quire", "encoder=nested"],
+            ["head=isobn", "head=far", "head=linked"], ["seed=2", "optimization.warmup=0.2"],
+        )  # fmt: skip
+        for overrides in grid:
+            assert composer.compose(overrides) == composer.compose_with_hydra(overrides).cfg, overrides
+        assert composer.parse_choice("task=cola") == ("task", "cola")
+        assert not any(map(composer.parse_choice, ("head=far", "head=linked", "encoder=nested", "seed=2")))
+
+
+@pytest.mark.slow
+def test_three_tasks_and_two_encoders_take_six_compositions():
+    with compose_sweep(["-m"]) as (loader, base, _):
+        composer = Composer(loader, base)
+        for overrides in itertools.product(
+            ["task=cola", "task=mrpc", "task=rte"],
+            ["encoder=minilm", "encoder=distilbert-quire"],
+            ["seed=1", "seed=2"],
+        ):
+            composer.compose(overrides)
+    assert composer.compose_with_hydra.cache_info().misses == 6  # each choice, and none of them
+
+
 def test_a_commands_arguments_as_overrides():
     found = convert_to_overrides(["-m", "seed=1", "--config-dir", "f", "a=b"])
     assert found == ["seed=1", "hydra.searchpath=['file://f']", "a=b"]

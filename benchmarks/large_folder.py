@@ -1,0 +1,154 @@
+"""Measure how status, report, a sweep and prune cope with an output folder of thousands of finished runs.
+
+    python benchmarks/large_folder.py [--seeds 9] [--rounds 3]
+
+The folder holds the 588 runs of glue_isobn at the paper's scale, once for each seed: 5,292 runs with nine seeds, and
+no note of the sweep that made them. Each record is a copy of one real record of ten epochs, with the key, config,
+seed and scores of its run. Each command runs as a process. Prints its seconds beyond those of the same command in a
+folder of one run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 GiB).
+"""
+
+import argparse
+import copy
+import dataclasses
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import yaml
+from common import write_result
+from pydantic_core import to_json
+
+from isobench.config.schema import Config
+from isobench.runs.identity import Identity, identify
+from isobench.runs.layout import CONFIG_FILE
+from isobench.runs.record import RECORD_FORMAT
+from isobench.runs.seeding import resolve_seeds
+from isobench.sweep.plan import compose_sweep, plan_runs
+
+SWEEP = ["+experiment=glue_isobn", "scale=paper", "data.root=null", "tracking=none"]
+ONE_RUN = [
+    "task=cola", "encoder=bert-base-cased", "calibration=none", "optimization.lr=2e-5", "optimization.batch_size=16",
+]  # fmt: skip
+REAL_RUN = [
+    "task.train_samples=32", "task.dev_samples=32", "optimization.epochs=10", "optimization.patience=null",
+    "tracking=none", "trainer.threads=1",
+]  # fmt: skip
+MIB = 2**20
+
+
+def make_real_record(folder: str) -> dict[str, Any]:
+    """Train one small run and return the content of its record."""
+    subprocess.run(
+        [sys.executable, "-m", "isobench", *REAL_RUN, f"output_dir={folder}"], check=True, capture_output=True
+    )
+    (file,) = Path(folder, "runs").glob("*/result.json")
+    content: dict[str, Any] = json.loads(file.read_text())
+    assert content["format"] == RECORD_FORMAT
+    return content
+
+
+def write_finished_runs(arguments: list[str], real: dict[str, Any]) -> int:
+    """Write config and record of every run of a sweep, and return how many runs it has."""
+    with compose_sweep(arguments) as parts:
+        planned = plan_runs(*parts)
+    for run in planned.values():
+        cfg, folder = run.row.cfg, run.row.folder
+        folder.path.mkdir(parents=True)
+        config = dataclasses.asdict(cfg)
+        (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
+        record = adapt_record(real, cfg, identify(cfg)) | {"config": config}
+        folder.result_file.write_bytes(to_json(record, indent=1))
+    return len(planned)
+
+
+def adapt_record(real: dict[str, Any], cfg: Config, identity: Identity) -> dict[str, Any]:
+    """Copy the real record for another run: its key, seeds and fingerprints, and scores of its own."""
+    score = random.Random(identity.key).uniform(0.7, 0.9)
+    metrics = {**dict.fromkeys(cfg.task.metrics, score), "constant_predictor": False}
+    record = copy.deepcopy(real)
+    for epoch in (record["best"], *record["history"]):
+        del epoch["validation"]
+        epoch |= dict.fromkeys(cfg.task.dev_splits, metrics) | {"score": score, "selection": score}
+    return record | {
+        "key": identity.key,
+        "seeds": resolve_seeds(cfg),
+        "scale": {"name": cfg.scale, "differs": []},
+        "data": {"fingerprint": identity.data},
+        "encoder": {"fingerprint": identity.encoder},
+    }
+
+
+def measure_command(command: list[str]) -> tuple[float, float]:
+    """Run a command and return its seconds and its peak memory in MiB."""
+    with tempfile.TemporaryFile() as output:
+        start = time.perf_counter()
+        process = subprocess.Popen([sys.executable, "-m", *command], stdout=output, stderr=output)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        output.seek(0)
+        assert status == 0, output.read().decode()
+    return seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / MIB
+
+
+def list_commands(folder: str, sweep: list[str]) -> dict[str, list[str]]:
+    """List the measured commands, by name. Without a sweep's note, status without arguments reads every config."""
+    here = f"output_dir={folder}"
+    return {
+        "status": ["isobench.status", here],
+        "report": ["isobench.report", *sweep, here],
+        "prune": ["isobench.prune", here],
+        "sweep": ["isobench", "-m", *sweep, here],
+    }
+
+
+def measure_folders(folders: dict[str, list[str]], rounds: int) -> dict[str, dict[str, float]]:
+    """Measure every command in two folders in turns; the difference is what the larger one's runs take.
+
+    Args:
+        folders: the folder of one run, then the large one, each with the arguments of its sweep.
+        rounds: how often each command runs; medians are returned.
+    """
+    one, large = (list_commands(folder, sweep) for folder, sweep in folders.items())
+    results = {}
+    for name in one:
+        seconds, memory = [], []
+        for _ in range(rounds):
+            for folder in folders:  # a note of a sweep would change what status reads
+                for note in Path(folder, "commands").glob("*.json"):
+                    note.unlink()
+            (start, _), (whole, peak) = measure_command(one[name]), measure_command(large[name])
+            seconds.append(whole - start)
+            memory.append(peak)
+        results[name] = {"seconds": statistics.median(seconds), "peak_memory_mib": max(memory)}
+        print(f"{name}: {results[name]['seconds']:.2f} s, {results[name]['peak_memory_mib']:.0f} MiB", flush=True)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=9, help="seeds of the large folder, 588 runs each")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        real = make_real_record(f"{folder}/real")
+        folders = {
+            f"{folder}/one": [*SWEEP, *ONE_RUN, "seed=1"],
+            f"{folder}/large": [*SWEEP, f"seed=range(1,{options.seeds + 1})"],
+        }
+        counts = [write_finished_runs([*sweep, f"output_dir={path}"], real) for path, sweep in folders.items()]
+        print(f"{counts[1]} runs", flush=True)
+        write_result("large_folder", {"runs": counts[1], **measure_folders(folders, options.rounds)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Reading the configs of many runs gives what OmegaConf makes of each, and the same refusals."""
+
+from dataclasses import asdict, replace
+
+import pytest
+import yaml
+from helpers import make_config
+from omegaconf import OmegaConf
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Config, config_from_plain
+from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
+from isobench.runs.listing import parse_config, read_run_config
+from isobench.runs.row import Row
+from isobench.runs.validate import ConfigValidator, validate_config
+
+CONFIGS = [
+    ["seed=3"],
+    ["task=stsb", "task.as_classes=6", "calibration=isobn_paper"], ["task=multi30k", "encoder=bart-scratch"],
+    ["calibration=[isobn_paper,cosine]", "optimization.clip=1.0"], ["output_dir='a: b # c'", "seeds.init=4"],
+]  # fmt: skip
+CHANGES = [
+    ("lr: 2.0e-05", "lr: 1"), ("epochs: 10", "epochs: '10'"), ("epochs: 10", "epochs: ten"),
+    ("epochs: 10", "epochs: 1.5"), ("epochs: 10", "epochs: null"), ("epochs: 10", "epochs: ${seed}"),
+    ("epochs: 10", "epochs: ???"), ("  epochs: 10\n", ""), ("  name: rotten_tomatoes\n", ""), ("seed: 1\n", ""),
+    ("seed: 1", "seed: true"), ("seed: 1", "seed: 1\nseed: 2"), ("seed: 1", "---\nseed: 1"), ("seed: 1", "seed"),
+    ("seed: 1", "mine: 2\nseed: 1"), ("seed: 1", "'seed': 1"), ("seed: 1", "seed: &a 5"), ("every: 1", "every: *a"),
+    ("seed: 1\nscale: embedded", "seed: &a 1\nscale: *a"), ("data:\n", "data: {\n"), ("seed: 1", "seed: 1\n...\n"),
+    ("monitors: {}", "monitors: {a: 2001-01-01}"), ("monitors: {}", "monitors: {1: 2}"), ("seed: 1", "seed: |\n  1"),
+    ("monitors: {}", "monitors: []"), ("grid: {}", "grid: {a: [{b: [1, null, x]}]}"), ("grid: {}", "grid: {a: [1]}"),
+    ("text:", "text: sentence\n  t:"), ("dry_run: false", "dry_run: false\n\n# the end"), ("\n", "\n "),
+    ("\n", "\r\n"),
+]  # fmt: skip
+
+
+def config_text(*overrides: str) -> str:
+    return yaml.safe_dump(asdict(make_config(*overrides)), sort_keys=False)
+
+
+def outcome(make, *arguments):
+    """What a function returns, or that it raises an error."""
+    try:
+        return make(*arguments)
+    except Exception:
+        return "refused"
+
+
+def make_with_omegaconf(text: str):
+    plain = yaml.safe_load(text)
+    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
+
+
+@pytest.mark.parametrize("overrides", CONFIGS, ids=" ".join)
+def test_a_config_is_read_as_omegaconf_reads_it(overrides):
+    text = config_text(*overrides)
+    cfg = parse_config(text)
+    assert cfg == make_with_omegaconf(text) == config_from_plain(yaml.safe_load(text)) == make_config(*overrides)
+    assert parse_config(text).task is cfg.task  # a section with the same text is not parsed again
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES)
+def test_a_changed_file_is_read_or_refused_as_by_omegaconf(old, new):
+    text = config_text()
+    assert old in text or old == "every: 1"
+    text = text.replace(old, new, 1) if old != "\n" else text.replace(old, new)
+    expected = outcome(make_with_omegaconf, text)
+    assert outcome(parse_config, text) == expected
+    assert outcome(lambda: config_from_plain(yaml.safe_load(text))) == expected
+
+
+def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
+    validator, cfg = ConfigValidator(), make_config()
+    validator.validate(cfg)
+    validator.validate(replace(cfg, seed=2))
+    for bad in (replace(cfg, seed=-1), replace(cfg, optimization=replace(cfg.optimization, epochs=0))):
+        with pytest.raises(UserError) as expected:
+            validate_config(bad)
+        with pytest.raises(UserError) as raised:
+            validator.validate(bad)
+        assert str(raised.value) == str(expected.value)
+    (tmp_path / "config.yaml").write_text(config_text().replace("seed: 1", "seed: -1"))
+    assert read_run_config(tmp_path, validator) is None
+
+
+def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared():
+    rows = [Row(make_config(*overrides), None, None) for overrides in CONFIGS]
+    for row in rows:
+        settings = flatten_settings(row.cfg)
+        assert {name: read_setting(row.cfg, name) for name in settings} == settings
+    assert read_setting(rows[0].cfg, "task.generation.beams") == read_setting(rows[0].cfg, "calibration.x") == "-"
+    cfg = rows[0].cfg
+    others = [replace(cfg, seed=4), replace(cfg, optimization=replace(cfg.optimization, lr=1e-3))]
+    assert find_varying_settings([Row(one, None, None) for one in (cfg, *others)]) == ["optimization.lr"]
