@@ -136,7 +136,7 @@ def test_a_checkpoint_from_before_epochs_were_saved_has_a_curve_of_every_epoch(c
 @pytest.mark.parametrize(
     ("monitor", "message"),
     [
-        ("{components:3}", "_target_ must name a Lightning Callback"),
+        ("{components:3}", "monitors.x must name a callback: +monitors.x._target_=MODULE.CLASS"),
         ("{_target_:builtins.dict}", "_target_ must name a Lightning Callback"),
         ("{_target_:isobench.nowhere.M}", "monitors.x: "),
         ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "another callback has the same state_key"),
