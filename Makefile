@@ -1,6 +1,6 @@
 # make setup   install into .venv, with uv where it is installed, else with pip
-# make demo    install, then compare plain fine-tuning with IsoBN over five seeds (about 6 minutes on 2 cores)
-# make check   lint, types and the fast tests, before each commit (about 2 minutes on 2 cores)
+# make demo    install, then compare plain fine-tuning with IsoBN over five seeds (6 to 12 minutes on 2 cores)
+# make check   lint, types and the fast tests, before each commit (about 75 seconds on 2 cores)
 # make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/testing.md
 PYTHON ?= python3
 VENV := .venv
@@ -48,7 +48,7 @@ test-slurm: setup
 	$(BIN)/python -m pytest -m slurm
 
 test-others: setup
-	OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m pytest -n 3 --dist loadgroup --durations=60 -m "not slurm"
+	OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slurm"
 
 clean:
 	rm -rf $(VENV) build dist
