@@ -48,7 +48,7 @@ test-slurm: setup
 	$(BIN)/python -m pytest -m slurm
 
 test-others: setup
-	OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m pytest -n 3 --dist loadgroup -m "not slurm"
+	OMP_NUM_THREADS=1 nice -n 10 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm"
 
 clean:
 	rm -rf $(VENV) build dist
