@@ -21,7 +21,7 @@ INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
 
 class Event(NamedTuple):
-    """What was asked at a step (``wait`` or ``other device``), by which operator and functions, innermost last."""
+    """Name a step's event (``wait`` or ``other device``), by which operator and functions, innermost last."""
 
     kind: str
     step: int

@@ -1,5 +1,6 @@
 """Functions that tests share: configs, a tiny model and tiny data made on the spot, overrides of quick runs."""
 
+import json
 from copy import deepcopy
 from dataclasses import asdict
 from functools import cache
@@ -11,7 +12,10 @@ from hydra.types import RunMode
 
 from isobench.common.resources import conf_dir
 from isobench.config.schema import Config, register_schema
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
 from isobench.runs.record import RECORD_FORMAT, RunRecord
+from isobench.runs.validate import validate_config
 from isobench.sweep.compose import Composer
 
 ROOT = Path(__file__).resolve().parents[1]  # of the checkout
@@ -164,3 +168,21 @@ def write_sets(root, **changed):
         }
         write_parquet(root / "wordsim" / f"{name}.parquet", changed.get(name, columns))
     return root
+
+
+def train_run(*overrides: str) -> tuple[dict, RunFolder, Config]:
+    """Validate a config and train its run in this process; returns the record's content, the folder, the config."""
+    from isobench.training.train import train  # imports torch
+
+    cfg = make_config(*overrides)
+    validate_config(cfg)
+    identity = identify(cfg)
+    folder = RunFolder(cfg.output_dir, identity.key)
+    train(cfg, identity, folder)
+    return json.loads(folder.result_file.read_text()), folder, cfg
+
+
+def assert_contains(text: str, *phrases: str) -> None:
+    """Assert that a text has each of the phrases, and name the first that it lacks."""
+    for phrase in phrases:
+        assert phrase in text, phrase

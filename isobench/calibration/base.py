@@ -52,3 +52,9 @@ def promote_to_float32(h: Tensor) -> Tensor:
 def overrides_hook(calibration: Calibration, hook: str) -> bool:
     """Return True if a method defines the hook of this name itself; hooks that it inherits need not be called."""
     return getattr(type(calibration), hook) is not getattr(Calibration, hook)
+
+
+def require_bool(name: str, value: object) -> None:
+    """Raise ValueError unless a setting of this name is true or false; a text such as "false" would count as true."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, not {value!r}")

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.base import Calibration, promote_to_float32, require_bool
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import eigh, gram
 
@@ -111,8 +111,7 @@ class Centering(Calibration):
         super().__init__(dim)
         if kind not in ("center", "center_scaled", "all_but_the_top"):
             raise ValueError(f"kind must be center, center_scaled or all_but_the_top, not {kind!r}")
-        if not isinstance(centered_projection, bool):
-            raise ValueError(f"centered_projection must be true or false, not {centered_projection!r}")
+        require_bool("centered_projection", centered_projection)
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], not {momentum}")
         count = math.ceil(dim / 100) if D is None else D

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, require_bool
 from isobench.calibration.batch_statistics import batch_covariance, batch_mean, center_batch
 
 # Below this deviation a float32 variance underflows, and a correlation computed from it is meaningless.
@@ -65,8 +65,7 @@ class IsoBN(Calibration):
             raise ValueError(f"gamma must be sum or mean, not {gamma!r}")
         if rescale not in ("variance", "printed", "released", "none"):
             raise ValueError(f"rescale must be variance, printed, released or none, not {rescale!r}")
-        if not isinstance(subtract_mean, bool):
-            raise ValueError(f"subtract_mean must be true or false, not {subtract_mean!r}")
+        require_bool("subtract_mean", subtract_mean)
         self.momentum, self.eps, self.beta = float(momentum), float(eps), float(beta)
         if not 0 < self.momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], not {momentum}")

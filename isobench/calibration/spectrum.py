@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.base import Calibration, promote_to_float32, require_bool
 from isobench.common.linalg import eigh, gram
 
 
@@ -48,8 +48,7 @@ class SpectrumControl(Calibration):
         super().__init__(dim)
         if decay not in ("polynomial", "exponential"):
             raise ValueError(f"decay must be polynomial or exponential, not {decay!r}")
-        if not isinstance(start_at_target, bool):
-            raise ValueError(f"start_at_target must be true or false, not {start_at_target!r}")
+        require_bool("start_at_target", start_at_target)
         self.decay, self.strength, self.c1, self.c2 = decay, float(strength), c1, float(c2)
         self.start_at_target = start_at_target
         self.gamma = float(gamma if gamma is not None else (-1.0 if decay == "polynomial" else 1.0))
@@ -66,9 +65,7 @@ class SpectrumControl(Calibration):
             vectors, values = smaller_side_svd(weight)
             target = self.read_target(values)
             ratio = torch.where(values > compute_noise(values), target / values, 0.0)
-            mix = (vectors * ratio) @ vectors.T
-            matrix = weight.double()
-            weight.copy_(matrix @ mix if weight.shape[1] <= weight.shape[0] else mix @ matrix)
+            weight.copy_(mix_smaller_side(weight.double(), (vectors * ratio) @ vectors.T))
 
     def penalty(self, weight: Tensor) -> Tensor:
         """Compute R of a matrix in float64: [V, d] -> scalar, float32."""
@@ -103,6 +100,11 @@ def smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:
     return vectors.flip(1), eigenvalues.clamp_min(0).sqrt().flip(0)
 
 
+def mix_smaller_side(matrix: Tensor, mix: Tensor) -> Tensor:
+    """Multiply a matrix [V, d] by one of its smaller side, [n, n]: from the right if d <= V, else from the left."""
+    return matrix @ mix if matrix.shape[1] <= matrix.shape[0] else mix @ matrix
+
+
 def compute_noise(values: Tensor) -> Tensor:
     """Compute the size below which singular values [n] are noise.
 
@@ -133,6 +135,5 @@ class SpectrumDistance(torch.autograd.Function):
         mix = (vectors * factor) @ vectors.T * gradient  # [n, n]
         with torch.autocast(weight.device.type, enabled=False):
             matrix = promote_to_float32(weight)  # its product needs no more precision than the weights have
-            mix = mix.to(matrix.dtype)
-            result = matrix @ mix if weight.shape[1] <= weight.shape[0] else mix @ matrix
+            result = mix_smaller_side(matrix, mix.to(matrix.dtype))
         return result.to(weight.dtype), None, None, None

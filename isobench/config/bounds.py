@@ -116,20 +116,21 @@ def _check(name: str, value: Any, rule: Rule) -> None:
         for place, entry in enumerate(value):
             _check(f"{name}[{place}]", entry, rule.entry)
     elif rule.has_parts:
-        parts = value if isinstance(value, Mapping) else vars(value)
-        for part, part_rule in read_rules(kind).items():
-            if part in parts:
-                _check(f"{name}.{part}" if name else part, parts[part], part_rule)
+        _check_parts(name, value if isinstance(value, Mapping) else vars(value), read_rules(kind))
     for bound in rule.bounds:
         if not bound.is_met(value):
             raise make_error(name, value, bound.message)
 
 
+def _check_parts(name: str, parts: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    for part, rule in rules.items():
+        if part in parts:
+            _check(f"{name}.{part}" if name else part, parts[part], rule)
+
+
 def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     """Check every value that has a hint; ``prefix`` is the setting that they are part of, or empty."""
-    for name, hint in hints.items():
-        if name in values:
-            check_value(f"{prefix}.{name}" if prefix else name, values[name], hint)
+    _check_parts(prefix, values, {name: read_rule(hint) for name, hint in hints.items()})
 
 
 @functools.cache

@@ -210,8 +210,7 @@ def to_config(cfg: DictConfig) -> Config:
     plain = {str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
     with contextlib.suppress(NeedsOmegaConf, OmegaConfBaseException):  # the slow way below converts, or raises
         return rebuild_dataclass(OmegaConf.to_container(OmegaConf.create(plain), resolve=True), Config)
-    merged = OmegaConf.merge(OmegaConf.structured(Config), plain)
-    return OmegaConf.to_object(merged)  # type: ignore[return-value]
+    return _convert_by_omegaconf(plain)
 
 
 def config_from_plain(resolved: dict[str, Any]) -> Config:
@@ -223,7 +222,11 @@ def config_from_plain(resolved: dict[str, Any]) -> Config:
     try:
         return rebuild_dataclass(resolved, Config)
     except NeedsOmegaConf:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), resolved))  # type: ignore[return-value]
+        return _convert_by_omegaconf(resolved)
+
+
+def _convert_by_omegaconf(settings: dict[str, Any]) -> Config:
+    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), settings))  # type: ignore[return-value]
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:

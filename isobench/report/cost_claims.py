@@ -10,7 +10,7 @@ from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outc
 from isobench.report.document import Report, TidyRows
 from isobench.report.effects import Estimate
 from isobench.report.resampling import Arms, mean_difference_interval
-from isobench.report.tidy_rows import SPEED_SETTINGS
+from isobench.report.tidy_rows import SPEED_SETTINGS, pair_methods
 
 PAPER = "isotropy_calibration"  # the paper that prints all claims on cost
 PAPER_GPU = "TITAN RTX"  # the paper's times were measured on it
@@ -18,7 +18,7 @@ TOLERANCE = 1.25  # our choice: our factor agrees with a printed one if it is at
 
 
 class TimedSetting(NamedTuple):
-    """What two runs must share so that their training times may be compared."""
+    """Name what two runs must share so that their training times may be compared."""
 
     encoder: str
     task: str
@@ -157,11 +157,7 @@ def collect_timed_arms(runs: TidyRows, method: str) -> dict[TimedSetting, Arms]:
             where = {name: run[name] for name in TimedSetting._fields if name != "settings"}
             setting = TimedSetting(**where, settings=tuple(run[name] for name in SPEED_SETTINGS))
             times.setdefault(setting, {}).setdefault(run["method"], []).append(math.log(seconds))
-    return {
-        setting: (by_method[method], by_method[BASE_METHOD])
-        for setting, by_method in times.items()
-        if len(by_method) == 2
-    }
+    return pair_methods(times, method, BASE_METHOD)
 
 
 def read_seconds_per_example(run: dict[str, Any]) -> float | None:

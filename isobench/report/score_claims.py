@@ -9,7 +9,7 @@ from isobench.report.document import Report, TidyRows
 from isobench.report.effects import ALPHA
 from isobench.report.evidence import describe_p, format_points
 from isobench.report.resampling import Arms, mean_difference_interval, stratified_permutation_test
-from isobench.report.tidy_rows import read_compared_setting
+from isobench.report.tidy_rows import pair_methods, read_compared_setting
 
 # IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and
 # the classes of QNLI and MNLI are about even.
@@ -82,7 +82,7 @@ def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[st
         is_usable = run["status"] == "finished" and run.get("selected", True) and run["score"] is not None
         if run["method"] in (method, other) and is_usable:
             scores.setdefault(read_compared_setting(run), {}).setdefault(run["method"], []).append(run["score"])
-    return {name: (both[method], both[other]) for name, both in scores.items() if len(both) == 2}
+    return pair_methods(scores, method, other)
 
 
 def find_budgets(runs: TidyRows, method: str, other: str, names: Sequence[tuple[str, ...]] = ()) -> Budgets:
@@ -98,11 +98,7 @@ def find_budgets(runs: TidyRows, method: str, other: str, names: Sequence[tuple[
     for run in runs:
         if run["method"] in (method, other) and run.get("selected", True):
             counts.setdefault(read_compared_setting(run), {})[run["method"]] = run["candidates"]
-    return {
-        (both[method], both[other])
-        for name, both in counts.items()
-        if len(both) == 2 and (not names or name in names)
-    }
+    return {pair for name, pair in pair_methods(counts, method, other).items() if not names or name in names}
 
 
 def describe_budgets(budgets: Budgets) -> str:

@@ -1,6 +1,7 @@
 """Turn run records into tidy rows: one for each run, and one for each epoch of each run."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import format_method_name
@@ -13,6 +14,8 @@ from isobench.runs.grouping import (
 )
 from isobench.runs.row import Row, find_failure
 
+Setting = TypeVar("Setting")
+Value = TypeVar("Value")
 NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
 # Settings that change how long a training step takes, apart from the calibration and what the scale says.
 SPEED_SETTINGS = (
@@ -66,6 +69,17 @@ def read_compared_setting(run: dict[str, Any]) -> tuple[str, ...]:
         Its encoder, task, scale, and values of ``PROTOCOL_SETTINGS``.
     """
     return tuple(run[name] for name in ("encoder", "task", "scale", *PROTOCOL_SETTINGS))
+
+
+def pair_methods(
+    by_setting: Mapping[Setting, Mapping[str, Value]], method: str, other: str
+) -> dict[Setting, tuple[Value, Value]]:
+    """Pair what two methods have in each compared setting; settings that lack one of them are left out."""
+    return {
+        setting: (values[method], values[other])
+        for setting, values in by_setting.items()
+        if method in values and other in values
+    }
 
 
 def read_outcome(row: Row) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class PeakMemory(Part):
 
 
 class Cost(Part):
-    """What a run took. All attempts are added up, each up to its last checkpoint, unless a field says otherwise."""
+    """Hold what a run took. All attempts are added up, each up to its last checkpoint, if no field says otherwise."""
 
     seconds: float = Field(description="wall-clock time")
     training_seconds: float = Field(description="up to the last evaluation")

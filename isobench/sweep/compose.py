@@ -20,7 +20,7 @@ TYPED_SECTIONS = {section.name for section in fields(Config)} - {"calibration", 
 
 @dataclass(frozen=True)
 class Composed:
-    """What Hydra makes of some overrides.
+    """Hold what Hydra makes of some overrides.
 
     Args:
         cfg: the config.

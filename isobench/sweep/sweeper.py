@@ -59,11 +59,11 @@ class GridSweeper(Sweeper):
         """
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
-        if rows[0].cfg.analysis:
-            runner.load_analysis_function(rows[0].cfg.analysis)  # its settings are checked before anything is trained
-        if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
-            self._run_untrained_analysis(rows)
-            return
+        if analysis := rows[0].cfg.analysis:
+            runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
+            if not needs_training(analysis):
+                self._run_untrained_analysis(rows)
+                return
         states = find_run_states(rows)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]

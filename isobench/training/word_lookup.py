@@ -1,4 +1,4 @@
-"""One lookup of the words of a whole batch, for an encoder-decoder that gets the batch in chunks."""
+"""Look up the words of a whole batch at once, for an encoder-decoder that gets the batch in chunks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

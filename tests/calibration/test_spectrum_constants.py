@@ -1,4 +1,4 @@
-"""Which I1 and I2 spectrum control's constants lead to, and whether AdamW gets there: by computation in float64."""
+"""Compute in float64 which I1 and I2 spectrum control's constants lead to, and whether AdamW gets there."""
 
 import math
 

@@ -17,7 +17,7 @@ SIMLEX_HEADER = "word1\tword2\tPOS\tSimLex999\tconc(w1)\tconc(w2)\tconcQ\tAssoc(
 
 
 def format_line(name, first, second, score):
-    """One line in the published form."""
+    """Write one line in the published form."""
     if name == "men":
         return f"{first}-n {second}-j {score:.6f}"
     if name == "rw":

@@ -199,7 +199,7 @@ def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
 
 
 def find_targets(chunk):
-    """Which target tokens the chunk says are no padding, [b, T]."""
+    """Mark the target tokens that are no padding according to the chunk, [b, T]."""
     real = torch.zeros_like(chunk["labels"], dtype=torch.bool)
     real.view(-1)[chunk["positions"]] = True
     return real

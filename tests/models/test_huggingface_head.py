@@ -97,7 +97,7 @@ def make_batch() -> dict[str, Tensor]:
 
 
 def compute_logits(module: Classifier, batch: dict[str, Tensor]) -> Tensor:
-    """As the training step does, with the batch in two chunks, each cut to its longest sentence."""
+    """Compute as the training step does, with the batch in two chunks, each cut to its longest sentence."""
     chunks = [
         {k: v[:2] for k, v in batch.items()},
         {k: v[2:, :6] for k, v in batch.items()},

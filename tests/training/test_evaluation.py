@@ -1,28 +1,20 @@
 """Evaluation after some epochs only: which are scored, that nothing else changes, resuming, users' mistakes."""
 
-import json
 import signal
 
 import pyarrow.parquet
 import pytest
-from helpers import make_config, tiny_overrides, translation_overrides
+from helpers import make_config, tiny_overrides, train_run, translation_overrides
 from killed_runs import outcome, start
 
 from isobench.common.errors import UserError
-from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 from isobench.training.evaluation import EvaluationSchedule
-from isobench.training.train import train
 
 
 def run(*overrides):
-    cfg = make_config(*overrides)
-    validate_config(cfg)
-    identity = identify(cfg)
-    folder = RunFolder(cfg.output_dir, identity.key)
-    train(cfg, identity, folder)
-    return json.loads(folder.result_file.read_text()), pyarrow.parquet.read_table(folder.path / "predictions.parquet")
+    record, folder, _ = train_run(*overrides)
+    return record, pyarrow.parquet.read_table(folder.path / "predictions.parquet")
 
 
 @pytest.mark.parametrize(

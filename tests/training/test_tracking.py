@@ -9,15 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import wandb
-from helpers import ROOT, files_with, make_config, tiny_overrides
+from helpers import ROOT, files_with, tiny_overrides, train_run
 from pytorch_lightning.callbacks import Callback
 from wandb_log import read
 
-from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
 from isobench.training import tracking
 from isobench.training.stopwatch import Stopwatch
-from isobench.training.train import train
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}
@@ -36,11 +33,8 @@ class Norms(Callback):
 
 
 def run(overrides):
-    cfg = make_config(*overrides)
-    identity = identify(cfg)
-    folder = RunFolder(cfg.output_dir, identity.key)
-    train(cfg, identity, folder)
-    return json.loads(folder.result_file.read_text()), cfg
+    record, _, cfg = train_run(*overrides)
+    return record, cfg
 
 
 def log_of(outputs):

@@ -8,23 +8,15 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import make_config
+from helpers import make_config, train_run
 
 from isobench.metrics.task import evaluate_predictions
-from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.validate import validate_config
 from isobench.training.classifier import Classifier
-from isobench.training.train import train
 
 
 def run(*overrides):
-    cfg = make_config(*overrides)
-    validate_config(cfg)
-    identity = identify(cfg)
-    folder = RunFolder(cfg.output_dir, identity.key)
-    train(cfg, identity, folder)
-    return json.loads(folder.result_file.read_text()), folder
+    return train_run(*overrides)[:2]
 
 
 def predictions(folder):
