@@ -60,7 +60,9 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
 
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
     """Make the loaders of sentence batches for an encoder and its tokenizer."""
-    inputs = ModelInputs(tokenizer, tokenization.fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
+    fingerprint = tokenization.fingerprint_tokenizer(tokenizer)
+    packed = loaded.encoder.first_position is not None
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed)
     return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
 
 
