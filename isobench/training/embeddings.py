@@ -9,7 +9,7 @@ from torch import Tensor
 
 from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
-from isobench.common.terminal import track_progress
+from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
