@@ -65,19 +65,26 @@ def list_shape(cfg: Config) -> list[Any]:
     return [*batch, *texts, cfg.calibration, cfg.head.name, cfg.trainer.precision]
 
 
-def describe_largest(known: Sequence[tuple[Config, Any]]) -> str:
-    """Forecast the run that needs most memory, and describe it in one line.
+def find_largest(known: Sequence[tuple[Config, Any]]) -> tuple[Config, Any]:
+    """Find the run that needs most memory, of runs with their encoders' configs.
 
     A rough formula chooses encoder, batch and precision; of the methods, the one that needs most by itself is taken.
     """
-    from isobench.training.memory import PARTS, compare_methods_memory, count_longest_tokens, forecast_memory
+    from isobench.training.memory import compare_methods_memory
 
     sizes = [estimate_roughly(cfg, config) for cfg, config in known]
     largest = [pair for pair, size in zip(known, sizes, strict=True) if size == max(sizes)]
-    by_methods = {sha256_json(cfg.calibration): (cfg, config) for cfg, config in reversed(largest)}
-    cfg, config = (
-        max(by_methods.values(), key=lambda pair: compare_methods_memory(*pair)) if by_methods else largest[0]
-    )
+    by_method = {sha256_json(cfg.calibration): (cfg, config) for cfg, config in reversed(largest)}
+    if len(by_method) == 1:
+        return largest[0]
+    return max(by_method.values(), key=lambda pair: compare_methods_memory(*pair))
+
+
+def describe_largest(known: Sequence[tuple[Config, Any]]) -> str:
+    """Forecast the run that needs most memory, and describe it in one line."""
+    from isobench.training.memory import PARTS, count_longest_tokens, forecast_memory
+
+    cfg, config = find_largest(known)
     on_gpu = cfg.trainer.accelerator != "cpu"
     parts = forecast_memory(cfg, config, on_gpu)
     examples, source, target = count_longest_tokens(cfg, config)

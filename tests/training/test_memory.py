@@ -5,7 +5,7 @@ from itertools import accumulate
 import pytest
 import pytorch_lightning as pl
 import torch
-from helpers import WORDS, make_config, write_parquet
+from helpers import ROOT, WORDS, make_config, write_parquet
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch._C._profiler import _EventType
 from torch.profiler import ProfilerActivity, profile
@@ -85,15 +85,13 @@ def check_forecast(*overrides):
     cfg = make_config(*overrides)
     parts = forecast_memory(cfg, read_encoder_config(cfg.encoder), on_gpu=False)
     assert set(parts) <= set(PARTS)
-    print(overrides[-1], parts.total() / measure_peak(cfg))
-    assert parts.total() == pytest.approx(measure_peak(cfg), rel=0.2)
+    assert parts.total() == pytest.approx(measure_peak(cfg), rel=0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        ("bert", ["calibration=isobn_paper", "optimization.batch_size=32"]),
         ("bert", ["calibration=spectrum_polynomial", "calibration.target=vocabulary", "optimization.batch_size=4"]),
         ("bert", ["encoder.first_token_only=false", "encoder.gradient_checkpointing=true", "task.max_length=50"]),
         ("roberta", ["head=huggingface", "trainer.precision=bf16-mixed", "optimization.clip=1.0"]),
@@ -114,11 +112,80 @@ def test_a_classifiers_peak(kind, settings, data, cache, tmp_path):
     "settings",
     [
         ["optimization.batch_size=24"],
-        ["trainer.precision=bf16-mixed", "encoder.vocabulary_size=3000", "+encoder.scratch.vocab_size=3000"],
+        ["trainer.precision=bf16-mixed", "+encoder.scratch.vocab_size=3000", "optimization.clip=1.0"],
         ["calibration=spectrum_exponential", "+encoder.scratch.vocab_size=6000", "optimization.batch_size=2"],
-        ["calibration=flow", "encoder.gradient_checkpointing=true", "optimization.accumulate=2"],
+        ["encoder.gradient_checkpointing=true", "optimization.accumulate=2"],
     ],
 )
 def test_a_translations_peak(settings, data, cache):
     folders = [f"data.root={data}", f"data.cache={cache}"]
     check_forecast(*BART, *folders, "task.max_length=40", "task.generation.max_length=24", *settings)
+
+
+def forecast_layers(layers, *overrides):
+    """The forecast on a GPU of a BERT of 768 columns in which no layer is restricted to the first token."""
+    from transformers import BertConfig
+
+    cfg = make_config("scale=paper", "encoder.first_token_only=false", *overrides)
+    return forecast_memory(cfg, BertConfig(num_hidden_layers=layers))
+
+
+@pytest.mark.slow
+def test_a_layer_keeps_on_a_gpu_what_korthikanti_et_al_count():
+    """Korthikanti et al. 2022: 34 s b h bytes in half precision, without the matrix of attention weights.
+
+    Of these, 2 s b h are masks of dropout, one byte an entry, and the others become twice as many in float32. A layer
+    also keeps its mask of numbers [b, 1, s, s] and the softmax's normaliser [b, heads, s].
+    """
+    b, s, h, heads = 32, 256, 768, 12
+    layer = forecast_layers(3)["activations"] - forecast_layers(2)["activations"]
+    assert layer == pytest.approx((2 * 32 + 2) * s * b * h + 4 * b * s * s + 4 * b * heads * s, rel=0.001)
+
+
+@pytest.mark.slow
+def test_settings_change_the_parts_that_they_concern():
+    plain, o = forecast_layers(2), "optimization."
+    parameters = plain["gradients"] / 4
+    assert plain["optimiser"] == pytest.approx(2 * plain["gradients"], rel=1e-2)
+    assert parameters == pytest.approx((30522 + 512 + 2 + 2 * 12 * 768 + 768) * 768, rel=0.002)  # and biases, norms
+    half = forecast_layers(2, f"{o}batch_size=16")
+    assert half["activations"] == pytest.approx(plain["activations"] / 2, rel=0.01)
+    assert forecast_layers(2, "encoder.gradient_checkpointing=true")["activations"] < plain["activations"] / 2
+    mixed = [forecast_layers(2, f"trainer.precision={name}-mixed")["activations"] for name in ("bf16", "16")]
+    assert mixed[0] == mixed[1]
+    assert 0.5 < mixed[0] / plain["activations"] < 0.8
+
+
+METHODS = "isobn_released batch_norm gradient_norm fixed_norm_l2 center_scaled all_but_the_top isobn_original".split()
+
+
+@pytest.mark.slow
+def test_other_methods_have_a_forecast():
+    from transformers import BertConfig
+
+    config = BertConfig(**SIZES | WIDTH | {"num_hidden_layers": 1})
+    for name in METHODS:
+        cfg = make_config("scale=paper", f"calibration={name}", "optimization.batch_size=2")
+        assert forecast_memory(cfg, config)["weights"] > 0
+
+
+def test_the_watch_finds_the_peak_and_who_has_it():
+    """Bytes by hand: 400 stay, 800 and 1600 live together, 1600 alone later."""
+    with pretend(MemoryWatch(block=1), on_gpu=False) as watch:
+        with watch.labelled("activations"):
+            kept = torch.empty(100)
+            view = kept.view(10, 10)
+        a = torch.empty(200)
+        b = torch.empty(400)
+        del a
+        kept.relu_()
+        del b
+        c = torch.empty(400)
+    assert watch.measure_peak() == {"activations": 400, "workspace": 800 + 1600}
+    assert len(view) + len(c) == 410
+
+
+def test_values_that_a_step_reads_look_harmless():
+    with pretend(MemoryWatch(), on_gpu=False):
+        assert (torch.ones(()).mul(3).item(), int(torch.zeros((), dtype=torch.long) + 3)) == (1.0, -1)
+        assert not bool(torch.zeros(()) < 1)
