@@ -5,7 +5,7 @@ from itertools import accumulate
 import pytest
 import pytorch_lightning as pl
 import torch
-from helpers import ROOT, WORDS, make_config, write_parquet
+from helpers import WORDS, make_config, write_parquet
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch._C._profiler import _EventType
 from torch.profiler import ProfilerActivity, profile
