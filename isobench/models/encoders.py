@@ -1,5 +1,6 @@
 """Load a pretrained encoder, with its pooling and pooler."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +80,25 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
             notes, missing = load_missing_parameters(cfg, model, missing), set()
         elif cfg.missing_from and not report["missing_keys"]:
             notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
+    return assemble_encoder(cfg, model, pooling, missing, seed, notes)
+
+
+def assemble_encoder(
+    cfg: Encoder, model: Any, pooling: str, missing: Collection[str], seed: int, notes: list[str]
+) -> LoadedEncoder:
+    """Put a transformers model together with its pooling and pooler, as the settings say.
+
+    Args:
+        cfg: the encoder's settings.
+        model: the transformers model, changed in place.
+        pooling: as of ``SentenceEncoder``.
+        missing: names of the parameters that the checkpoint lacks.
+        seed: has initialised them.
+        notes: warnings so far, for the run's record.
+
+    Raises:
+        UserError: the model has no such layer, or no vector of the first token that has seen the others.
+    """
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
@@ -87,7 +107,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
     if cfg.layer is not None and not 0 <= cfg.layer <= layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
-    notes += describe_missing_weights(cfg, missing_of_encoder, model)
+    notes = notes + describe_missing_weights(cfg, missing_of_encoder, model)
     if pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder_only(config.model_type):
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
@@ -120,7 +140,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
     )
 
 
-def _copy_or_init_pooler(model: nn.Module, pooler: Pooler, missing: set[str], std: float) -> bool:
+def _copy_or_init_pooler(model: nn.Module, pooler: Pooler, missing: Collection[str], std: float) -> bool:
     """Copy the checkpoint's pooler into ``pooler`` and return True; if there is none, initialise it as BERT does.
 
     Args:
