@@ -4,14 +4,14 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-OBJECTS_BETWEEN_COLLECTIONS = 100_000
+OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
 
 
 @contextmanager
 def collect_garbage_rarely() -> Iterator[None]:
     """A context or decorator for code that makes many objects and keeps them, such as reading thousands of records.
 
-    Python searches for cycles of unused objects after every 700 new objects, and from time to time among all of them.
+    Python searches for cycles of unused objects after every 700 new objects, and from time to time among all objects.
     That took a third of the time of reading records.
     """
     thresholds = gc.get_threshold()

@@ -179,6 +179,14 @@ class RunRecord(Part):
     generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
     predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")
 
+    def drop_notes_of_history(self) -> None:
+        """Drop what monitors noted of the epochs in ``history``, and their metrics: most of a record's memory.
+
+        Number, score and isotropy of these epochs stay, and everything of the best epoch.
+        """
+        for epoch in self.history:
+            (epoch.model_extra or {}).clear()
+
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:
         if (self.status == "failed") != (self.failure is not None):

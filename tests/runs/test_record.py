@@ -8,11 +8,13 @@ import random
 import pytest
 from helpers import ROOT, make_config, make_record, record_content
 
+from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.common.files import is_finite_throughout, replace_non_finite
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import PROGRESS_FILE, Heartbeat, read_heartbeat
 from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord
+from isobench.runs.row import Row
 
 KEY = "ab" * 32
 BEST = {
@@ -55,6 +57,16 @@ def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
     assert record.best.noted("drift") == {"now": {"l2": 0.5}}
     assert record.best.noted("nothing") == record.best.metrics("nowhere") == record.best.noted("mine") == {}
     assert record.model_dump(exclude_unset=True) == more
+
+
+def test_a_row_keeps_of_past_epochs_what_tables_show_and_an_analysis_reads_them_whole(tmp_path):
+    epoch = BEST | {"drift": {"now": {"l2": 0.5}}, "isotropy": {"head/i1": 0.5}}
+    folder = folder_with(tmp_path, json.dumps(content(best=epoch, history=[epoch, epoch])))
+    row = Row.of(make_config(f"output_dir={tmp_path}"), KEY)
+    assert row.record.best.model_dump(exclude_unset=True) == epoch
+    named = {name: epoch[name] for name in ("epoch", "step", "score", "selection", "isotropy")}
+    assert [kept.model_dump(exclude_unset=True) for kept in row.record.history] == [named, named]
+    assert Subject(row).record == folder.read_record() != row.record
 
 
 @pytest.mark.parametrize(
