@@ -8,7 +8,6 @@ from isobench.analyses.names import needs_training
 from isobench.analyses.runner import print_analysis_plan
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console
 from isobench.runs.state import find_run_states
 from isobench.sweep.rows import find_sweep_rows
@@ -44,24 +43,20 @@ def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
     """
     if watch is not None and not watch > 0:
         raise UserError(f"--watch {watch:g} must be a number of seconds above 0")
-    while not print_states_once(arguments, clear=watch is not None) and watch is not None:
+    while True:
+        title, rows = find_sweep_rows(arguments)
+        if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
+            print_analysis_plan(title, rows)
+            return
+        states = find_run_states(rows)
+        if watch is not None:
+            make_console().clear()
+        print_overview(title, rows, states)
+        print_details(rows, states)
+        if watch is None or all(state.name in ("done", "failed") for state in states):
+            return
         print(time.strftime("%H:%M:%S"), f"renewed every {watch:g} s, Ctrl-C ends", flush=True)
         time.sleep(watch)
-
-
-@collect_garbage_rarely()
-def print_states_once(arguments: Sequence[str], clear: bool) -> bool:
-    """Print the states of a sweep's runs, on a cleared terminal if ``clear``; return True if none will change."""
-    title, rows = find_sweep_rows(arguments)
-    if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
-        print_analysis_plan(title, rows)
-        return True
-    states = find_run_states(rows)
-    if clear:
-        make_console().clear()
-    print_overview(title, rows, states)
-    print_details(rows, states)
-    return all(state.name in ("done", "failed") for state in states)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from isobench.analyses.names import needs_training
 from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
 from isobench.runs import heartbeat
@@ -58,17 +57,14 @@ class GridSweeper(Sweeper):
             SystemExit: the exit code is not 0 (`isobench.training.execute.choose_exit_code`).
             UserError: a run can't be planned, or the output folder can't be written.
         """
-        with collect_garbage_rarely():
-            planned = list(plan_runs(self.loader, self.base, arguments).values())
-            rows = [run.row for run in planned]
-            analysis = rows[0].cfg.analysis
-            is_trained = not analysis or needs_training(analysis)
-            states = find_run_states(rows) if is_trained else []
-        if analysis:
+        planned = list(plan_runs(self.loader, self.base, arguments).values())
+        rows = [run.row for run in planned]
+        if analysis := rows[0].cfg.analysis:
             runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
-        if not is_trained:
-            self._run_untrained_analysis(rows)
-            return
+            if not needs_training(analysis):
+                self._run_untrained_analysis(rows)
+                return
+        states = find_run_states(rows)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         check_methods([run.row.cfg for run, _ in open_runs])
@@ -98,7 +94,6 @@ class GridSweeper(Sweeper):
         else:
             runner.run_analysis(rows[0].cfg.experiment, rows)
 
-    @collect_garbage_rarely()
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
         """Print the table and the damaged records, carry out the analysis, and exit with the code."""
         for row in rows:
