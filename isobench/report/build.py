@@ -17,7 +17,7 @@ from isobench.report.parts import name_parts, split_into_parts
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import count_candidates, select_runs
-from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
+from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
 from isobench.runs.grouping import find_varying_settings, list_setting_values
 from isobench.runs.row import Row, count_troubles, find_failure
 
@@ -57,7 +57,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         paper=experiment.paper,
         tables=tables,
         runs=runs,
-        epochs=build_epoch_rows(rows),
+        epochs=build_epoch_columns(rows),
         selection=f"{' '.join(rules)} From each run: its {describe_epoch_rule(rows)}.",
         state=dict(Counter(row.state for row in rows)),
         scale=list_scale_differences(rows),

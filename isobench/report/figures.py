@@ -7,7 +7,7 @@ page's CSS variables, so that a panel is readable on a light and on a dark page.
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,8 +21,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from isobench.common.plots import FIGURE_STYLE, LINE_STYLES
 from isobench.report.baseline_comparison import BASE_METHOD
-from isobench.report.document import TidyRows
-from isobench.report.page_data import Point, to_finite_float
+from isobench.report.correlations import Points
 
 T = TypeVar("T")
 INK_PLACEHOLDER = "#010203"  # stands for the page's text colour
@@ -164,32 +163,43 @@ def set_ticks(axes: Axes, name: str, values: Sequence[float], integers: bool = F
 
 
 def draw_curves(
-    drawer: PanelDrawer, epochs: TidyRows, measure: str, styles: dict[str, MethodStyle], description: str
+    drawer: PanelDrawer,
+    runs: Mapping[str, Sequence[np.ndarray]],
+    epochs: np.ndarray,
+    values: np.ndarray,
+    styles: dict[str, MethodStyle],
+    description: str,
 ) -> Markup | None:
     """Draw a measure against the epoch: a thin line for each run, a thick one for each method's mean.
 
     The mean at an epoch is over the runs that have reached it. None if no epoch has a number.
+
+    Args:
+        drawer: draws the panel.
+        runs: method -> for each of its runs the indices of its epochs.
+        epochs: number of each epoch. [N]
+        values: of the measure; NaN where there is none. [N]
+        styles: of the methods, in the order in which they are drawn.
+        description: what the panel shows.
     """
-    lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for row in epochs:
-        epoch, value = to_finite_float(row.get("epoch")), to_finite_float(row.get(measure))
-        if epoch is not None and value is not None:
-            runs = lines.setdefault(str(row.get("method")), {})
-            runs.setdefault(str(row.get("key")), []).append((epoch, value))
+    usable = np.isfinite(epochs) & np.isfinite(values)
+    lines = {
+        method: usable_runs
+        for method in styles
+        if (usable_runs := [run[usable[run]] for run in runs.get(method, []) if usable[run].any()])
+    }
     if not lines:
         return None
 
     def paint(axes: Axes) -> None:
-        for method in (name for name in styles if name in lines):
-            runs = [sorted(run) for run in lines[method].values()]
-            joined = [point for run in subsample_evenly(runs, MAX_RUNS_DRAWN) for point in [*run, (np.nan, np.nan)]]
-            axes.plot(*zip(*joined, strict=True), color=styles[method].colour, lw=0.6, alpha=0.45, zorder=1)
-        for method in (name for name in styles if name in lines):
-            values_by_epoch: dict[float, list[float]] = {}
-            for epoch, value in (point for run in lines[method].values() for point in run):
-                values_by_epoch.setdefault(epoch, []).append(value)
-            xs = sorted(values_by_epoch)
-            means = [float(np.mean(values_by_epoch[x])) for x in xs]
+        for method, own in lines.items():
+            thin = [run[np.lexsort((values[run], epochs[run]))] for run in subsample_evenly(own, MAX_RUNS_DRAWN)]
+            x, y = (np.concatenate([np.append(column[run], np.nan) for run in thin]) for column in (epochs, values))
+            axes.plot(x, y, color=styles[method].colour, lw=0.6, alpha=0.45, zorder=1)
+        for method, own in lines.items():
+            joined = np.concatenate(own)
+            xs = np.unique(epochs[joined])
+            means = [values[joined[epochs[joined] == x]].mean() for x in xs]
             marker = styles[method].marker if len(xs) == 1 else ""  # a line of one epoch can't be seen
             axes.plot(xs, means, color=styles[method].colour, ls=styles[method].dash, marker=marker, ms=3, zorder=2)
 
@@ -197,19 +207,19 @@ def draw_curves(
 
 
 def draw_scatter(
-    drawer: PanelDrawer, points: Sequence[Point], styles: dict[str, MethodStyle], x: str, y: str, description: str
+    drawer: PanelDrawer, points: Points, styles: dict[str, MethodStyle], x: str, y: str, description: str
 ) -> Markup | None:
     """Draw score against isotropy, a point for each run; None without points."""
-    if not points:
+    if len(points) == 0:
         return None
 
     def paint(axes: Axes) -> None:
-        drawn = subsample_evenly(points, MAX_POINTS_DRAWN)
+        drawn = points.select(np.array(subsample_evenly(range(len(points)), MAX_POINTS_DRAWN)))
         for method in styles:
-            own = [(point.x, point.y) for point in drawn if point.method == method]
-            if own:
+            own = drawn.select(drawn.methods == method)
+            if len(own):
                 colour, marker = styles[method].colour, styles[method].marker
-                axes.plot(*zip(*own, strict=True), color=colour, marker=marker, ls="", ms=3, mew=0, alpha=0.7)
+                axes.plot(own.x, own.y, color=colour, marker=marker, ls="", ms=3, mew=0, alpha=0.7)
 
     return drawer.draw_panel(paint, x, y, description)
 
