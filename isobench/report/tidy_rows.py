@@ -1,6 +1,7 @@
 """Turn run records into tidy rows: one for each run, and one for each epoch of each run."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 
 from isobench.common.files import sha256_json, shorten_digest
@@ -50,8 +51,9 @@ def build_epoch_columns(rows: list[Row]) -> TidyColumns:
         own: TidyColumns = {name: [value] * len(history) for name, value in read_identity(row, identity).items()}
         own |= {"epoch": [epoch.epoch for epoch in history], "step": [epoch.step for epoch in history]}
         own["score"] = [to_percent(epoch.score) for epoch in history]
-        for name in dict.fromkeys(name for epoch in history for name in epoch.isotropy):
-            own[name] = [epoch.isotropy.get(name) for epoch in history]
+        isotropies = [epoch.isotropy for epoch in history]
+        for name in dict.fromkeys(chain.from_iterable(isotropies)):
+            own[name] = [isotropy.get(name) for isotropy in isotropies]
         for name, values in own.items():
             column = columns.setdefault(name, [])
             column += [None] * (length - len(column))
