@@ -11,7 +11,6 @@ from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.claims import OUTCOME_SYMBOLS
 from isobench.report.document import Cell, Report, ReportTable
 from isobench.report.effects import ALPHA
-from isobench.report.figures import PanelDrawer
 from isobench.report.markdown_latex import format_mark
 from isobench.report.seed_statistics import MARK_TESTS
 from isobench.report.templating import make_environment
@@ -35,7 +34,6 @@ def render_report(report: Report) -> str:
         *(str(name) for name in dict.fromkeys(report.epochs.get("method", [])) if name is not None),
     ]
     styles = figures.assign_styles(methods)
-    drawer = PanelDrawer()
     runs_at_epoch = page_data.group_indices(report.epochs, "encoder", "task", "method", "epoch")
     groups = page_data.group_indices(report.epochs, "encoder", "task")
     return load_template("page.html.j2").render(
@@ -44,11 +42,11 @@ def render_report(report: Report) -> str:
         total=sum(report.state.values()),
         scales=page_data.list_distinct_values(report.runs, "scale"),
         views=[_TableView(table) for table in report.tables],
-        curves=list(page_figures.draw_curve_groups(drawer, report.epochs, groups, styles)),
+        curves=list(page_figures.draw_curve_groups(report.epochs, groups, styles)),
         unfinished=sum(count for name, count in report.state.items() if name not in ("done", "failed")),
         curve_groups=len(groups),
         epochs=sum(map(len, groups.values())),
-        isotropy=page_figures.IsotropySection.draw(drawer, report.runs, styles),
+        isotropy=page_figures.IsotropySection.draw(report.runs, styles),
         overheads=page_data.compute_overheads(report.runs),
         tasks=page_data.list_distinct_values(report.runs, "task"),
         limits=page_figures.DRAWING_LIMITS,

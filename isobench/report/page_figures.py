@@ -10,7 +10,7 @@ from markupsafe import Markup
 from isobench.report import correlations, figures, page_data
 from isobench.report.correlations import Correlation
 from isobench.report.document import TidyColumns, TidyRows
-from isobench.report.figures import MethodStyle, PanelDrawer
+from isobench.report.figures import MethodStyle
 from isobench.report.page_data import ISOTROPY_COLUMNS
 
 # At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
@@ -35,7 +35,6 @@ class CurveGroup:
 
 
 def draw_curve_groups(
-    drawer: PanelDrawer,
     epochs: TidyColumns,
     groups: Mapping[tuple[Any, ...], list[int]],
     styles: dict[str, MethodStyle],
@@ -59,7 +58,7 @@ def draw_curve_groups(
         panels = []
         for name, values in numbers.items():
             description = f"{measures[name]} against the epoch: {title}"
-            if svg := figures.draw_curves(drawer, rows, numbers_of_epochs, values, styles, description):
+            if svg := figures.draw_curves(rows, numbers_of_epochs, values, styles, description):
                 panels.append(Panel(measures[name], svg))
         if panels:
             yield CurveGroup(title, panels, [method for method in styles if method in runs])
@@ -82,7 +81,7 @@ class IsotropySection:
     most_points: int
 
     @classmethod
-    def draw(cls, drawer: PanelDrawer, runs: TidyRows, styles: dict[str, MethodStyle]) -> Self:
+    def draw(cls, runs: TidyRows, styles: dict[str, MethodStyle]) -> Self:
         """Draw the section for the measures that any run has."""
         points = {name: own for name in ISOTROPY_COLUMNS if len(own := correlations.collect_points(runs, name))}
         with_score = [run for run in runs if page_data.to_finite_float(run.get("score")) is not None]
@@ -97,7 +96,7 @@ class IsotropySection:
                 drawn = measured.centre() if centred else measured
                 labels = (f"{symbol} less mean", "score less mean") if centred else (symbol, "score")
                 description = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
-                if svg := figures.draw_scatter(drawer, drawn, styles, *labels, description):
+                if svg := figures.draw_scatter(drawn, styles, *labels, description):
                     panels.append(Panel(f"{symbol}, {matrix}", svg))
             methods = page_data.list_distinct_values(with_score, "method")
             parts.append((kind, panels, correlations.compute_correlations(list(points.values()), methods, centred)))

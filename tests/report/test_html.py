@@ -153,8 +153,8 @@ def test_a_cell_shows_both_numbers_a_verdict_in_words_marks_and_troubles():
 def test_methods_look_different_by_more_than_colour():
     look = figures.assign_styles(["a", "none", *map(str, range(26))])
     assert look["none"].css == "currentColor"
-    assert len({(one.colour, one.dash) for one in look.values()}) == len(look) == 28
-    assert len({(one.colour, one.marker) for one in look.values()}) == 28
+    assert len({(one.css, one.dash) for one in look.values()}) == len(look) == 28
+    assert len({(one.css, one.marker) for one in look.values()}) == 28
     neighbours = list(look.values())
     assert all(one.dash != other.dash and one.marker != other.marker for one, other in pairwise(neighbours[:7]))
 
