@@ -28,40 +28,37 @@ SPEED_SETTINGS = (
 )  # fmt: skip
 
 
-def build_run_rows(rows: list[Row]) -> TidyRows:
-    """Build a row for each run, ended or not: names, settings, score (x 100), metrics, isotropy, cost, provenance."""
-    identity, speed = make_identity_reader(rows), SettingReader(SPEED_SETTINGS)
+def build_run_rows(rows: list[Row], varying: list[str] | None = None) -> TidyRows:
+    """Build a row for each run, ended or not: names, settings, score (x 100), metrics, isotropy, cost, provenance.
+
+    ``varying``: what ``find_varying_settings`` finds in these runs, if that is known already.
+    """
+    identity, speed = make_identity_reader(rows, varying), SettingReader(SPEED_SETTINGS)
     return [
         {**read_identity(row, identity), **read_outcome(row), **read_origin(row), **speed.read(row.cfg)}
         for row in rows
     ]
 
 
-def build_epoch_columns(rows: list[Row]) -> TidyColumns:
+def build_epoch_columns(rows: list[Row], varying: list[str] | None = None) -> TidyColumns:
     """Build columns of one value for each evaluated epoch of each run: names and settings, score (x 100), isotropy.
 
-    A value that an epoch lacks is None.
+    A value that an epoch lacks is None. ``varying``: as for ``build_run_rows``.
     """
-    identity = make_identity_reader(rows)
-    columns, length = TidyColumns(), 0
-    for row in rows:
-        history = row.record.history if row.record else []
-        if not history:
-            continue
-        own: TidyColumns = {name: [value] * len(history) for name, value in read_identity(row, identity).items()}
-        own |= {"epoch": [epoch.epoch for epoch in history], "step": [epoch.step for epoch in history]}
-        own["score"] = [to_percent(epoch.score) for epoch in history]
-        isotropies = [epoch.isotropy for epoch in history]
-        for name in dict.fromkeys(chain.from_iterable(isotropies)):
-            own[name] = [isotropy.get(name) for isotropy in isotropies]
-        for name, values in own.items():
-            column = columns.setdefault(name, [])
-            column += [None] * (length - len(column))
-            column += values
-        length += len(history)
-    for column in columns.values():
-        column += [None] * (length - len(column))
-    return columns
+    reader = make_identity_reader(rows, varying)
+    histories = [
+        (read_identity(row, reader), row.record.history) for row in rows if row.record and row.record.history
+    ]
+    if not histories:
+        return {}
+    identities = [identity for identity, history in histories for _ in history]
+    epochs = [epoch for _, history in histories for epoch in history]
+    isotropies = [epoch.isotropy for epoch in epochs]
+    columns: TidyColumns = {name: [own[name] for own in identities] for name in identities[0]}
+    columns |= {"epoch": [epoch.epoch for epoch in epochs], "step": [epoch.step for epoch in epochs]}
+    columns |= {"score": [to_percent(epoch.score) for epoch in epochs]}
+    measures = dict.fromkeys(chain.from_iterable(isotropies))
+    return columns | {name: [isotropy.get(name) for isotropy in isotropies] for name in measures}
 
 
 class SettingReader:
@@ -85,9 +82,9 @@ class SettingReader:
         return self.read_before[sections][1]
 
 
-def make_identity_reader(rows: list[Row]) -> SettingReader:
+def make_identity_reader(rows: list[Row], varying: list[str] | None) -> SettingReader:
     """Make the reader of the protocol and of the settings that vary among the runs, for ``read_identity``."""
-    return SettingReader([*PROTOCOL_SETTINGS, *find_varying_settings(rows)])
+    return SettingReader([*PROTOCOL_SETTINGS, *(find_varying_settings(rows) if varying is None else varying)])
 
 
 def read_identity(row: Row, settings: SettingReader) -> dict[str, Any]:
