@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
@@ -18,9 +19,11 @@ def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> li
     return write_columns(folder, name, {key: [row.get(key) for row in rows] for key in names})
 
 
-def write_columns(folder: Path, name: str, columns: Mapping[str, Sequence[Any]]) -> list[Path]:
-    """Write columns of equal length as `write_rows` writes rows; return the two files."""
-    table = pyarrow.table({key: pyarrow.array(values) for key, values in columns.items()})
+def write_columns(folder: Path, name: str, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> list[Path]:
+    """Write columns of equal length as `write_rows` writes rows, NaN in an array as missing; return the two files."""
+    table = pyarrow.table(
+        {key: pyarrow.array(values, from_pandas=isinstance(values, np.ndarray)) for key, values in columns.items()}
+    )
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
     write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
     write_atomic(files[1], partial(pyarrow.csv.write_csv, table))

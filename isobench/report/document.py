@@ -1,10 +1,14 @@
 """The content of a report, before any form: terminal, Markdown, LaTeX and HTML are all made from these classes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
-TidyColumns = dict[str, list[Any]]  # column name -> its values, one a row: takes less memory than TidyRows
+# Column name -> its values, one a row: takes less memory than TidyRows. Isotropies are arrays, NaN where missing.
+TidyColumns = dict[str, Sequence[Any] | np.ndarray]
 VERDICTS = ("within", "above", "below", "not comparable", "")  # of a cell against the published one; "" for no run
 
 

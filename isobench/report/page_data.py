@@ -32,11 +32,12 @@ def to_finite_float(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def to_numbers(values: Sequence[Any]) -> np.ndarray:
+def to_numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Return finite numbers as floats, and NaN for anything else. [len(values)]"""
-    kinds = (float, int, np.number)
-    numbers = [x if isinstance(x, kinds) and not isinstance(x, bool) else math.nan for x in values]
-    array = np.array(numbers, dtype=np.float64)
+    if not isinstance(values, np.ndarray):
+        kinds = (float, int, np.number)
+        values = [x if isinstance(x, kinds) and not isinstance(x, bool) else math.nan for x in values]
+    array = np.array(values, dtype=np.float64)
     return np.where(np.isfinite(array), array, np.nan)
 
 
@@ -57,7 +58,7 @@ def add_scale_to_encoder(report: Report) -> Report:
     return replace(report, runs=runs, epochs=report.epochs | {"encoder": encoders})
 
 
-def get_column(columns: TidyColumns, name: str) -> list[Any]:
+def get_column(columns: TidyColumns, name: str) -> Sequence[Any] | np.ndarray:
     """Return a column's values; None for each row if there is no such column."""
     return columns[name] if name in columns else [None] * len(next(iter(columns.values()), []))
 

@@ -236,14 +236,14 @@ def test_the_time_of_an_epoch_is_the_same_however_often_the_run_was_evaluated(ev
     assert build_epoch_columns([run])["epoch"] == evaluated
 
 
-def test_epochs_that_lack_a_measure_have_none_there():
+def test_epochs_that_lack_a_measure_have_nan_there():
     rows = runs("none", [0.9, 0.8, 0.7])
     for row, isotropy in zip(rows, ({"a": 1.0}, {"b": 2.0}, {}), strict=True):
         epochs = [row.record.best.model_copy(update={"isotropy": isotropy})] * 2
         row.record = row.record.model_copy(update={"history": epochs})
     columns = build_epoch_columns(rows)
-    assert columns["a"] == [1.0, 1.0, None, None, None, None]
-    assert columns["b"] == [None, None, 2.0, 2.0, None, None]
+    assert columns["a"] == pytest.approx([1.0, 1.0, math.nan, math.nan, math.nan, math.nan], nan_ok=True)
+    assert columns["b"] == pytest.approx([math.nan, math.nan, 2.0, 2.0, math.nan, math.nan], nan_ok=True)
     assert {len(values) for values in columns.values()} == {6}
 
 
