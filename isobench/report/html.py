@@ -27,7 +27,7 @@ def render_report(report: Report) -> str:
     ``runs`` and ``epochs`` may lack any column and any value, and every part of the report may be empty: the page
     then says what is missing.
     """
-    report = page_data.add_scale_to_encoder(report)
+    report = page_data.add_part_to_encoder(report)
     methods = [
         *(line.method for table in report.tables for line in table.lines),
         *page_data.list_distinct_values(report.runs, "method"),

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Cell, Report, ReportTable, TidyColumns, TidyRows
+from isobench.runs.grouping import PROTOCOL_SETTINGS
 
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -41,20 +42,27 @@ def to_numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(array), array, np.nan)
 
 
-def add_scale_to_encoder(report: Report) -> Report:
-    """Return the report with each run's scale behind its encoder's name, if its runs are of several scales.
+def add_part_to_encoder(report: Report) -> Report:
+    """Return the report with each run's scale and protocol behind its encoder's name, as far as they differ.
 
-    The page groups runs by encoder, so that this keeps runs of different scales apart.
+    Runs of different scales or protocols, such as heads, are compared nowhere (`isobench.report.parts`). The page
+    groups runs by encoder, so that this keeps them apart there too.
     """
-    scales = {run.get("key"): run.get("scale") for run in report.runs}
-    if len(set(scales.values())) < 2:
+    names = ("scale", *PROTOCOL_SETTINGS)
+    differing = [name for name in names if len({run.get(name) for run in report.runs}) > 1]
+    if not differing:
         return report
 
-    def add_scale(encoder: str | None, key: str | None) -> str:
-        return f"{encoder} (scale {scales.get(key)})"
+    def describe(run: Mapping[str, Any]) -> str:
+        words = {name: f"{name}={run.get(name)}" for name in differing}
+        if "scale" in words:
+            words["scale"] = f"scale {run.get('scale') or 'of the paper'}"
+        return "; ".join(words.values())
 
-    runs = [{**run, "encoder": add_scale(run.get("encoder"), run.get("key"))} for run in report.runs]
-    encoders = list(map(add_scale, get_column(report.epochs, "encoder"), get_column(report.epochs, "key")))
+    parts = {run.get("key"): describe(run) for run in report.runs}
+    runs = [{**run, "encoder": f"{run.get('encoder')} ({parts[run.get('key')]})"} for run in report.runs]
+    pairs = zip(get_column(report.epochs, "encoder"), get_column(report.epochs, "key"), strict=True)
+    encoders = [f"{encoder} ({parts.get(key)})" for encoder, key in pairs]
     return replace(report, runs=runs, epochs=report.epochs | {"encoder": encoders})
 
 

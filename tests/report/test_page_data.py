@@ -4,6 +4,7 @@ import random
 from statistics import fmean
 
 import pytest
+import sample_report
 from scipy import stats
 
 from isobench.report import page_data
@@ -87,3 +88,27 @@ def test_overheads_are_over_plain_fine_tuning_of_the_same_encoder_and_task():
     found = page_data.compute_overheads(runs)
     assert found["e", "none"] == {"a": page_data.Overhead(10.0, 110.0)}
     assert found["e", "flow"] == {"a": page_data.Overhead(20.0, 220.0, 2.0, 2.0), "b": page_data.Overhead(5.0, None)}
+
+
+def test_runs_of_different_heads_and_scales_are_not_pooled_on_the_page():
+    """Flow took 60 s with its own head; plain fine-tuning's 10 s are with the other head, so there is no ratio."""
+    report = sample_report.empty()
+    seconds = {("none", "linear", ""): 10.0, ("flow", "linear", ""): 15.0, ("flow", "isobn", ""): 60.0}
+    seconds |= {("none", "linear", "fewer examples"): 1.0, ("flow", "linear", "fewer examples"): 4.0}
+    report.runs = [
+        {"key": str(number), "encoder": "e", "task": "a", "method": method, "head.name": head, "scale": scale,
+         "training_seconds": value, "epochs": 1}
+        for number, ((method, head, scale), value) in enumerate(seconds.items())
+    ]  # fmt: skip
+    report.epochs = {"key": ["2", "3"], "encoder": ["e", "e"]}
+    labelled = page_data.add_part_to_encoder(report)
+    linear, isobn, small = [
+        f"e (scale {scale}; head.name={head})"
+        for scale, head in (("of the paper", "linear"), ("of the paper", "isobn"), ("fewer examples", "linear"))
+    ]
+    assert labelled.epochs["encoder"] == [isobn, small]
+    overheads = page_data.compute_overheads(labelled.runs)
+    ratios = {key: costs["a"].seconds_ratio for key, costs in overheads.items() if key[1] == "flow"}
+    assert ratios == {(linear, "flow"): 1.5, (isobn, "flow"): None, (small, "flow"): 4.0}
+    report.runs = report.runs[:2]
+    assert page_data.add_part_to_encoder(report) is report
