@@ -15,7 +15,7 @@ from typing import Any
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config
 from isobench.data import sources, weights
-from isobench.runs.seeding import resolve_seeds
+from isobench.runs.seeding import choose_dropout, resolve_seeds
 
 PROTOCOL = 3  # raise it when the training loop changes what a config gives, or when the key is made of other parts
 # Settings that don't decide a result, or whose effect is in the fingerprints.
@@ -47,6 +47,7 @@ def identify(cfg: Config) -> Identity:
     decisive: dict[str, Any] = {section: to_plain(getattr(cfg, section)) for section in KEY_SECTIONS}
     for section, names in NOT_IN_KEY.items():
         decisive[section] = {k: v for k, v in decisive[section].items() if k not in names}
+    decisive["trainer"]["dropout"] = choose_dropout(cfg)
     decisive["calibration"] = drop_targets_of_chain(cfg.calibration)
     decisive["monitors"] = {name: drop_target(settings) for name, settings in cfg.monitors.items()}
     # Without nulls, an optional setting that is added later leaves the keys of earlier runs as they are.
