@@ -1,8 +1,8 @@
 """Dropout on a CPU whose random numbers are 16 bits wide, instead of torch's.
 
-torch draws a random number of its own for every element, one after the other. That takes longer than everything else
-in a small layer but its matrix products. Here one draw of 64 bits gives four elements their numbers (lanes), and numpy
-and torch compare and multiply whole vectors. The masks have the same distribution as torch's, but are other masks.
+torch draws one random number after the other, one for every element: a tenth of a small encoder's training step. Here
+one draw of 64 bits gives four elements their numbers (lanes), and numpy and torch compare and multiply whole vectors.
+The masks have the same distribution as torch's, up to the rounding of the rate, but they are other masks.
 """
 
 from typing import Any
@@ -99,7 +99,7 @@ class MaskedScale(torch.autograd.Function):
         return (x * mask.to(x.dtype)).mul_(scale)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """Multiply the gradient by the same mask and scale."""
         (mask,) = ctx.saved_tensors
         return (gradient * mask.to(gradient.dtype)).mul_(ctx.scale), None, None
@@ -133,8 +133,8 @@ def attend_with_dropout(
         q: queries, [b, heads, Q, dh].
         k: keys, [b, heads, T, dh].
         v: values, [b, heads, T, dh].
-        mask: broadcasts to [b, heads, Q, T]: boolean, True where a token is read, or of q's type, added to the scores.
-            None if every token is read. A query that may read nothing gets the mean of all values.
+        mask: broadcasts to [b, heads, Q, T]: boolean, True where a token is read; or of q's type, added to the
+            scores; or None if every token is read. A query that may read nothing gets the mean of all values.
         scaling: factor of the scores.
         dropout: the module, such as a ``LaneDropout``.
 
