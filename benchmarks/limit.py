@@ -5,9 +5,9 @@
 For each task, notes the matrix products of some training steps of MiniLM, forward and backward, with the shapes and
 strides of their operands. Then times in turns, in one process and with the same threads, these steps and the noted
 products alone, on operands that are allocated beforehand. Prints the median over rounds of products / step (target:
-at least 55%). A step's products are those of the step as it is: padding counts on both sides. Operands of the same shape
-share memory, and the scores that torch's fused attention computes again in its backward pass are not counted. Both
-make the share rather too low than too high.
+at least 55%). A step's products are those of the step as it is: padding counts on both sides. Operands of the same
+shape share memory, and the scores that torch's fused attention computes again in its backward pass are not counted.
+Both make the share rather too low than too high.
 """
 
 import argparse
