@@ -16,7 +16,7 @@ from typing import Any
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config
 from isobench.data import sources, weights
-from isobench.runs.seeding import resolve_seeds
+from isobench.runs.seeding import choose_dropout, resolve_seeds
 
 PROTOCOL = 3  # raise it when the training loop changes what a config gives, or when the key is made of other parts
 # Settings that don't decide a result, or whose effect is in the fingerprints.
@@ -58,6 +58,7 @@ class Identifier:
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
         decisive = {name: self._call_once(select_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
+        decisive["trainer"] = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
         decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
         return Identity(sha256_json(decisive), data, encoder)
 

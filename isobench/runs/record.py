@@ -176,6 +176,9 @@ class RunRecord(Part):
     encoder: RecordedEncoder
     provenance: Provenance
     config: dict[str, Any] = Field(description="the resolved config")
+    dropout: Literal["lanes", "torch"] | None = Field(
+        default=None, description="whose random numbers dropout used; missing if the run failed before it was built"
+    )
     generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
     predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")
 

@@ -26,6 +26,7 @@ def test_what_decides_a_result_is_in_the_key():
         "task.train_samples=9", "calibration=isobn_paper", "encoder=distilbert-quire", "encoder.pooling=cls",
         "head.init=normal", "head=huggingface", "trainer.precision=bf16-mixed", "task.version=2",
         "trainer.deterministic=false", "calibration.version=2", "evaluation.every=2", "evaluation.every=last",
+        "trainer.dropout=torch", "trainer.dropout=lanes",
     ]  # fmt: skip
     keys = {change: key(change) for change in changes}
     assert base not in keys.values()
