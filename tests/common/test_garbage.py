@@ -13,8 +13,15 @@ def test_thresholds_return_also_after_an_error_and_objects_are_kept_out_once(mon
     before, calls = gc.get_threshold(), []
     monkeypatch.setattr(garbage.gc, "get_freeze_count", lambda: frozen)
     monkeypatch.setattr(garbage.gc, "freeze", lambda: calls.append(1))
-    with pytest.raises(KeyError), collect_garbage_rarely():
-        assert gc.get_threshold() == (OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
-        raise KeyError
+    within = []
+
+    def read_records():
+        with collect_garbage_rarely():
+            within.append(gc.get_threshold())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        read_records()
+    assert within == [(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])]
     assert gc.get_threshold() == before
     assert len(calls) == (frozen == 0)
