@@ -13,13 +13,14 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from isobench.common.environment import share_processor
+from isobench.common.environment import keep_freed_memory, share_processor
 from isobench.common.provenance import collect_provenance
 from isobench.common.resources import conf_dir
 from isobench.config.schema import Config, register_schema, to_config
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 share_processor()
+keep_freed_memory()
 
 RESULTS_DIR = Path(__file__).parent / "results"
 

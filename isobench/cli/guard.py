@@ -21,6 +21,7 @@ def run_guarded(function: Callable[[], Any]) -> None:
     hydra_full_error = os.environ.get("HYDRA_FULL_ERROR")
     environment.note_command(debugging=hydra_full_error == "1")
     environment.share_processor()
+    environment.keep_freed_memory()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them itself
     try:
         function()

@@ -13,7 +13,8 @@ import yaml
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text
 from isobench.runs.layout import CHECKPOINTS_FOLDER, CONFIG_FILE, LOCK_FILE, RECORD_FILE, run_folder_name, runs_folder
-from isobench.runs.record import RunRecord, read_record_file, write_record_file
+from isobench.runs.record import RunRecord
+from isobench.runs.record_file import read_record_file, write_record_file
 
 
 class RunFolder:

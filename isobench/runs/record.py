@@ -9,14 +9,9 @@ argument ``progress`` that of ``progress.json`` (docs/progress.schema.json).
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-from isobench.common.errors import UserError
-from isobench.common.files import replace_non_finite, write_json
 
 RECORD_FORMAT = 2  # raise it when the shape of result.json changes; records of another format are refused
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # a calendar date can be made of it
@@ -222,32 +217,6 @@ class Beat(Where):
     since: Time = Field(description="when the process started the run, in seconds since 1970")
     updated: Time = Field(description="when this was written, in seconds since 1970")
     attempt: int = Field(description="processes that worked on the run, this one included")
-
-
-def read_record_file(file: Path) -> RunRecord:
-    """Read a ``result.json``.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError: there is no such file.
-        UserError: the record is damaged, or another version's, in another format.
-    """
-    try:
-        content = orjson.loads(file.read_bytes())  # refuses NaN and infinities
-        version = content["format"]
-        if type(version) is int and version > RECORD_FORMAT:
-            raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
-        if type(version) is int and 1 <= version < RECORD_FORMAT:
-            raise UserError(f"{file} was written by an earlier version of isobench; remove it to run again")
-        return RunRecord.model_validate(content)
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except (OSError, ValueError, TypeError, LookupError) as error:
-        raise UserError(f"{file} is damaged; remove it to run again") from error
-
-
-def write_record_file(file: Path, record: RunRecord) -> None:
-    """Write a ``result.json`` atomically. Numbers that are not finite become null; fields never set are left out."""
-    write_json(file, replace_non_finite(record.model_dump(exclude_unset=True)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from typing import Any
 
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.layout import RECORD_FILE
-from isobench.runs.record import RunRecord, read_record_file
+from isobench.runs.record import RunRecord
+from isobench.runs.record_file import read_record_file
 from isobench.runs.row import Row
 
 RunShape = tuple[Any, ...]

@@ -116,6 +116,7 @@ class Worker:
     def _prepare(self, job: JobEnvironment) -> None:
         """Set this process's handler of SIGTERM, its messages to later processes, its threads and its GPU."""
         environment.share_processor()
+        environment.keep_freed_memory()
         signal.signal(signal.SIGTERM, raise_interrupted)  # submitit ignores it; training replaces this handler
         environment.note_job(job.job_id, str(Path(job.paths.stderr)))
         if job.num_tasks > 1:
