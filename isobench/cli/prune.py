@@ -18,10 +18,10 @@ from isobench.runs.identity import Identifier
 from isobench.runs.jobs import find_queued_jobs
 from isobench.runs.layout import run_folder_name, runs_folder
 from isobench.runs.listing import list_run_folders, read_run_config
+from isobench.runs.row import format_run_name
 from isobench.runs.validate import ConfigValidator
 from isobench.sweep.plan import compose_sweep, plan_saved_command
 from isobench.sweep.saved_commands import read_commands
-from isobench.training.execute import format_run_name
 
 
 def main(prog: str = "python -m isobench.prune") -> None:

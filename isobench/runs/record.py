@@ -211,6 +211,10 @@ class Beat(Where):
     state: Literal["starting", "training", "evaluating", "interrupted"]
     step: int | None = Field(description="optimiser steps so far")
     steps: int | None = Field(description="optimiser steps of the whole run")
+    loss: float | None = Field(default=None, description="the newest training loss that was read")
+    speed: float | None = Field(
+        default=None, description="optimiser steps per second since this process began training, evaluations included"
+    )
     pid: int = Field(ge=1, le=2**31 - 1, description="the process, on `machine`")
     since: Time = Field(description="when the process started the run, in seconds since 1970")
     updated: Time = Field(description="when this was written, in seconds since 1970")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from isobench.common.errors import UserError
-from isobench.config.schema import Config
+from isobench.config.schema import Config, format_method_name
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import RunRecord
 
@@ -71,3 +71,8 @@ def format_score(row: Row) -> str:
         undefined = best.metrics(row.cfg.task.dev_splits[0]).get(row.cfg.task.primary) is None
         score = "NaN" if undefined else f"{100 * best.score:.2f}"
     return f"{score} {find_failure(row) or ''}".strip()
+
+
+def format_run_name(cfg: Config) -> str:
+    """Name a run in one line: task, encoder, method and seed."""
+    return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"

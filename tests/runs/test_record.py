@@ -161,13 +161,15 @@ def test_a_record_of_another_format_is_refused_in_one_line(tmp_path, version, me
 
 def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
     with contextlib.suppress(KeyboardInterrupt), Heartbeat(tmp_path) as heartbeat:
-        heartbeat.report_training(3, 9)
+        heartbeat.report_training(3, 9, loss=0.7, speed=2.5)
+        heartbeat.report_training(4, 9)
         raise KeyboardInterrupt
     left = read_heartbeat(tmp_path)
-    assert (left.state, left.step, left.steps, left.attempt) == ("interrupted", 3, 9, 1)
+    assert (left.state, left.step, left.steps, left.attempt) == ("interrupted", 4, 9, 1)
+    assert (left.loss, left.speed) == (0.7, 2.5)
     with Heartbeat(tmp_path):
         again = read_heartbeat(tmp_path)
-        assert (again.state, again.step, again.steps, again.attempt) == ("starting", 3, 9, 2)
+        assert (again.state, again.step, again.steps, again.attempt) == ("starting", 4, 9, 2)
     assert read_heartbeat(tmp_path) is None
     for damage in (
         {"pid": "7"}, {"pid": -1}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": None},
