@@ -22,6 +22,7 @@ from typing import Any
 os.environ.pop("ISOBENCH_DATA", None)  # the papers' own data decide nothing here, and part of them may lie there
 
 from common import write_result
+
 from transformers import AutoConfig
 
 from isobench.config.schema import Config

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from isobench.data.packing import Packing
+from isobench.models.dropout import LaneDropout, attend_with_dropout
 
 
 def restrict_to_first_token(model: Any) -> bool:
@@ -59,8 +60,8 @@ def bert_forward(
     attention = self.attention.self
     first = take_first_tokens(hidden_states, packing)
     query, key, value = attention.query(first), attention.key(hidden_states), attention.value(hidden_states)
-    dropout = attention.dropout.p if self.training else 0.0
-    context = attend(query, key, value, attention.num_attention_heads, attention_mask, dropout, packing)
+    heads = attention.num_attention_heads
+    context = attend(query, key, value, heads, attention_mask, attention.dropout, packing)
     return self.feed_forward_chunk(self.attention.output(context, first))
 
 
@@ -75,8 +76,8 @@ def distilbert_forward(
     attention = self.attention
     first = take_first_tokens(hidden_states, packing)
     query, key, value = attention.q_lin(first), attention.k_lin(hidden_states), attention.v_lin(hidden_states)
-    dropout = attention.dropout.p if self.training else 0.0
-    context = attention.out_lin(attend(query, key, value, attention.n_heads, attention_mask, dropout, packing))
+    attended = attend(query, key, value, attention.n_heads, attention_mask, attention.dropout, packing)
+    context = attention.out_lin(attended)
     context = self.sa_layer_norm(context + first)
     return self.output_layer_norm(self.ffn(context) + context)
 
@@ -92,7 +93,7 @@ def attend(
     value: Tensor,
     heads: int,
     mask: Tensor | None,
-    dropout: float,
+    dropout: nn.Module,
     packing: Packing | None = None,
 ) -> Tensor:
     """Compute multi-head scaled dot-product attention of the first tokens.
@@ -103,7 +104,7 @@ def attend(
         value: of all tokens, like ``key``.
         heads: number of attention heads.
         mask: the model's attention mask, [b, 1, T, T] or [b, 1, 1, T], or None; used only without a packing.
-        dropout: probability, 0 in evaluation.
+        dropout: of the attention's weights.
         packing: where the B sentences are, if they are packed.
 
     Returns:
@@ -120,11 +121,15 @@ def attend(
 
 
 def attend_to_one(
-    query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float
+    query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: nn.Module
 ) -> Tensor:
     """Compute attention with one query a sentence: [b, 1, d], [b, T, d], [b, T, d] -> [b, 1, d]."""
     q, k, v = (
         x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)
     )  # [b, heads, 1 or T, d / heads]
-    context = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+    if isinstance(dropout, LaneDropout) and dropout.training:
+        context = attend_with_dropout(q, k, v, mask, q.shape[-1] ** -0.5, dropout)
+    else:
+        rate = float(dropout.p) if dropout.training else 0.0  # type: ignore[arg-type]
+        context = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=rate)
     return context.transpose(1, 2).flatten(2)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from isobench.data.packing import Packing, plan_packing
+from isobench.models.dropout import LaneDropout, attend_with_dropout
 
 PROBE_LENGTHS = (5, 3, 3, 2)  # tokens of the sentences that show whether a model can read a row
 PROBE_TOLERANCE = 1e-4  # relative to the largest value: float32 rounding is about 1e-6
@@ -56,13 +57,30 @@ def attend_in_groups(
             module, query, key, value, attention_mask, sliding_window=sliding_window, **kwargs
         )
     causal = bool(getattr(module, "is_causal", False))
+    lanes = find_lane_dropout(module, kwargs) if not causal and key.shape[1] == query.shape[1] else None
     outputs = []
     for group in packing.groups:
         q, k, v = (group.pad(x[0].transpose(0, 1)).transpose(1, 2) for x in (query, key, value))
         mask = make_group_mask(group.mask, group.length, causal, sliding_window, query.device)
-        output, _ = sdpa_attention_forward(module, q, k, v, mask, **kwargs)  # (b, T, heads, d / heads)
+        if lanes is None:
+            output, _ = sdpa_attention_forward(module, q, k, v, mask, **kwargs)  # (b, T, heads, d / heads)
+        else:
+            output = attend_with_dropout(q, k, v, mask, kwargs["scaling"], lanes).transpose(1, 2)
         outputs.append(group.unpad(output))
     return torch.cat(outputs)[None], None
+
+
+def find_lane_dropout(module: nn.Module, arguments: dict[str, Any]) -> LaneDropout | None:
+    """Find the dropout of the attention's weights among the module's parts, if it is one by lanes and now in use.
+
+    Args:
+        module: the model's attention.
+        arguments: of its attention function; ``dropout`` is the rate, 0 in evaluation.
+    """
+    rate = arguments.get("dropout")
+    if not rate or arguments.get("scaling") is None:
+        return None
+    return next((part for part in module.children() if isinstance(part, LaneDropout) and part.p == rate), None)
 
 
 def make_group_mask(

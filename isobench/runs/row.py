@@ -12,7 +12,10 @@ from isobench.runs.record import RunRecord
 
 @dataclass
 class Row:
-    """One run: its config, its folder and its record (None until it has ended; ``state`` says why)."""
+    """One run: its config, its folder and its record (None until it has ended; ``state`` says why).
+
+    The record lacks the notes of past epochs, which no table shows (`RunRecord.drop_notes_of_history`).
+    """
 
     cfg: Config
     folder: RunFolder
@@ -31,6 +34,8 @@ class Row:
         """Read the record, or note in ``trouble`` why it can't be read."""
         try:
             self.record, self.trouble = self.folder.read_record(), None
+            if self.record is not None:
+                self.record.drop_notes_of_history()
         except UserError as error:
             self.record, self.trouble = None, str(error)
 

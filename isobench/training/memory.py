@@ -53,9 +53,10 @@ def forecast_memory(cfg: Config, config: Any, on_gpu: bool = True) -> Counter[st
     Raises:
         UserError: a setting does not fit the encoder.
     """
-    # The step is not compiled, and its loss is not divided: both don't change what it keeps.
+    # Neither compiling, nor dividing the loss, nor packing texts of one length changes what a step keeps.
     one_batch = dataclasses.replace(cfg.optimization, accumulate=1)
-    simple = dataclasses.replace(cfg, optimization=one_batch, encoder=dataclasses.replace(cfg.encoder, compile=False))
+    encoder = dataclasses.replace(cfg.encoder, compile=False, packing=False)
+    simple = dataclasses.replace(cfg, optimization=one_batch, encoder=encoder)
     with pretend(MemoryWatch(BLOCK if on_gpu else 1), on_gpu) as watch:
         module = build_module(simple, config)
         batch = make_longest_batch(simple, config)
