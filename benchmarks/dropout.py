@@ -14,8 +14,9 @@ from itertools import islice
 os.environ |= {"HF_HUB_OFFLINE": "1"}
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as isobench's commands set it
 
-import torch
 from common import compose_config, median_ratio, time_alternately, time_call, time_training_step, write_result
+
+import torch
 
 from isobench.models.dropout import LaneDropout, LaneSource
 from isobench.runs.identity import identify

@@ -21,8 +21,9 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1"}
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as isobench's commands set it
 
-import torch
 from common import compose_config, median_ratio, time_alternately, time_training_step, write_result
+
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 

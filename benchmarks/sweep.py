@@ -19,10 +19,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from common import write_result
+
 from helpers import record_content
 
 from isobench import __main__ as entry

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
+from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.terminal import track_progress
+from isobench.common.progress import track_progress
 from isobench.config.schema import Config, format_method_name
 from isobench.data.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.pair_loaders import PairLoaders
@@ -78,7 +79,9 @@ def uses_lane_dropout(cfg: Config) -> bool:
 
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
     """Make the loaders of sentence batches for an encoder and its tokenizer."""
-    inputs = ModelInputs(tokenizer, tokenization.fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
+    fingerprint = tokenization.fingerprint_tokenizer(tokenizer)
+    packed = loaded.encoder.first_position is not None
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed)
     return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
 
 
@@ -158,5 +161,10 @@ def prepare_chain(chain: Chain, vectors: Iterable[Tensor], pooler: nn.Module) ->
 
 
 def should_show_progress(cfg: Config) -> bool:
-    """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal."""
-    return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
+    """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal.
+
+    By default a process that shares its terminal with others of its pool shows none, because the lines would mix.
+    """
+    if cfg.trainer.progress_bar is not None:
+        return cfg.trainer.progress_bar
+    return sys.stderr.isatty() and not environment.is_pool_worker()
