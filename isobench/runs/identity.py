@@ -58,7 +58,6 @@ class Identifier:
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
         decisive = {name: self._call_once(select_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
-        # A new dictionary, because other runs share the section.
         decisive["trainer"] = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
         decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
         return Identity(sha256_json(decisive), data, encoder)
