@@ -171,17 +171,12 @@ class RunRecord(Part):
     encoder: RecordedEncoder
     provenance: Provenance
     config: dict[str, Any] = Field(description="the resolved config")
-    dropout: Literal["lanes", "torch"] | None = Field(
-        default=None, description="whose random numbers dropout used; missing if the run failed before it was built"
-    )
+    dropout: Literal["lanes", "torch"] | None = Field(default=None, description="whose random numbers dropout used")
     generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
     predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")
 
     def drop_notes_of_history(self) -> None:
-        """Drop what monitors noted of the epochs in ``history``, and their metrics: most of a record's memory.
-
-        Number, score and isotropy of these epochs stay, and everything of the best epoch.
-        """
+        """Save memory: keep only number, score and isotropy of the epochs in ``history``; ``best`` stays whole."""
         for epoch in self.history:
             (epoch.model_extra or {}).clear()
 
