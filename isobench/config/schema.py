@@ -104,7 +104,7 @@ class Trainer:
     # Whose random numbers dropout uses: isobench's own on a CPU (lanes), or torch's. isobench/models/dropout.py.
     dropout: Annotated[str, one_of("auto", "lanes", "torch")] = "auto"
     threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
-    # Cost of one more encoder call, in tokens: higher values split batches less by length. Null estimates it.
+    # Cost of one more chunk or group of sentences, in tokens: higher values make fewer of them. Null estimates it.
     chunk_overhead: NonNegativeInt | None = None
     eval_batch_size: PositiveInt = 64
     progress_bar: bool | None = None  # null shows it in a terminal

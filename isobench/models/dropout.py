@@ -108,8 +108,8 @@ class MaskedScale(torch.autograd.Function):
 def replace_dropout(model: nn.Module, source: LaneSource) -> int:
     """Replace every ``torch.nn.Dropout`` in a model by a ``LaneDropout`` of the same rate, in place.
 
-    Dropout that a model computes without such a module stays torch's: that of the attention weights in most families,
-    and all of BART's.
+    Dropout that a model computes without such a module stays torch's, such as all of BART's. The attention weights of
+    packed sentences get it from these modules too (isobench/models/packed_attention.py).
 
     Returns:
         How many modules were replaced.

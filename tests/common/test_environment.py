@@ -3,6 +3,7 @@
 import importlib
 import os
 import pickle
+import platform
 import subprocess
 import sys
 import time
@@ -82,6 +83,31 @@ def test_idle_threads_sleep_soon_unless_the_user_has_chosen(monkeypatch, chosen)
     environment.share_processor()
     assert [os.environ.get(name) for name in environment.SPIN_SETTINGS if name != chosen] == [None]
     assert os.environ[chosen] == "7"
+
+
+# The system's work for new memory, in pages, while the same tensor is made several times.
+COUNT_PAGES = """
+import resource, torch
+from isobench.common.environment import keep_freed_memory
+
+keep_freed_memory()
+for _ in range(8):  # the heap grows to its size
+    torch.ones(1 << 24)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(4):
+    torch.ones(1 << 24)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the GNU C library's allocator")
+@pytest.mark.parametrize(("chosen", "kept"), [({}, True), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, False)])
+def test_freed_memory_is_kept_unless_the_user_has_chosen(chosen, kept):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    command = [sys.executable, "-c", COUNT_PAGES]
+    printed = subprocess.run(command, env=clean | chosen, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert (int(printed) < 20_000) == kept  # 4 tensors of 64 MiB have 65,536 pages of 4 KiB
 
 
 # Run in a process of its own: the first import of torch prints the waiting policy, and ends what asked for it.

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from isobench.data.packing import plan_packing
+from isobench.models.dropout import LaneDropout, LaneSource, replace_dropout
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.packed_attention import find_first_position, make_group_mask, register_packed_attention
 from isobench.models.sentence_encoder import SentenceEncoder
@@ -100,6 +101,30 @@ def test_the_last_layers_first_tokens_are_those_of_the_whole_layer(kind):
     assert outputs[0][1].keys() == outputs[1][1].keys()
     for name, gradient in outputs[0][1].items():
         torch.testing.assert_close(outputs[1][1][name], gradient, rtol=1e-9, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+@pytest.mark.parametrize("restricted", [False, True])
+def test_attention_weights_drop_by_lanes(kind, restricted, monkeypatch):
+    """With a rate that rounds to 0 the result is that without dropout; the modules are called once for each group."""
+    model = build_model(kind, SETTINGS[kind])
+    first = find_first_position(model)
+    if restricted:
+        assert restrict_to_first_token(model)
+    encoder = SentenceEncoder(model.double(), "cls", None, restricted, first)
+    row = make_row(LENGTHS, [0, 2, 3, 6])
+    expected = encoder.eval()(**row)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 1e-6
+    replace_dropout(model, LaneSource(1))
+    shapes = []
+    monkeypatch.setattr(LaneDropout, "forward", lambda _, x: shapes.append(x.shape) or x)
+    torch.testing.assert_close(encoder.train()(**row), expected, rtol=1e-10, atol=1e-12)
+    weights = [tuple(shape) for shape in shapes if len(shape) == 4]
+    groups = ((2, 9), (1, 7), (3, 6))  # sentences, and tokens of the longest
+    whole = [(b, 2, t, t) for b, t in groups]
+    assert weights == whole + ([(b, 2, 1, t) for b, t in groups] if restricted else whole)
 
 
 def test_a_model_that_can_not_read_a_row_is_found_out():
