@@ -3,17 +3,19 @@
 Importing this file prepares the process as isobench's commands do, so a benchmark imports it before torch.
 """
 
+import ctypes
 import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from isobench.common.environment import keep_freed_memory, share_processor
+from isobench.common.environment import MMAP_THRESHOLD, TRIM_THRESHOLD, keep_freed_memory, share_processor
 from isobench.common.provenance import collect_provenance
 from isobench.common.resources import conf_dir
 from isobench.config.schema import Config, register_schema, to_config
@@ -30,6 +32,21 @@ def compose_config(*overrides: str) -> Config:
     register_schema()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
         return to_config(compose("config", overrides=["tracking=none", *overrides]))
+
+
+@contextmanager
+def default_allocator() -> Iterator[None]:
+    """Give freed memory back as a program does that has not called ``keep_freed_memory``.
+
+    The two thresholds are those at which the GNU C library's own arrive in a program that makes large tensors.
+    """
+    set_option = ctypes.CDLL(None).mallopt
+    set_option(MMAP_THRESHOLD, 32 << 20)
+    set_option(TRIM_THRESHOLD, 64 << 20)
+    try:
+        yield
+    finally:
+        keep_freed_memory()
 
 
 def require_data() -> None:

@@ -1,10 +1,11 @@
 """Compare training steps with transformers.Trainer: same encoder, data, batches, precision and optimiser.
 
-    ISOBENCH_DATA=FOLDER python benchmarks/training_step.py [--tasks mrpc rte cola] [--rounds 5] [--steps 6]
+    ISOBENCH_DATA=FOLDER python benchmarks/training_step.py [--tasks mrpc rte] [--batch 32] [--rounds 5] [--steps 6]
 
 First checks that both give the same evaluation loss to 1e-5, in float32 without dropout. Then prints, for each task,
-the throughput relative to Trainer with run_glue's default (padding to 128) and with dynamic padding: the median over
-rounds of the ratio of seconds for the same batches, measured in turns in one process.
+the throughput relative to Trainer with run_glue's default (padding to 128), to Trainer with dynamic padding, and to
+isobench without packed sentences, with torch's dropout and the C library's own way with freed memory. A ratio is
+the median over rounds of the ratio of seconds for the same batches, measured in turns in one process.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import statistics
 import tempfile
 import time
 
-from common import compose_config, median_ratio, require_data, time_alternately, write_result
+from common import compose_config, default_allocator, median_ratio, require_data, time_alternately, write_result
 
 import pytorch_lightning as pl
 import torch
@@ -29,6 +30,8 @@ from isobench.training.build import build_run_parts
 from isobench.training.train import configure_process
 
 MAX_LENGTH = 128  # run_glue's default
+# Against Trainer with dynamic padding, and against isobench's own steps without packing.
+TARGETS = {"rotten_tomatoes": (1.8, 1.35), "cola": (1.8, 1.35), "mrpc": (1.7, 1.2), "rte": (2.2, 1.2)}
 
 
 class Clock:
@@ -85,13 +88,21 @@ def make_padding_collator(tokens, pad_id: int, length: int | None):
     return collate
 
 
-def benchmark_task(task: str, rounds: int, steps: int) -> dict:
+def build(task: str, batch: int, *overrides: str):
+    """Build a task's config, module and loaders."""
     cfg = compose_config(
-        f"task={task}", f"task.max_length={MAX_LENGTH}", "optimization.batch_size=32", "head.init=normal"
-    )
+        f"task={task}", f"task.max_length={MAX_LENGTH}", f"optimization.batch_size={batch}", "head.init=normal",
+        *overrides,
+    )  # fmt: skip
     validate_config(cfg)
     configure_process(cfg)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    return cfg, module, loaders
+
+
+def benchmark_task(task: str, batch: int, rounds: int, steps: int) -> dict:
+    cfg, module, loaders = build(task, batch)
+    _, plain_module, plain_loaders = build(task, batch, "encoder.packing=false", "trainer.dropout=torch")
     tokenizer = tokenization.load_tokenizer(cfg.encoder, None)
     tokens = loaders.train.dataset
     size = cfg.optimization.batch_size
@@ -123,15 +134,16 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
                 data_collator=make_padding_collator(tokens, tokenizer.pad_token_id, length),
             )  # fmt: skip
             trainer.order = list_round_examples(len(rows), number, size, steps)
-            trainer.train()
+            with default_allocator():
+                trainer.train()
             return clock.elapsed_seconds()
 
         return run
 
-    def ours(number: int) -> float:
+    def time_lightning(module, collate, number: int) -> float:
         clock = LightningClock()
         order = list_round_examples(len(rows), number, size, steps)
-        loader = DataLoader(tokens, size, sampler=order, collate_fn=loaders.train.collate_fn)
+        loader = DataLoader(tokens, size, sampler=order, collate_fn=collate)
         trainer = pl.Trainer(
             max_steps=steps, devices=1, logger=False, callbacks=[clock], deterministic=True,
             enable_checkpointing=False, enable_model_summary=False, enable_progress_bar=False, limit_val_batches=0,
@@ -139,17 +151,29 @@ def benchmark_task(task: str, rounds: int, steps: int) -> dict:
         trainer.fit(module, loader)
         return clock.elapsed_seconds()
 
-    contestants = {"pad to 128": hugging_face(MAX_LENGTH), "dynamic padding": hugging_face(None), "isobench": ours}
+    def plain(number: int) -> float:
+        with default_allocator():
+            return time_lightning(plain_module, plain_loaders.train.collate_fn, number)
+
+    contestants = {
+        "pad to 128": hugging_face(MAX_LENGTH),
+        "dynamic padding": hugging_face(None),
+        "plain": plain,
+        "isobench": lambda number: time_lightning(module, loaders.train.collate_fn, number),
+    }
     seconds = time_alternately(contestants, rounds)
     result = {
         "loss difference": difference,
         "seconds": {name: statistics.median(values) / (steps - 1) for name, values in seconds.items()},
         "against padding to 128": median_ratio(seconds["pad to 128"], seconds["isobench"]),
         "against dynamic padding": median_ratio(seconds["dynamic padding"], seconds["isobench"]),
+        "against plain steps": median_ratio(seconds["plain"], seconds["isobench"]),
     }
+    dynamic, plain_steps = TARGETS[task]
     print(
-        f"{task:5} {result['against padding to 128']:.2f}x padding to 128 (target 2.0), "
-        f"{result['against dynamic padding']:.2f}x dynamic padding (target 1.2); "
+        f"{task}, batch {batch}: {result['against padding to 128']:.2f}x padding to 128, "
+        f"{result['against dynamic padding']:.2f}x dynamic padding (target {dynamic}), "
+        f"{result['against plain steps']:.2f}x without packing (target {plain_steps}); "
         f"evaluation losses differ by {difference:.1e}",
         flush=True,
     )
@@ -175,16 +199,17 @@ def measure_loss_difference(module, theirs, loaders, rows, collate, count: int =
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", nargs="+", default=["mrpc", "rte", "cola"])
+    parser.add_argument("--tasks", nargs="+", choices=TARGETS, default=["mrpc", "rte", "cola"])
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6)
     arguments = parser.parse_args()
     require_data()
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    tasks = {task: benchmark_task(task, arguments.rounds, arguments.steps) for task in arguments.tasks}
-    write_result(
-        "training_step", {"batch size": 32, "rounds": arguments.rounds, "steps": arguments.steps, "tasks": tasks}
-    )
+    tasks = {
+        task: benchmark_task(task, arguments.batch, arguments.rounds, arguments.steps) for task in arguments.tasks
+    }
+    write_result("training_step", {**vars(arguments), "tasks": tasks})
 
 
 if __name__ == "__main__":
