@@ -19,6 +19,22 @@ def key(*overrides):
     return identify(make_config(*overrides)).key
 
 
+PINNED_KEYS = {
+    "calibration=none": "1d95009c2d0aabda",
+    "calibration=isobn_paper seed=3": "a8cc42cb2a3337f9",
+    "calibration=[whitening_zca,cosine] head=huggingface": "cb1abe85cea0c0bb",
+    "encoder=distilbert-quire trainer.precision=bf16-mixed optimization.batch_size=8": "e7b0103af2935998",
+    "task=captions encoder=bart-scratch calibration=flow": "06c29751d966ebc5",
+    "scale=paper +experiment=glue_isobn task=rte encoder=roberta-large": "8de9b382357ec252",
+}
+
+
+@pytest.mark.parametrize("overrides", PINNED_KEYS)
+def test_keys_stay_as_they_are(overrides):
+    """Finished runs are found by their keys: a changed default, or a new setting that is not null, loses them."""
+    assert key(*overrides.split()).startswith(PINNED_KEYS[overrides])
+
+
 def test_what_decides_a_result_is_in_the_key():
     base = key()
     changes = [
