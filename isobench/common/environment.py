@@ -15,6 +15,7 @@ RUN_COUNT = "ISOBENCH_RUNS"  # how many runs the sweep starts
 JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
+BEAT_SECONDS = "ISOBENCH_BEAT"  # seconds between the beats of a run that somebody watches
 POOL_OWNER = "ISOBENCH_POOL"  # while a pool of processes works: the id of the process that started it
 
 SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
@@ -82,6 +83,17 @@ def note_device_share(runs: int) -> None:
 def read_device_share() -> int:
     """Return how many runs share this process's device, itself included."""
     return int(os.environ.get(DEVICE_SHARE, "1"))
+
+
+def note_beat_seconds(seconds: float) -> None:
+    """Note that somebody watches this process's runs, and how many seconds may pass between their beats."""
+    os.environ[BEAT_SECONDS] = str(seconds)
+
+
+def read_beat_seconds() -> float | None:
+    """Return how many seconds may pass between the beats of a run; None if nobody watches it."""
+    seconds = os.environ.get(BEAT_SECONDS)
+    return float(seconds) if seconds else None
 
 
 @contextmanager

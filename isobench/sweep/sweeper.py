@@ -26,6 +26,7 @@ from isobench.runs.row import Row
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import joblib_pool, saved_commands
+from isobench.sweep.auto import AutomaticLauncher
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.plan import PlannedRun, plan_runs
@@ -76,6 +77,8 @@ class GridSweeper(Sweeper):
             require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
+        if isinstance(self.launcher, AutomaticLauncher):
+            self.launcher.planned = len(rows)
         codes = self._launch_and_record(todo, rows)
         if message := getattr(self.launcher, "submitted_message", None):
             print(message)

@@ -1,0 +1,44 @@
+"""Hydra's launcher ``auto``, the default one: as many runs at the same time as this machine has room for."""
+
+from collections.abc import Sequence
+
+from hydra.core.utils import JobReturn
+
+from isobench.config.bounds import PositiveInt, check_values, read_hints
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.sweep.capacity import MemoryForecast, divide_machine
+from isobench.sweep.compose import Composer
+from isobench.sweep.launchers import InProcessLauncher, make_job_return
+from isobench.sweep.pool import PlannedJob, Pool
+
+
+class AutomaticLauncher(InProcessLauncher):
+    """Carries out as many runs at the same time as the machine has room for (``hydra/launcher=auto``).
+
+    With GPUs that is one run for each GPU. Without, it is one run of one thread for each core, as far as the memory
+    goes. Where there is room for one only, it is carried out in this process, as ``hydra/launcher=sequential`` does.
+
+    Args:
+        processes: the user's choice of how many, whatever the memory; null leaves it to the machine.
+    """
+
+    planned: int | None = None  # how many runs the whole sweep has, where the sweeper told
+
+    def __init__(self, processes: PositiveInt | None) -> None:
+        check_values("hydra.launcher", locals(), read_hints(AutomaticLauncher.__init__))
+        self.processes = processes
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Carry out the runs. A run that fails does not stop the others; a disk that can't be written to does."""
+        composer = Composer(self.loader, self.config)
+        configs = [composer.compose(overrides) for overrides in job_overrides]
+        division = divide_machine(configs, self.planned or len(configs), self.processes)
+        if division.processes == 1:
+            return super().launch(job_overrides, initial_job_idx)
+        jobs = [
+            PlannedJob(index, cfg, RunFolder(cfg.output_dir, identify(cfg).key), f"[{index + 1}/{len(configs)}] ")
+            for index, cfg in enumerate(configs, initial_job_idx)
+        ]
+        pool = Pool(division, MemoryForecast() if self.processes is None else None)
+        return [make_job_return(code) for code in pool.carry_out(jobs)]
