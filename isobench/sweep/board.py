@@ -6,9 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from isobench.config.schema import Config
@@ -17,6 +17,7 @@ from isobench.runs.record import Beat
 from isobench.sweep.forecast import format_duration
 from isobench.training.execute import format_run_name
 
+COLUMNS = 6  # name, epoch, step, speed, time left, evaluation
 RunningRun = tuple[Config, Path, int | None]  # a run's config, its folder, and the process that carries it out
 
 
@@ -63,21 +64,20 @@ class Board:
         """Renew the lines of the running runs."""
         if self.live is None:
             return
-        table = Table.grid(padding=(0, 2))
+        table = Table.grid(*[Column(no_wrap=True)] * COLUMNS, padding=(0, 2))
         for cfg, folder, pid in running:
             table.add_row(format_run_name(cfg), *self._describe(cfg, folder, pid))
-        table.add_row(f"{self.ended} of {self.total} runs have ended")
-        self.live.update(table, refresh=True)
+        self.live.update(Group(table, Text(f"{self.ended} of {self.total} runs have ended")), refresh=True)
 
     def _describe(self, cfg: Config, folder: Path, pid: int | None) -> list[str]:
         """Describe how far a run is: its epoch, its step, its speed and the time that it has left."""
-        beat = read_heartbeat(folder)
-        if beat is None or beat.pid != pid:
-            return ["starting"]
+        beat, first = read_heartbeat(folder), self.first_beats.get(folder)
+        has_begun = first is not None and first.pid == pid
+        if beat is None or beat.pid != pid:  # the file of another attempt, or removed when the run has ended
+            return ["ending" if has_begun else "starting"]
         if beat.step is None or not beat.steps:
             return [beat.state]
-        first = self.first_beats.get(folder)
-        if first is None or (first.pid, first.attempt) != (beat.pid, beat.attempt):
+        if first is None or not has_begun:
             if beat.state == "starting":
                 return [f"starting from step {beat.step}"]
             first = self.first_beats[folder] = beat

@@ -15,6 +15,7 @@ import psutil
 
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
 from isobench.sweep.board import Board
@@ -227,7 +228,7 @@ class Pool:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             if busy := len(self._find_busy()):
-                self.board.print(f"isobench: {busy} running run{'s' if busy > 1 else ''} saved; Ctrl-C ends at once")
+                self.board.print(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
             for worker in self.workers:
                 worker.process.terminate()
             while self.workers:
