@@ -3,15 +3,15 @@
     python benchmarks/sweep_demo.py [--rounds 3] [--seeds 1 2 3 4 5] [--epochs 2] [--examples 512]
     python benchmarks/sweep_demo.py --rounds 1 --seeds 1 --epochs 1 --examples 128       (a few minutes)
 
-In each round it carries out the runs of ``make demo`` in three ways, one after the other, each as a command of its own
-with a fresh output folder and a fresh cache, everything counted from the start of Python to its end:
+In each round it carries out the runs of ``make demo`` in three ways, one after the other, each as a command of its
+own with a fresh output folder and a fresh cache, everything counted from the start of Python to its end:
 
 - auto: ``hydra/launcher=auto``, one process of one thread for each core;
 - sequential: ``hydra/launcher=sequential`` with as many threads as there are cores (what was the default before);
 - trainer: ``benchmarks/trainer_loop.py``, with torch's own number of threads.
 
-Prints the seconds and the processor seconds of each, and the medians over rounds of auto / sequential (target: at most
-0.65) and trainer / auto (target: at least 2.2). Checks that every run has finished, and with how many threads.
+Prints the seconds and the processor seconds of each, and the medians over rounds of auto / sequential (target: at
+most 0.65) and trainer / auto (target: at least 2.2). Checks that every run has finished, and with how many threads.
 """
 
 import argparse

@@ -2,10 +2,11 @@
 
     python benchmarks/trainer_loop.py [--seeds 1 2 3 4 5] [--epochs 2] [--examples 512]
 
-benchmarks/sweep_demo.py times it. Encoder, examples, batches, optimiser, schedule, epochs and methods are those of
-``python -m isobench +experiment=glue_isobn``. Trainer pads each batch to its longest sentence and evaluates after each
-epoch. It draws its own order of the examples, and its head starts from a normal distribution. It writes no
-predictions, measures no isotropy and saves no checkpoint. The last line is a JSON list of the last epochs' accuracies.
+benchmarks/sweep_demo.py times it. Encoder, examples, batch size, optimiser, schedule, epochs and methods are those of
+``python -m isobench +experiment=glue_isobn``. Trainer pads each batch to its longest sentence and evaluates after
+each epoch. It draws its own order of the examples, and its head starts from a normal distribution. It writes no
+predictions, measures no isotropy and saves no checkpoint. Here every sentence is tokenised once, for all runs. The
+last line of the output is a JSON list of the accuracies after the last epoch.
 """
 
 import argparse
@@ -79,9 +80,10 @@ def run_once(method: str, seed: int, epochs: int, tokenizer, train: list[dict], 
     steps = epochs * math.ceil(len(train) / BATCH_SIZE)
     with tempfile.TemporaryDirectory() as output:
         arguments = TrainingArguments(
-            output, num_train_epochs=epochs, per_device_train_batch_size=BATCH_SIZE, learning_rate=LEARNING_RATE,
-            per_device_eval_batch_size=EVALUATION_BATCH_SIZE, warmup_steps=math.ceil(WARMUP * steps), weight_decay=0.0,
-            max_grad_norm=0, eval_strategy="epoch", save_strategy="no", report_to="none", disable_tqdm=True, seed=seed,
+            output, num_train_epochs=epochs, learning_rate=LEARNING_RATE, warmup_steps=math.ceil(WARMUP * steps),
+            per_device_train_batch_size=BATCH_SIZE, per_device_eval_batch_size=EVALUATION_BATCH_SIZE,
+            weight_decay=0.0, max_grad_norm=0, eval_strategy="epoch", save_strategy="no", report_to="none",
+            disable_tqdm=True, seed=seed,
         )  # fmt: skip
         trainer = Trainer(
             model, arguments, train_dataset=train, eval_dataset=dev, data_collator=DataCollatorWithPadding(tokenizer),
