@@ -64,7 +64,7 @@ class Board:
         """Renew the lines of the running runs."""
         if self.live is None:
             return
-        table = Table.grid(*[Column(no_wrap=True)] * COLUMNS, padding=(0, 2))
+        table = Table.grid(*(Column(no_wrap=True) for _ in range(COLUMNS)), padding=(0, 2))
         for cfg, folder, pid in running:
             table.add_row(format_run_name(cfg), *self._describe(cfg, folder, pid))
         self.live.update(Group(table, Text(f"{self.ended} of {self.total} runs have ended")), refresh=True)
