@@ -6,8 +6,6 @@ conf/config.yaml and no Python code: they are the defaults of ``data.root`` and 
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
@@ -16,7 +14,6 @@ JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs 
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
 BEAT_SECONDS = "ISOBENCH_BEAT"  # seconds between the beats of a run that somebody watches
-POOL_OWNER = "ISOBENCH_POOL"  # while a pool of processes works: the id of the process that started it
 
 SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
 SPIN_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")  # a user who sets one of these has chosen
@@ -94,19 +91,3 @@ def read_beat_seconds() -> float | None:
     """Return how many seconds may pass between the beats of a run; None if nobody watches it."""
     seconds = os.environ.get(BEAT_SECONDS)
     return float(seconds) if seconds else None
-
-
-@contextmanager
-def pool_of_processes(size: int) -> Iterator[None]:
-    """A context in which the processes that are started are this process's pool, and share its device."""
-    os.environ[POOL_OWNER] = str(os.getpid())
-    note_device_share(size)
-    try:
-        yield
-    finally:
-        del os.environ[POOL_OWNER], os.environ[DEVICE_SHARE]
-
-
-def is_pool_worker() -> bool:
-    """True in a process that a pool's owner started."""
-    return os.environ.get(POOL_OWNER, str(os.getpid())) != str(os.getpid())

@@ -1,16 +1,19 @@
 """Hydra's launcher ``auto``, the default one: as many runs at the same time as this machine has room for."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from hydra.core.utils import JobReturn
 
-from isobench.config.bounds import PositiveInt, check_values, read_hints
+from isobench.config.bounds import Bound, PositiveInt, check_values, read_hints
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.sweep.capacity import MemoryForecast, divide_machine
+from isobench.sweep.capacity import MemoryForecast, count_cores, divide_machine
 from isobench.sweep.compose import Composer
 from isobench.sweep.launchers import InProcessLauncher, make_job_return
 from isobench.sweep.pool import PlannedJob, Pool
+
+NOT_ZERO = Bound(lambda count: count != 0, "must be a number of processes, or -1 for one for each core")
 
 
 class AutomaticLauncher(InProcessLauncher):
@@ -42,3 +45,15 @@ class AutomaticLauncher(InProcessLauncher):
         ]
         pool = Pool(division, MemoryForecast() if self.processes is None else None)
         return [make_job_return(code) for code in pool.carry_out(jobs)]
+
+
+class FixedPoolLauncher(AutomaticLauncher):
+    """Carries out a number of runs at the same time that the user chooses (``hydra/launcher=joblib``).
+
+    Args:
+        n_jobs: how many; counted from the number of cores if it is below 0: -1 is all cores, -2 all but one.
+    """
+
+    def __init__(self, n_jobs: Annotated[int, NOT_ZERO]) -> None:
+        check_values("hydra.launcher", locals(), read_hints(FixedPoolLauncher.__init__))
+        super().__init__(n_jobs if n_jobs > 0 else max(1, count_cores() + 1 + n_jobs))

@@ -153,10 +153,9 @@ class Pool:
             variables["OMP_NUM_THREADS"] = str(self.division.threads)
         if self.division.gpus:
             variables["CUDA_VISIBLE_DEVICES"] = self.division.gpus[slot % len(self.division.gpus)]
-        beat_seconds = WATCHED_BEAT_SECONDS if self.board.is_moving else None
         context = multiprocessing.get_context("spawn")  # a fork of a process that has imported torch may hang
         pipe, theirs = context.Pipe()
-        setup = WorkerSetup(os.getpid(), variables, beat_seconds)
+        setup = WorkerSetup(os.getpid(), variables, WATCHED_BEAT_SECONDS if self.board.is_moving else None)
         process = context.Process(target=work, args=(theirs, setup), name=f"isobench-worker-{slot}")
         with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
             process.start()
@@ -240,13 +239,11 @@ class Pool:
 
     def _drain(self) -> None:
         """Read what the workers still send, print their lines, and forget those that have ended."""
-        for pipe in wait([worker.pipe for worker in self.workers]):
-            worker = next(worker for worker in self.workers if worker.pipe is pipe)
+        ready = wait([worker.pipe for worker in self.workers])
+        for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
-                message = worker.pipe.recv()
+                if isinstance(message := worker.pipe.recv(), Line):
+                    self.board.print(message.text)
             except (EOFError, OSError):
                 worker.process.join()
                 self.workers.remove(worker)
-                continue
-            if isinstance(message, Line):
-                self.board.print(message.text)

@@ -19,13 +19,12 @@ from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
 from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
-from isobench.runs import heartbeat
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
-from isobench.sweep import joblib_pool, saved_commands
+from isobench.sweep import saved_commands
 from isobench.sweep.auto import AutomaticLauncher
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
@@ -34,7 +33,6 @@ from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
-    EXIT_FAILED,
     EXIT_USER_ERROR,
     choose_exit_code,
     require_metric_packages,
@@ -151,37 +149,13 @@ class GridSweeper(Sweeper):
         new_file = saved_commands.save_command(output_dir, command)
         codes = [EXIT_USER_ERROR]  # if launching raises
         try:
-            with joblib_pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
-                codes = self._launch_with_retry(todo)
+            environment.note_run_count(len(todo))
+            returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
+            codes = [int(job.return_value or 0) for job in returns]
         finally:
             if new_file and EXIT_USER_ERROR in codes and not list(runs_folder(output_dir).glob("*")):
                 saved_commands.remove_command(new_file)  # nothing was started
         return codes
-
-    def _launch_with_retry(self, todo: list[PlannedRun]) -> list[int]:
-        """Launch the runs and return their exit codes.
-
-        If a process is killed and joblib's pool ends with it, launch the remaining runs again: those that had not
-        begun together, and each run that had begun alone, since one of these killed the process.
-        """
-        environment.note_run_count(len(todo))
-        try:
-            returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
-        except Exception as error:
-            if not joblib_pool.is_killed_worker_error(error):
-                raise
-            start = environment.read_command_start()
-            rest = [run for run in todo if run.row.folder.read_final_record(run.row.cfg.retry_failed, start) is None]
-            begun = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
-            others = [run for run in rest if run not in begun]
-            print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)
-            if len(todo) == 1:
-                return [EXIT_FAILED]
-            return [
-                *(self._launch_with_retry(others) if others else []),
-                *(code for run in begun for code in self._launch_with_retry([run])),
-            ]
-        return [int(job.return_value or 0) for job in returns]
 
 
 def format_announcement(rows: list[Row], states: list[RunState], todo: list[PlannedRun]) -> str:
