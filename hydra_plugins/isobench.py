@@ -1,6 +1,6 @@
 """Show isobench's sweeper and launchers to Hydra, which looks for plugins in this namespace package."""
 
-from isobench.sweep.auto import AutomaticLauncher, FixedPoolLauncher
+from isobench.sweep.auto import AutomaticLauncher
 from isobench.sweep.launchers import InProcessLauncher, LocalProcessesLauncher, SlurmArrayLauncher
 from isobench.sweep.sweeper import GridSweeper
 
@@ -11,10 +11,6 @@ class IsobenchSweeper(GridSweeper):
 
 class AutoLauncher(AutomaticLauncher):
     """The default launcher, ``hydra/launcher=auto``."""
-
-
-class JoblibLauncher(FixedPoolLauncher):
-    """The launcher ``hydra/launcher=joblib``."""
 
 
 class SequentialLauncher(InProcessLauncher):

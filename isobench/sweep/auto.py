@@ -1,10 +1,13 @@
 """Hydra's launcher ``auto``, the default one: as many runs at the same time as this machine has room for."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Annotated
 
 from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
 
+from isobench.common.errors import UserError
 from isobench.config.bounds import Bound, PositiveInt, check_values, read_hints
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
@@ -57,3 +60,27 @@ class FixedPoolLauncher(AutomaticLauncher):
     def __init__(self, n_jobs: Annotated[int, NOT_ZERO]) -> None:
         check_values("hydra.launcher", locals(), read_hints(FixedPoolLauncher.__init__))
         super().__init__(n_jobs if n_jobs > 0 else max(1, count_cores() + 1 + n_jobs))
+
+
+def replace_joblib(launcher: Launcher) -> Launcher:
+    """Return a launcher of our own in the place of Hydra's joblib launcher, and every other launcher as it is.
+
+    joblib kills its processes on Ctrl-C, leaves them behind when its own process is killed, and loses all runs of its
+    pool when one process is killed. Our worker processes save instead.
+
+    Raises:
+        UserError: a setting of joblib other than ``n_jobs`` has not its default.
+    """
+    if type(launcher).__name__ != "JoblibLauncher":
+        return launcher
+    from hydra_plugins.hydra_joblib_launcher.config import JobLibLauncherConf
+
+    settings = dict(launcher.joblib)  # type: ignore[attr-defined]
+    for default in dataclasses.fields(JobLibLauncherConf):
+        value = settings.get(default.name, default.default)
+        if default.name not in ("_target_", "n_jobs") and value != default.default:
+            raise UserError(
+                f"hydra.launcher.{default.name}={value}: isobench starts the processes itself and takes n_jobs only; "
+                "leave it out"
+            )
+    return FixedPoolLauncher(settings["n_jobs"])

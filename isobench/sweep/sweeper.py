@@ -25,7 +25,7 @@ from isobench.runs.row import Row
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import saved_commands
-from isobench.sweep.auto import AutomaticLauncher
+from isobench.sweep.auto import AutomaticLauncher, replace_joblib
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.plan import PlannedRun, plan_runs
@@ -45,9 +45,11 @@ class GridSweeper(Sweeper):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
         self.loader, self.base = hydra_context.config_loader, config
-        self.launcher: Launcher = Plugins.instance().instantiate_launcher(
+        launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
+        self.launcher: Launcher = replace_joblib(launcher)
+        self.launcher.setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; Hydra calls this with the command line's overrides.
