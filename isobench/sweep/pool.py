@@ -1,5 +1,6 @@
 """Carry out a sweep's runs at the same time, in worker processes of this machine."""
 
+import contextlib
 import math
 import multiprocessing
 import os
@@ -166,10 +167,8 @@ class Pool:
 
     def _send(self, worker: WorkerProcess, message: Work | None) -> None:
         """Send a run, or None to end the worker. If it is dead, `_receive` notices."""
-        try:
+        with contextlib.suppress(OSError):
             worker.pipe.send(message)
-        except OSError:
-            return
 
     def _receive(self, timeout: float) -> None:
         """Read what the workers have sent, and notice those that have ended.
@@ -188,6 +187,7 @@ class Pool:
             if isinstance(message, Line):
                 self.board.print(message.text)
             elif isinstance(message, StorageFailure):
+                worker.job = None
                 raise StorageError(message.message)
             elif isinstance(message, Ended) and worker.job:
                 self.codes[worker.job.index] = message.code

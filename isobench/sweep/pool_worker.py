@@ -116,6 +116,9 @@ def work(pipe: Connection, setup: WorkerSetup) -> None:
         output.send(StorageFailure(str(error)))
     except Interrupted as stop:
         raise SystemExit(128 + stop.signum) from None
+    finally:  # nothing is left to save: a later signal must not disturb the end of the process
+        for signum in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(signum, signal.SIG_IGN)
 
 
 def carry_out(pipe: Connection, output: LineSender) -> None:
