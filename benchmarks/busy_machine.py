@@ -3,7 +3,7 @@
     python benchmarks/busy_machine.py [--rounds 5] [--steps 6]
 
 Two processes train MiniLM on the same batch of 16 Rotten Tomatoes sentences, in turns: one as isobench starts
-(``share_processor``), one with torch's own waiting policy. Each is timed alone, and beside a process that keeps one
+(as ``common`` does), one with torch's own waiting policy. Each is timed alone, and beside a process that keeps one
 core busy. Prints the medians over rounds of two ratios: busy / alone (target: at most 1.7 as isobench starts), and
 the step alone with isobench's policy / with torch's own (target: 1).
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from common import median_ratio, write_result
 
-from isobench.common.environment import SPIN_SETTINGS, share_processor
+from isobench.common.environment import SPIN_SETTINGS
 
 TARGET = 1.7
 COMPETITOR = [sys.executable, "-c", "while True: pass"]
@@ -50,9 +50,9 @@ class Trainer:
 
 def train(steps: int) -> None:
     """Time steps, once for every line of standard input, and print the seconds of one."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    import torch
     from common import compose_config, time_training_step
+
+    import torch
 
     from isobench.runs.identity import identify
     from isobench.training.build import build_run_parts
@@ -86,8 +86,9 @@ def main() -> None:
     parser.add_argument("--train", choices=["shared", "own"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
-        if options.train == "shared":
-            share_processor()
+        if options.train == "own":
+            for name in SPIN_SETTINGS:
+                os.environ.pop(name, None)
         train(options.steps)
         return
     trainers = {"isobench": Trainer(True, options.steps), "torch": Trainer(False, options.steps)}

@@ -7,11 +7,8 @@ checkpoint, and its share of the training time at the default of `checkpoint.min
 """
 
 import json
-import os
 import tempfile
 from pathlib import Path
-
-os.environ |= {"HF_HUB_OFFLINE": "1", "GOMP_SPINCOUNT": "1000"}  # the second as isobench's commands set it
 
 from common import compose_config, write_result
 

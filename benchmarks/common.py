@@ -1,4 +1,7 @@
-"""Functions that the benchmarks share: compose a run's config, time calls in turns, write the JSON result."""
+"""Functions that the benchmarks share: compose a run's config, time calls in turns, write the JSON result.
+
+Importing this file prepares the process as isobench's commands do, so a benchmark imports it before torch.
+"""
 
 import json
 import os
@@ -10,9 +13,13 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
+from isobench.common.environment import share_processor
 from isobench.common.provenance import collect_provenance
 from isobench.common.resources import conf_dir
 from isobench.config.schema import Config, register_schema, to_config
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+share_processor()
 
 RESULTS_DIR = Path(__file__).parent / "results"
 

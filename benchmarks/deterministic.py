@@ -10,8 +10,9 @@ import argparse
 import statistics
 import tempfile
 
-import torch
 from common import compose_config, median_ratio, time_alternately, time_training_step, write_result
+
+import torch
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts

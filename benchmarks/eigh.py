@@ -14,8 +14,9 @@ import statistics
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from common import median_ratio, time_alternately, time_call, write_result
+
+import torch
 from torch import Tensor
 
 CONDITIONS = (1e2, 1e4, 1e5)

@@ -22,10 +22,10 @@ import subprocess
 import sys
 from functools import partial
 
-from method_overhead_seq2seq import SIZES, VOCABULARY, Seq2SeqStepper  # isort: skip  # sets the environment first
+from common import median_ratio, time_alternately, time_call, time_training_step, write_result
 
 import torch
-from common import median_ratio, time_alternately, time_call, time_training_step, write_result
+from method_overhead_seq2seq import SIZES, VOCABULARY, Seq2SeqStepper
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 

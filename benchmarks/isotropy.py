@@ -15,9 +15,10 @@ from importlib import metadata
 
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
+from common import median_ratio, time_alternately, time_call, write_result
+
 import numpy as np
 import torch
-from common import median_ratio, time_alternately, time_call, write_result
 
 from isobench.common.provenance import read_peak_memory_mib, reset_peak_memory
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy

@@ -22,10 +22,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ["HF_HUB_OFFLINE"] = "1"
+from common import write_result
 
 import yaml
-from common import write_result
 from pydantic_core import to_json
 
 from isobench.config.schema import Config

@@ -9,15 +9,13 @@ the share of the sums and products that they can't do without, as bare torch cal
 """
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
 
-os.environ |= {"HF_HUB_OFFLINE": "1", "GOMP_SPINCOUNT": "1000"}  # the second as isobench's commands set it
+from common import compose_config, time_call, time_training_step, write_result
 
 import torch
-from common import compose_config, time_call, time_training_step, write_result
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts

@@ -9,12 +9,10 @@ and 5).
 """
 
 import argparse
-import os
 
-os.environ |= {"HF_HUB_OFFLINE": "1", "GOMP_SPINCOUNT": "1000"}  # the second as isobench's commands set it
+from common import compose_config, median_ratio, time_alternately, time_training_step, write_result
 
 import torch
-from common import compose_config, median_ratio, time_alternately, time_training_step, write_result
 
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts

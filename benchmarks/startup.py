@@ -7,14 +7,11 @@ Prints the seconds of ``--help`` and of a config error (target: under 2 each), w
 the cache than from the tokenizer (target: under a second).
 """
 
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 from common import compose_config, time_alternately, write_result
 

@@ -19,10 +19,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from common import write_result
+
 from helpers import record_content
 
 from isobench import __main__ as entry
@@ -70,7 +70,8 @@ def time_beyond_startup(module: str, arguments: list[str], *flags: str) -> float
 
 def time_launching(folder: str, runs: int = 100) -> float:
     """Return the seconds that the sequential launcher adds to a run: runs that do nothing, less their planning."""
-    arguments = ["-m", f"seed=range(1,{runs + 1})", "tracking=none", f"output_dir={folder}/launch"]
+    settings = ["tracking=none", f"output_dir={folder}/launch", "hydra/launcher=sequential"]
+    arguments = ["-m", f"seed=range(1,{runs + 1})", *settings]
 
     def sweep(*more: str) -> float:
         sys.argv = ["isobench", *arguments, *more]

@@ -9,16 +9,14 @@ rounds of the ratio of seconds for the same batches, measured in turns in one pr
 
 import argparse
 import logging
-import os
 import statistics
 import tempfile
 import time
 
-os.environ |= {"HF_HUB_OFFLINE": "1", "GOMP_SPINCOUNT": "1000"}  # the second as isobench's commands set it
+from common import compose_config, median_ratio, require_data, time_alternately, write_result
 
 import pytorch_lightning as pl
 import torch
-from common import compose_config, median_ratio, require_data, time_alternately, write_result
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from pytorch_lightning.utilities import move_data_to_device
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 DEVICE = torch.device("meta")
 READ_VALUE = {"_local_scalar_dense", "equal"}
@@ -126,5 +127,5 @@ def name_callers():
 
 
 def move_to_device(batch):
-    """Move every tensor of a batch to the watched device."""
-    return tree_map(lambda x: x.to(DEVICE) if isinstance(x, torch.Tensor) else x, batch)
+    """Move a batch to the watched device, as Lightning does: tensors, and objects that can move themselves."""
+    return move_data_to_device(batch, DEVICE)

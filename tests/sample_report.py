@@ -23,7 +23,8 @@ def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, s
                     curves += epoch_rows
     return Report(
         experiment="glue_calibration", paper="On Isotropy Calibration of Transformers",
-        tables=[table(runs, encoders, methods, tasks)], runs=runs, epochs=curves,
+        tables=[table(runs, encoders, methods, tasks)], runs=runs,
+        epochs={name: [row[name] for row in curves] for name in curves[0]},
         selection="The best epoch on the dev set, the set it is reported on.",
         state={"done": len(runs), "failed": 0, "missing": 0}, scale=list(scale),
         evidence=["Three seeds can't show a difference below two points.", "No method beats plain fine-tuning."],
@@ -93,7 +94,7 @@ def cell(runs, rng, method, verdict, why):
 
 def empty():
     """What there is before anything has run."""
-    return Report("glue_isobn", None, [], [], [], "", {}, [], [], [], {})
+    return Report("glue_isobn", None, [], [], {}, "", {}, [], [], [], {})
 
 
 def hostile():

@@ -21,7 +21,7 @@ from isobench.analyses.subject import Subject, collect_scale_notes
 from isobench.calibration import center
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
-from isobench.common.terminal import track_progress
+from isobench.common.progress import track_progress
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveInt, above, at_least, at_most
 from isobench.data.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
 from isobench.metrics.isotropy import sum_unit_rows

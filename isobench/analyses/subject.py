@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
-from isobench.common.terminal import track_progress
+from isobench.common.progress import track_progress
 from isobench.data.loaders import Loaders
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
@@ -36,7 +36,8 @@ class Subject:
     """
 
     def __init__(self, row: Row, names: SubjectNames | None = None) -> None:
-        self.cfg, self.record, self.folder = row.cfg, row.record, row.folder
+        self.cfg, self.folder = row.cfg, row.folder
+        self.record = row.record and row.folder.read_record()  # a row's record lacks what monitors noted
         self.encoder, self.task, self.method = names or name_subjects([row])[0]
         self.encoder_notes, self.task_notes = find_encoder_differences(row.cfg), find_task_differences(row.cfg)
         self.warnings: list[str] = []

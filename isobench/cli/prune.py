@@ -10,17 +10,18 @@ from pathlib import Path
 import yaml
 
 from isobench.cli.guard import run_guarded
+from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
+from isobench.runs.identity import Identifier
 from isobench.runs.jobs import find_queued_jobs
 from isobench.runs.layout import run_folder_name, runs_folder
 from isobench.runs.listing import list_run_folders, read_run_config
+from isobench.runs.row import format_run_name
 from isobench.runs.validate import ConfigValidator
 from isobench.sweep.plan import compose_sweep, plan_saved_command
 from isobench.sweep.saved_commands import read_commands
-from isobench.training.execute import format_run_name
 
 
 def main(prog: str = "python -m isobench.prune") -> None:
@@ -47,7 +48,8 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     """
     with compose_sweep(settings) as (_, base, _):
         output_dir = base.output_dir
-    orphans = list(find_orphan_runs(output_dir))
+    with collect_garbage_rarely():
+        orphans = list(find_orphan_runs(output_dir))
     for folder, reason in orphans:
         print(f"{folder}  {reason}")
     if not orphans:
@@ -82,7 +84,7 @@ def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
     """
     queued = find_queued_jobs(output_dir)
     planned: set[str] | None = None  # names of the folders that the sweeps ask for; computed when first needed
-    validator = ConfigValidator()
+    validator, identifier = ConfigValidator(), Identifier()
     for folder in list_run_folders(output_dir):
         if folder.name in queued or heartbeat.read_live_heartbeat(folder):
             continue
@@ -91,7 +93,7 @@ def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
             yield folder, "its config can't be read, or is not valid any more"
             continue
         name = f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"
-        if run_folder_name(identify(cfg).key) != folder.name:
+        if run_folder_name(identifier.identify(cfg).key) != folder.name:
             yield folder, f"{name}: its settings have another key now"
         elif cfg.experiment.name and cfg.experiment.grid != read_grid(cfg.experiment.name):
             if planned is None:

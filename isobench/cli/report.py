@@ -12,8 +12,9 @@ from isobench.cli import claims
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_atomic
+from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import write_columns, write_rows
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
@@ -40,6 +41,7 @@ def main(prog: str = "python -m isobench.report") -> None:
     run_guarded(lambda: report(arguments))
 
 
+@collect_garbage_rarely()
 def report(arguments: Sequence[str]) -> None:
     """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
 
@@ -107,8 +109,8 @@ def write_report_files(report: Report, folder: Path) -> None:
         "report.html": render_report(report),
     }
     try:
-        for name, rows in (("runs", report.runs), ("epochs", report.epochs)):
-            write_rows(folder, name, rows)
+        write_rows(folder, "runs", report.runs)
+        write_columns(folder, "epochs", report.epochs)
         for name, text in texts.items():
             write_atomic(folder / name, partial(write_text, text))
     except OSError as error:

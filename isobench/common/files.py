@@ -167,22 +167,6 @@ def replace_non_finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def is_finite_throughout(value: Any) -> bool:
-    """Return True if a JSON value holds no NaN and no infinity, at any depth."""
-    kind = type(value)
-    if kind is float:
-        return math.isfinite(value)
-    if kind is not dict and kind is not list:
-        return True
-    entries = value.values() if kind is dict else value
-    try:
-        if math.isfinite(sum(entries)):  # then every entry is: one call for a list of numbers
-            return True
-    except (TypeError, OverflowError):  # not only numbers, or too large a whole number
-        pass
-    return all(map(is_finite_throughout, entries))
-
-
 def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -101,6 +101,8 @@ class Trainer:
     accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "mps")] = "auto"
     # Ask torch for algorithms that give the same bits every time. False can be faster on a GPU.
     deterministic: bool = True
+    # Whose random numbers dropout uses: isobench's own on a CPU (lanes), or torch's. isobench/models/dropout.py.
+    dropout: Annotated[str, one_of("auto", "lanes", "torch")] = "auto"
     threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
     # Cost of one more encoder call, in tokens: higher values split batches less by length. Null estimates it.
     chunk_overhead: NonNegativeInt | None = None

@@ -36,6 +36,7 @@ class Encoder:
     token_type_ids: bool = True
     trust_remote_code: bool = False
     first_token_only: bool = True  # if only the first token is pooled, the last layer computes no other (lossless)
+    packing: bool = True  # give a batch to the model as one row without padding, if the model can read it (lossless)
     scratch: dict[str, Any] | None = None  # a transformers config (model_type, ...) to initialise at random
     # With scratch: tokens of a tokenizer that is learned from the training set, unless path has one. At least 300,
     # which are all bytes and some special tokens.

@@ -31,13 +31,15 @@ class ModelInputs:
     """What batches need to know of a model.
 
     ``tokenizer``: a transformers tokenizer. ``fingerprint``: identifies what the tokenizer does, for cache keys.
-    ``max_positions``: the model's longest input, in tokens. ``dim``: its width d.
+    ``max_positions``: the model's longest input, in tokens. ``dim``: its width d. ``packed``: it reads a batch as one
+    row of tokens without padding.
     """
 
     tokenizer: Any
     fingerprint: str
     max_positions: int
     dim: int
+    packed: bool = False
 
 
 class Loaders:
@@ -70,6 +72,7 @@ class Loaders:
             train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
+        self._packed = inputs.packed
         self.batch_size = cfg.optimization.batch_size
         check_drop_last(cfg, len(train))
         self.sampler = EpochSampler(len(train), order_seed)
@@ -108,7 +111,7 @@ class Loaders:
         return kept, held_out
 
     def _make_collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
-        return Collator(tokens, self._pad, chunk_overhead, self._types)
+        return Collator(tokens, self._pad, chunk_overhead, self._types, self._packed)
 
     def _load_or_tokenise(
         self, cfg: Config, inputs: ModelInputs, data: dict[str, str], split: str, limit: int | None

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from safetensors.numpy import save_file
 from torch.utils.data import Dataset
 
 from isobench.common.files import write_cached
+from isobench.common.progress import track_progress
 from isobench.data.pairs import TextPairs
 from isobench.data.tokens import find_chunk_bounds, load_cached_arrays, pad_rows
 
@@ -137,14 +136,8 @@ def tokenise_texts(
     room = max_length - (not adds_closing)
     rows: list[np.ndarray] = []
     truncated_count = 0
-    starts = track(
-        range(0, len(texts), TEXTS_PER_CALL),
-        "tokens, once",
-        console=Console(stderr=True),
-        transient=True,
-        disable=not progress_bar or len(texts) <= TEXTS_PER_CALL,
-    )
-    for start in starts:
+    starts = range(0, len(texts), TEXTS_PER_CALL)
+    for start in track_progress(starts, "tokens, once", progress_bar and len(starts) > 1):
         part = texts[start : start + TEXTS_PER_CALL]
         encoded = tokenizer(**{argument: part}, padding=False)["input_ids"]
         long = [i for i, row in enumerate(encoded) if len(row) > room]

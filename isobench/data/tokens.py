@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from torch.utils.data import Dataset, Sampler
 
 from isobench.common.files import write_cached
+from isobench.data.packing import plan_packing
 from isobench.data.sources import Examples
 
 T = TypeVar("T")
@@ -126,40 +127,58 @@ class EpochSampler(Sampler[int]):
 
 
 class Collator:
-    """Make a batch of example indices, in chunks of like length.
+    """Make a batch of example indices: in chunks of like length, or packed in one row of tokens without padding.
 
-    Only the encoder sees the chunks. Before the calibration their vectors are put back into the batch's order
-    (``restore``), so that statistics of the batch, such as IsoBN's covariance, don't depend on the chunks.
+    Only the encoder sees the chunks or the row. Before the calibration their vectors are put back into the batch's
+    order (``restore``), so that statistics of the batch, such as IsoBN's covariance, don't depend on the chunks.
 
     Args:
         tokens: the examples.
         pad_id: the tokenizer's padding token.
         chunk_overhead: what one more encoder call costs, in tokens; a large value gives one chunk.
         token_type_ids: give segment ids to the encoder, if there are any.
+        packed: make one row, whose sentences attention sees in groups of like length, instead of chunks.
     """
 
-    def __init__(self, tokens: Tokens, pad_id: int, chunk_overhead: int, token_type_ids: bool) -> None:
-        self.tokens, self.pad_id, self.chunk_overhead = tokens, pad_id, chunk_overhead
+    def __init__(
+        self, tokens: Tokens, pad_id: int, chunk_overhead: int, token_type_ids: bool, packed: bool = False
+    ) -> None:
+        self.tokens, self.pad_id, self.chunk_overhead, self.packed = tokens, pad_id, chunk_overhead, packed
         self.token_type_ids = token_type_ids and len(tokens.types) > 0
         self.lengths = tokens.lengths
 
     def __call__(self, indices: list[int]) -> dict[str, Any]:
         """Return a batch of B examples.
 
-        ``chunks``: a list of the encoder's arguments, tensors [b, T] each. ``restore`` [B]: for each example of the
-        batch, its row in the joined chunks. ``labels`` [B]. ``index`` [B]: the examples' indices.
+        ``chunks``: a list of the encoder's arguments, tensors [b, T] each; of a packed batch the only chunk is the
+        row, [1, N]. ``restore`` [B]: for each example of the batch, its place in the joined chunks. ``labels`` [B].
+        ``index`` [B]: the examples' indices.
         """
         index = np.asarray(indices)
         lengths = self.lengths[index]
         order = np.argsort(-lengths, kind="stable")
         bounds = find_chunk_bounds(lengths[order].tolist(), self.chunk_overhead)
-        chunks = [self._pad(index[order[a:b]]) for a, b in itertools.pairwise(bounds)]
+        if self.packed:
+            chunks = [self._pack(index[order], bounds)]
+        else:
+            chunks = [self._pad(index[order[a:b]]) for a, b in itertools.pairwise(bounds)]
         return {
             "chunks": chunks,
             "restore": torch.from_numpy(np.argsort(order, kind="stable")),
             "labels": torch.from_numpy(self.tokens.labels[index]),
             "index": torch.from_numpy(index),
         }
+
+    def _pack(self, index: np.ndarray, bounds: list[int]) -> dict[str, Any]:
+        """Put the examples at ``index`` [B], longest first, in one row; ``bounds``: of the groups of like length."""
+        lengths = self.lengths[index]
+        positions = np.concatenate([np.arange(n) for n in lengths])
+        where = np.repeat(self.tokens.offsets[index], lengths) + positions
+        row = {"input_ids": self.tokens.ids[where].astype(np.int64), "positions": positions}
+        if self.token_type_ids:
+            row["token_type_ids"] = self.tokens.types[where].astype(np.int64)
+        tensors = {name: torch.from_numpy(values)[None] for name, values in row.items()}
+        return {**tensors, "packing": plan_packing(lengths, bounds)}
 
     def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
         ids, mask, positions = pad_rows(self.tokens.ids, self.tokens.offsets, index, self.pad_id)

@@ -1,10 +1,11 @@
 """Load a pretrained encoder, with its pooling and pooler."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Encoder
@@ -19,57 +20,10 @@ from isobench.models.loading import (
     read_max_positions,
 )
 from isobench.models.missing_parameters import load_missing_parameters
+from isobench.models.packed_attention import find_first_position
+from isobench.models.sentence_encoder import Pooler, SentenceEncoder
 
 NO_POOLER_WARNING = "the checkpoint has no pooler: pooler.dense is randomly initialised"
-
-
-class SentenceEncoder(nn.Module):
-    """Turn token ids into one vector per sentence, before any pooler.
-
-    Args:
-        model: a transformers encoder or decoder without its pooler.
-        pooling: ``pooler`` and ``cls`` take the first token, ``mean`` averages over tokens, ``last`` takes the last.
-        layer: the layer whose output is pooled: 0 is the embeddings, 1 the first layer, ...; None is the model's
-            output.
-    """
-
-    def __init__(self, model: nn.Module, pooling: str, layer: int | None = None) -> None:
-        super().__init__()
-        self.model, self.pooling, self.layer = model, pooling, layer
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor) -> Tensor:
-        """[b, T] -> [b, d]."""
-        if self.layer is None:
-            output = self.model(input_ids=input_ids, attention_mask=attention_mask, **arguments)
-            hidden = output.last_hidden_state  # (b, T, d)
-        else:
-            output = self.model(
-                input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **arguments
-            )
-            hidden = output.hidden_states[self.layer]  # (b, T, d)
-        if self.pooling in ("pooler", "cls"):
-            return hidden[:, 0]
-        if self.pooling == "mean":
-            mask = attention_mask[:, :, None].to(hidden.dtype)
-            return (hidden * mask).sum(1) / mask.sum(1)
-        last = attention_mask.sum(1) - 1
-        return hidden[torch.arange(len(hidden), device=hidden.device), last]
-
-    def vocabulary(self) -> Tensor:
-        """Return the input embedding matrix, [V, d]."""
-        return self.model.get_input_embeddings().weight  # type: ignore[operator]
-
-
-class Pooler(nn.Module):
-    """BERT's pooler: dense and tanh, [B, d] -> [B, d]."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(dim, dim)
-
-    def forward(self, h: Tensor) -> Tensor:
-        """[B, d] -> [B, d]."""
-        return torch.tanh(self.dense(h))
 
 
 @dataclass
@@ -126,6 +80,25 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
             notes, missing = load_missing_parameters(cfg, model, missing), set()
         elif cfg.missing_from and not report["missing_keys"]:
             notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
+    return assemble_encoder(cfg, model, pooling, missing, seed, notes)
+
+
+def assemble_encoder(
+    cfg: Encoder, model: Any, pooling: str, missing: Collection[str], seed: int, notes: list[str]
+) -> LoadedEncoder:
+    """Put a transformers model together with its pooling and pooler, as the settings say.
+
+    Args:
+        cfg: the encoder's settings.
+        model: the transformers model, changed in place.
+        pooling: as of ``SentenceEncoder``.
+        missing: names of the parameters that the checkpoint lacks.
+        seed: has initialised them.
+        notes: warnings so far, for the run's record.
+
+    Raises:
+        UserError: the model has no such layer, or no vector of the first token that has seen the others.
+    """
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
@@ -134,7 +107,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
     if cfg.layer is not None and not 0 <= cfg.layer <= layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
-    notes += describe_missing_weights(cfg, missing_of_encoder, model)
+    notes = notes + describe_missing_weights(cfg, missing_of_encoder, model)
     if pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder_only(config.model_type):
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
@@ -147,14 +120,16 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
             notes.append(NO_POOLER_WARNING)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # our own Pooler replaces it, so that a calibration can be placed before it
-    if cfg.first_token_only and pooling in ("pooler", "cls") and cfg.layer is None:
-        restrict_to_first_token(model)
+    first_position = find_first_position(model) if cfg.packing and not cfg.compile else None
+    first_token_only = cfg.first_token_only and pooling in ("pooler", "cls") and cfg.layer is None
+    if first_token_only:
+        first_token_only = restrict_to_first_token(model)
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     if cfg.compile:
         model.compile(dynamic=True)
     return LoadedEncoder(
-        SentenceEncoder(model, pooling, cfg.layer),
+        SentenceEncoder(model, pooling, cfg.layer, first_token_only, first_position),
         pooler,
         config,
         dim,
@@ -165,7 +140,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
     )
 
 
-def _copy_or_init_pooler(model: nn.Module, pooler: Pooler, missing: set[str], std: float) -> bool:
+def _copy_or_init_pooler(model: nn.Module, pooler: Pooler, missing: Collection[str], std: float) -> bool:
     """Copy the checkpoint's pooler into ``pooler`` and return True; if there is none, initialise it as BERT does.
 
     Args:

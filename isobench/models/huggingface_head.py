@@ -64,7 +64,9 @@ def build_huggingface_head(config: Any, pretrained_pooler: nn.Module, classes: i
     with torch.device("meta"):
         model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
     setattr(model, model.base_model_prefix, nn.Identity())
-    model.to_empty(device="cpu")
+    for module in model.modules():  # Module.to_empty can't do it for the fake tensors of a memory forecast
+        for name, parameter in module.named_parameters(recurse=False):
+            setattr(module, name, nn.Parameter(torch.empty_like(parameter, device="cpu")))
     model.initialize_weights()
     return split_head(model, pretrained_pooler)
 

@@ -7,10 +7,13 @@ results by rounding only. It saves queries, output and feed-forward part of othe
 """
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from isobench.data.packing import Packing
 
 
 def restrict_to_first_token(model: Any) -> bool:
@@ -23,6 +26,7 @@ def restrict_to_first_token(model: Any) -> bool:
     layer: Any
     if getattr(config, "is_decoder", False) or config._attn_implementation not in ("sdpa", "eager"):
         return False
+    forward: Callable[..., Tensor]
     if config.model_type in ("bert", "roberta", "xlm-roberta"):
         layer, forward = model.encoder.layer[-1], bert_forward
     elif config.model_type == "distilbert":
@@ -34,43 +38,93 @@ def restrict_to_first_token(model: Any) -> bool:
 
 
 def bert_forward(
-    self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, *_: Any, **__: Any
+    self: Any,
+    hidden_states: Tensor,
+    attention_mask: Tensor | None = None,
+    *_: Any,
+    packing: Packing | None = None,
+    **__: Any,
 ) -> Tensor:
-    """Compute the layer's output for the first token, [b, T, d] -> [b, 1, d]; stands in for BertLayer.forward."""
-    first, attention = hidden_states[:, :1], self.attention.self
+    """Compute the layer's output for the first tokens; stands in for BertLayer.forward.
+
+    Args:
+        self: the layer.
+        hidden_states: [b, T, d]; packed [1, N, d].
+        attention_mask: used only without a packing.
+        packing: where the B sentences are, if they are packed.
+
+    Returns:
+        [b, 1, d]; packed [1, B, d].
+    """
+    attention = self.attention.self
+    first = take_first_tokens(hidden_states, packing)
     query, key, value = attention.query(first), attention.key(hidden_states), attention.value(hidden_states)
     dropout = attention.dropout.p if self.training else 0.0
-    context = attend(query, key, value, attention.num_attention_heads, attention_mask, dropout)
+    context = attend(query, key, value, attention.num_attention_heads, attention_mask, dropout, packing)
     return self.feed_forward_chunk(self.attention.output(context, first))
 
 
-def distilbert_forward(self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
-    """Compute the block's output for the first token, [b, T, d] -> [b, 1, d]; stands in for DistilBERT's forward."""
-    first, attention = hidden_states[:, :1], self.attention
+def distilbert_forward(
+    self: Any,
+    hidden_states: Tensor,
+    attention_mask: Tensor | None = None,
+    packing: Packing | None = None,
+    **_: Any,
+) -> Tensor:
+    """Compute the block's output for the first tokens, as ``bert_forward`` does; stands in for DistilBERT's own."""
+    attention = self.attention
+    first = take_first_tokens(hidden_states, packing)
     query, key, value = attention.q_lin(first), attention.k_lin(hidden_states), attention.v_lin(hidden_states)
     dropout = attention.dropout.p if self.training else 0.0
-    context = attention.out_lin(attend(query, key, value, attention.n_heads, attention_mask, dropout))
+    context = attention.out_lin(attend(query, key, value, attention.n_heads, attention_mask, dropout, packing))
     context = self.sa_layer_norm(context + first)
     return self.output_layer_norm(self.ffn(context) + context)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float) -> Tensor:
-    """Compute multi-head scaled dot-product attention of the first token.
+def take_first_tokens(hidden_states: Tensor, packing: Packing | None) -> Tensor:
+    """Return each sentence's first token: [b, T, d] -> [b, 1, d]; packed [1, N, d] -> [1, B, d]."""
+    return hidden_states[:, :1] if packing is None else hidden_states.index_select(1, packing.first)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    mask: Tensor | None,
+    dropout: float,
+    packing: Packing | None = None,
+) -> Tensor:
+    """Compute multi-head scaled dot-product attention of the first tokens.
 
     Args:
-        query: of the first token, [b, 1, d].
-        key: of all tokens, [b, T, d].
-        value: of all tokens, [b, T, d].
+        query: of the first tokens, [b, 1, d]; packed [1, B, d].
+        key: of all tokens, [b, T, d]; packed [1, N, d].
+        value: of all tokens, like ``key``.
         heads: number of attention heads.
-        mask: the model's attention mask, [b, 1, T, T] or [b, 1, 1, T], or None.
+        mask: the model's attention mask, [b, 1, T, T] or [b, 1, 1, T], or None; used only without a packing.
         dropout: probability, 0 in evaluation.
+        packing: where the B sentences are, if they are packed.
 
     Returns:
-        [b, 1, d].
+        As ``query``.
     """
+    if packing is None:
+        return attend_to_one(query, key, value, heads, None if mask is None else mask[:, :, :1], dropout)
+    queries = query[0].split([group.sentences for group in packing.groups])
+    contexts = []
+    for group, own in zip(packing.groups, queries, strict=True):
+        read = None if group.mask is None else group.mask[:, None, None, :]
+        contexts.append(attend_to_one(own[:, None], group.pad(key[0]), group.pad(value[0]), heads, read, dropout))
+    return torch.cat(contexts).transpose(0, 1)
+
+
+def attend_to_one(
+    query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: float
+) -> Tensor:
+    """Compute attention with one query a sentence: [b, 1, d], [b, T, d], [b, T, d] -> [b, 1, d]."""
     q, k, v = (
         x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)
     )  # [b, heads, 1 or T, d / heads]
-    mask = mask if mask is None else mask[:, :, :1]
     context = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
     return context.transpose(1, 2).flatten(2)

@@ -12,6 +12,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Encoder
 from isobench.data import hub, weights
 from isobench.models.attention_masks import keep_masks_on_gpu
+from isobench.models.packed_attention import register_packed_attention
 
 
 @contextlib.contextmanager
@@ -30,6 +31,7 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
     reachable = hub.is_reachable() if on_hub else True
     silence_transformers()
     keep_masks_on_gpu()
+    register_packed_attention()
     options: dict[str, Any] = {"trust_remote_code": cfg.trust_remote_code}
     if on_hub:
         options["revision"] = cfg.revision

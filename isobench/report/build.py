@@ -17,7 +17,7 @@ from isobench.report.parts import name_parts, split_into_parts
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import count_candidates, select_runs
-from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
+from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
 from isobench.runs.grouping import find_varying_settings, list_setting_values
 from isobench.runs.row import Row, count_troubles, find_failure
 
@@ -37,19 +37,21 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     tables, rules, selected_keys = list[ReportTable](), dict[str, None](), set[str]()
     candidates = dict[str, int]()
     parts = split_into_parts(rows)
+    varying = find_varying_settings(rows)
     for part, name in zip(parts, name_parts(parts), strict=True):
-        selected, rule = select_runs(part, experiment.selection)
-        part_tables = build_tables(experiment, selected, find_varying_settings(part))
+        varying_in_part = find_varying_settings(part) if len(parts) > 1 else varying
+        selected, rule = select_runs(part, experiment.selection, varying_in_part)
+        part_tables = build_tables(experiment, selected, varying_in_part)
         for table in part_tables:
             table.part = name
             table.title += f" ({name})" if name else ""
         tables += part_tables
         rules[rule] = None
         selected_keys |= {row.folder.key for row in selected}
-        counts = count_candidates(part, experiment.selection)
+        counts = count_candidates(part, experiment.selection, varying_in_part)
         candidates |= {row.folder.key: count for row, count in zip(part, counts, strict=True)}
     apply_holm_correction(tables)
-    runs = build_run_rows(rows)
+    runs = build_run_rows(rows, varying)
     for run, row in zip(runs, rows, strict=True):
         run |= {"selected": row.folder.key in selected_keys, "candidates": candidates[row.folder.key]}
     return Report(
@@ -57,7 +59,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         paper=experiment.paper,
         tables=tables,
         runs=runs,
-        epochs=build_epoch_rows(rows),
+        epochs=build_epoch_columns(rows, varying),
         selection=f"{' '.join(rules)} From each run: its {describe_epoch_rule(rows)}.",
         state=dict(Counter(row.state for row in rows)),
         scale=list_scale_differences(rows),

@@ -1,9 +1,14 @@
 """The content of a report, before any form: terminal, Markdown, LaTeX and HTML are all made from these classes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
+# Column name -> its values, one a row: takes less memory than TidyRows. Isotropies are arrays, NaN where missing.
+TidyColumns = dict[str, Sequence[Any] | np.ndarray]
 VERDICTS = ("within", "above", "below", "not comparable", "")  # of a cell against the published one; "" for no run
 
 
@@ -142,7 +147,7 @@ class Report:
         paper: the name of the paper that it reproduces; None if there is none.
         tables: in the paper's form.
         runs: tidy rows, one a run; ``candidates`` is `isobench.report.selection.count_candidates`.
-        epochs: tidy rows, one a run and epoch.
+        epochs: tidy columns, with one value a run and epoch.
         selection: how configurations and epochs were selected, in words.
         state: state of a run -> number of runs.
         scale: how the setting differs from the paper's, in words; empty if it does not.
@@ -156,7 +161,7 @@ class Report:
     paper: str | None
     tables: list[ReportTable]
     runs: TidyRows
-    epochs: TidyRows
+    epochs: TidyColumns
     selection: str
     state: dict[str, int]
     scale: list[str]

@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 ALPHA = 0.05  # significance level of every test in the reports, as in the papers
 POWER = 0.8
 MAX_T_STATISTIC = 1000  # beyond this t scipy's inverse of the noncentral t distribution is slow and inaccurate
@@ -76,12 +78,12 @@ def detectable_effect(n: int, m: int | None = None, power: float = POWER) -> flo
     at which t exceeds its upper critical value with that probability; that t falls below the lower one has then a
     probability under 0.001 and is left out. Hedges' g estimates the same quantity. NaN for fewer than two values.
     """
-    from scipy import special, stats
+    from scipy import special
 
     m = n if m is None else m
     if min(n, m) < 2:
         return math.nan
-    critical = stats.t.ppf(1 - ALPHA / 2, n + m - 2)
+    critical = special.stdtrit(n + m - 2, 1 - ALPHA / 2)
     return float(special.nctdtrinc(n + m - 2, 1 - power, critical)) * math.sqrt((n + m) / (n * m))
 
 
@@ -94,12 +96,10 @@ def expected_maximum(k: int) -> float:
     """Compute the mean of the largest of k independent standard normal values.
 
     That is what selecting the best of k equally good configurations gains by chance, in standard deviations: the
-    integral of x k phi(x) Phi(x)^(k-1) over x.
+    integral of x k phi(x) Phi(x)^(k-1) over x. The trapezoidal sum is exact to 1e-12 for so smooth an integrand.
     """
-    from scipy import integrate, special
+    from scipy import special
 
-    def weighted(x: float) -> float:
-        density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-        return float(x * k * density * special.ndtr(x) ** (k - 1))
-
-    return float(integrate.quad(weighted, -10, 10, points=[0])[0])
+    x, step = np.linspace(-10, 10, 4001, retstep=True)
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return float(step * np.sum(x * k * density * special.ndtr(x) ** (k - 1)))

@@ -2,28 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Template
-from markupsafe import Markup
 
-from isobench.report import figures, page_data
+from isobench.report import figures, page_data, page_figures
 from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.claims import OUTCOME_SYMBOLS
-from isobench.report.document import Cell, Report, ReportTable, TidyRows
+from isobench.report.document import Cell, Report, ReportTable
 from isobench.report.effects import ALPHA
-from isobench.report.figures import MethodStyle, PanelDrawer
 from isobench.report.markdown_latex import format_mark
-from isobench.report.page_data import ISOTROPY_COLUMNS
 from isobench.report.seed_statistics import MARK_TESTS
 from isobench.report.templating import make_environment
 
 __all__ = ["render_claims", "render_report"]
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-# At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
-DRAWING_LIMITS = {"groups": 30, "open": 4, "runs": figures.MAX_RUNS_DRAWN, "points": figures.MAX_POINTS_DRAWN}
 VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
 
 
@@ -33,28 +27,29 @@ def render_report(report: Report) -> str:
     ``runs`` and ``epochs`` may lack any column and any value, and every part of the report may be empty: the page
     then says what is missing.
     """
-    report = page_data.add_scale_to_encoder(report)
+    report = page_data.add_part_to_encoder(report)
     methods = [
         *(line.method for table in report.tables for line in table.lines),
-        *list_distinct_values(report.runs, "method"),
-        *list_distinct_values(report.epochs, "method"),
+        *page_data.list_distinct_values(report.runs, "method"),
+        *(str(name) for name in dict.fromkeys(report.epochs.get("method", [])) if name is not None),
     ]
     styles = figures.assign_styles(methods)
-    drawer = PanelDrawer()
-    runs_at_epoch = page_data.group_rows(report.epochs, "encoder", "task", "method", "epoch")
+    runs_at_epoch = page_data.group_indices(report.epochs, "encoder", "task", "method", "epoch")
+    groups = page_data.group_indices(report.epochs, "encoder", "task")
     return load_template("page.html.j2").render(
         report=report,
         styles=styles,
         total=sum(report.state.values()),
-        scales=list_distinct_values(report.runs, "scale"),
+        scales=page_data.list_distinct_values(report.runs, "scale"),
         views=[_TableView(table) for table in report.tables],
-        curves=list(draw_curve_groups(drawer, report.epochs, styles)),
+        curves=list(page_figures.draw_curve_groups(report.epochs, groups, styles)),
         unfinished=sum(count for name, count in report.state.items() if name not in ("done", "failed")),
-        curve_groups=len(page_data.group_rows(report.epochs, "encoder", "task")),
-        isotropy=IsotropySection.draw(drawer, report.runs, styles),
+        curve_groups=len(groups),
+        epochs=sum(map(len, groups.values())),
+        isotropy=page_figures.IsotropySection.draw(report.runs, styles),
         overheads=page_data.compute_overheads(report.runs),
-        tasks=list_distinct_values(report.runs, "task"),
-        limits=DRAWING_LIMITS,
+        tasks=page_data.list_distinct_values(report.runs, "task"),
+        limits=page_figures.DRAWING_LIMITS,
         most_runs=max(map(len, runs_at_epoch.values()), default=0),
         several_configs=has_several_configs(report),
     )
@@ -86,11 +81,6 @@ def load_template(name: str) -> Template:
     environment.globals |= {"ALPHA": ALPHA, "BASE": BASE_METHOD, "VERDICTS": VERDICT_SYMBOLS, "mark": format_mark}
     environment.globals |= {"MARK_TESTS": MARK_TESTS}
     return environment.get_template(name)
-
-
-def list_distinct_values(rows: TidyRows, name: str) -> list[str]:
-    """Return the different values of a column, in order of appearance, without missing ones."""
-    return list(dict.fromkeys(str(row[name]) for row in rows if row.get(name) is not None))
 
 
 def has_several_configs(report: Report) -> bool:
@@ -132,83 +122,6 @@ def list_comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, C
             cell = line.cells.get(name)
             if cell is not None and cell.comparison is not None:
                 yield line.encoder, line.method, line.settings, name, cell
-
-
-@dataclass
-class Panel:
-    """A small figure and its title."""
-
-    title: str
-    svg: Markup
-
-
-@dataclass
-class CurveGroup:
-    """The panels of one encoder and task, and the methods that they show."""
-
-    title: str
-    panels: list[Panel]
-    methods: list[str]
-
-
-def draw_curve_groups(drawer: PanelDrawer, epochs: TidyRows, styles: dict[str, MethodStyle]) -> Iterator[CurveGroup]:
-    """Draw the curves over training of each encoder and task, of no more than ``DRAWING_LIMITS`` allow."""
-    measures = {"score": "Score"} | {
-        name: f"{symbol}, {matrix}" for name, (symbol, matrix) in ISOTROPY_COLUMNS.items()
-    }
-    groups = list(page_data.group_rows(epochs, "encoder", "task").items())
-    for (encoder, task), rows in groups[: DRAWING_LIMITS["groups"]]:
-        title = f"{task}, {encoder}"
-        panels = [
-            Panel(text, svg)
-            for name, text in measures.items()
-            if (svg := figures.draw_curves(drawer, rows, name, styles, f"{text} against the epoch: {title}"))
-        ]
-        if panels:
-            methods = set(list_distinct_values(rows, "method"))
-            yield CurveGroup(title, panels, [method for method in styles if method in methods])
-
-
-@dataclass
-class IsotropySection:
-    """Isotropy against score.
-
-    Attributes:
-        names: of the measures, as column titles.
-        parts: title, panels and correlations of the points as measured, and less the means of encoder and task.
-        methods: those that the panels show.
-        most_points: the number of points of the measure that has most.
-    """
-
-    names: list[str]
-    parts: list[tuple[str, list[Panel], dict[str, list[page_data.Correlation]]]]
-    methods: list[str]
-    most_points: int
-
-    @classmethod
-    def draw(cls, drawer: PanelDrawer, runs: TidyRows, styles: dict[str, MethodStyle]) -> "IsotropySection":
-        """Draw the section for the measures that any run has."""
-        points = {name: page_data.collect_points(runs, name) for name in ISOTROPY_COLUMNS}
-        measures = [name for name, own in points.items() if own]
-        with_score = [run for run in runs if page_data.to_finite_float(run.get("score")) is not None]
-        kinds = {False: "As measured"}
-        if len(page_data.group_rows(with_score, "encoder", "task")) > 1:
-            kinds[True] = "Less the mean of each encoder and task"
-        parts = []
-        for centred, kind in kinds.items() if measures else ():
-            panels = []
-            for name in measures:
-                symbol, matrix = ISOTROPY_COLUMNS[name]
-                drawn = page_data.collect_points(runs, name, centred) if centred else points[name]
-                labels = (f"{symbol} less mean", "score less mean") if centred else (symbol, "score")
-                description = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
-                if svg := figures.draw_scatter(drawer, drawn, styles, *labels, description):
-                    panels.append(Panel(f"{symbol}, {matrix}", svg))
-            parts.append((kind, panels, page_data.compute_correlations(with_score, measures, centred)))
-        methods = {point.method for own in points.values() for point in own}
-        names = [", ".join(ISOTROPY_COLUMNS[name]) for name in measures]
-        most = max(map(len, points.values()), default=0)
-        return cls(names, parts, [method for method in styles if method in methods], most)
 
 
 def format_name(name: str) -> str:

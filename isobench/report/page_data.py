@@ -1,15 +1,16 @@
-"""Derive from tidy rows and cells what the report's page shows: correlations, overheads, positions of the seeds."""
+"""Derive from tidy rows and cells what the report's page shows: groups, overheads, positions of the seeds."""
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from isobench.report.baseline_comparison import BASE_METHOD
-from isobench.report.document import Cell, Report, ReportTable, TidyRows
+from isobench.report.document import Cell, Report, ReportTable, TidyColumns, TidyRows
+from isobench.runs.grouping import PROTOCOL_SETTINGS
 
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -32,19 +33,55 @@ def to_finite_float(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def add_scale_to_encoder(report: Report) -> Report:
-    """Return the report with each run's scale behind its encoder's name, if its runs are of several scales.
+def to_numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Return finite numbers as floats, and NaN for anything else. [len(values)]"""
+    if not isinstance(values, np.ndarray):
+        kinds = (float, int, np.number)
+        values = [x if isinstance(x, kinds) and not isinstance(x, bool) else math.nan for x in values]
+    array = np.array(values, dtype=np.float64)
+    return np.where(np.isfinite(array), array, np.nan)
 
-    The page groups runs by encoder, so that this keeps runs of different scales apart.
+
+def add_part_to_encoder(report: Report) -> Report:
+    """Return the report with each run's scale and protocol behind its encoder's name, as far as they differ.
+
+    Runs of different scales or protocols, such as heads, are compared nowhere (`isobench.report.parts`). The page
+    groups runs by encoder, so that this keeps them apart there too.
     """
-    scales = {run.get("key"): run.get("scale") for run in report.runs}
-    if len(set(scales.values())) < 2:
+    names = ("scale", *PROTOCOL_SETTINGS)
+    differing = [name for name in names if len({run.get(name) for run in report.runs}) > 1]
+    if not differing:
         return report
 
-    def add_scale(row: dict[str, Any]) -> dict[str, Any]:
-        return {**row, "encoder": f"{row.get('encoder')} (scale {scales.get(row.get('key'))})"}
+    def describe(run: Mapping[str, Any]) -> str:
+        words = {name: f"{name}={run.get(name)}" for name in differing}
+        if "scale" in words:
+            words["scale"] = f"scale {run.get('scale') or 'of the paper'}"
+        return "; ".join(words.values())
 
-    return replace(report, runs=list(map(add_scale, report.runs)), epochs=list(map(add_scale, report.epochs)))
+    parts = {run.get("key"): describe(run) for run in report.runs}
+    runs = [{**run, "encoder": f"{run.get('encoder')} ({parts[run.get('key')]})"} for run in report.runs]
+    pairs = zip(get_column(report.epochs, "encoder"), get_column(report.epochs, "key"), strict=True)
+    encoders = [f"{encoder} ({parts.get(key)})" for encoder, key in pairs]
+    return replace(report, runs=runs, epochs=report.epochs | {"encoder": encoders})
+
+
+def get_column(columns: TidyColumns, name: str) -> Sequence[Any] | np.ndarray:
+    """Return a column's values; None for each row if there is no such column."""
+    return columns[name] if name in columns else [None] * len(next(iter(columns.values()), []))
+
+
+def group_indices(columns: TidyColumns, *names: str) -> dict[tuple[Any, ...], list[int]]:
+    """Group the numbers of the rows by their values in the named columns, in order of appearance."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index, values in enumerate(zip(*(get_column(columns, name) for name in names), strict=True)):
+        groups.setdefault(values, []).append(index)
+    return groups
+
+
+def list_distinct_values(rows: TidyRows, name: str) -> list[str]:
+    """Return the different values of a column, in order of appearance, without missing ones."""
+    return list(dict.fromkeys(str(row[name]) for row in rows if row.get(name) is not None))
 
 
 def group_rows(rows: TidyRows, *columns: str) -> dict[tuple[Any, ...], TidyRows]:
@@ -53,66 +90,6 @@ def group_rows(rows: TidyRows, *columns: str) -> dict[tuple[Any, ...], TidyRows]
     for row in rows:
         groups.setdefault(tuple(row.get(column) for column in columns), []).append(row)
     return groups
-
-
-@dataclass(frozen=True)
-class Point:
-    """A run's isotropy (x) and score (y)."""
-
-    method: str
-    x: float
-    y: float
-
-
-def collect_points(runs: TidyRows, measure: str, centred: bool = False) -> list[Point]:
-    """Return a point for each run that has both the measure and a score.
-
-    Args:
-        runs: tidy rows.
-        measure: column of the isotropy.
-        centred: subtract from each point the mean over the runs of its encoder and task; a run that is the only one
-            of its encoder and task is then left out.
-    """
-    points = []
-    for group in group_rows(runs, "encoder", "task").values():
-        pairs = [
-            (str(run.get("method")), to_finite_float(run.get(measure)), to_finite_float(run.get("score")))
-            for run in group
-        ]
-        group_points = [Point(method, x, y) for method, x, y in pairs if x is not None and y is not None]
-        if centred and group_points:
-            x, y = (sum(values) / len(values) for values in zip(*((p.x, p.y) for p in group_points), strict=True))
-            group_points = [Point(p.method, p.x - x, p.y - y) for p in group_points] if len(group_points) > 1 else []
-        points += group_points
-    return points
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Spearman's rank correlation of n points; None where undefined: fewer than three points, or all values equal."""
-
-    rho: float | None
-    n: int
-
-
-def compute_spearman(points: Sequence[Point]) -> Correlation:
-    """Compute Spearman's rank correlation of isotropy and score."""
-    from scipy import stats  # slow to import
-
-    xs, ys = [point.x for point in points], [point.y for point in points]
-    if len(points) < 3 or len(set(xs)) < 2 or len(set(ys)) < 2:
-        return Correlation(None, len(points))
-    return Correlation(float(stats.spearmanr(xs, ys).statistic), len(points))
-
-
-def compute_correlations(runs: TidyRows, measures: Sequence[str], centred: bool) -> dict[str, list[Correlation]]:
-    """Correlate each measure with the score: over all runs (key "") and over each method's; one value a measure."""
-    methods = list(dict.fromkeys(str(run.get("method")) for run in runs))
-    groups = {"": runs} | {name: [run for run in runs if str(run.get("method")) == name] for name in methods}
-    return {
-        name: [compute_spearman(collect_points(rows, measure, centred)) for measure in measures]
-        for name, rows in groups.items()
-    }
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import combinations
 from typing import NamedTuple
 
@@ -68,9 +68,14 @@ def _all_differences(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarr
     """Compute the difference of means for every choice of n among the n + m runs as ours. [C(n+m, n)]"""
     n, m = len(ours), len(theirs)
     pool = np.array([*ours, *theirs], dtype=np.float64)
-    choices = np.array(list(combinations(range(n + m), n)))  # [C, n] indices of the runs labelled ours
-    sums = pool[choices].sum(axis=1)
+    sums = pool[_list_choices(n, m)].sum(axis=1)
     return sums / n - (pool.sum() - sums) / m
+
+
+@lru_cache(maxsize=8)  # most comparisons of a report have as many seeds as the others
+def _list_choices(n: int, m: int) -> np.ndarray:
+    """List every choice of n among n + m runs: the indices of the runs labelled ours. [C(n+m, n), n]"""
+    return np.array(list(combinations(range(n + m), n)))
 
 
 def _random_differences(ours: Sequence[float], theirs: Sequence[float], rng: np.random.Generator) -> np.ndarray:
@@ -83,7 +88,7 @@ def _random_differences(ours: Sequence[float], theirs: Sequence[float], rng: np.
 
 def mean_difference_interval(tasks: Sequence[Arms]) -> Estimate:
     """Compute ``mean_difference`` with its stratified bootstrap interval (95%, percentile)."""
-    return _bootstrap(tasks, lambda ours, theirs, axis: ours.mean(axis) - theirs.mean(axis))
+    return _bootstrap(tasks, lambda ours, theirs: ours.mean(-1) - theirs.mean(-1))
 
 
 def probability_of_improvement(tasks: Sequence[Arms]) -> Estimate:
@@ -93,7 +98,7 @@ def probability_of_improvement(tasks: Sequence[Arms]) -> Estimate:
     Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice".
     """
 
-    def probability(ours: np.ndarray, theirs: np.ndarray, axis: int) -> np.ndarray:
+    def probability(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         x, y = ours[..., :, None], theirs[..., None, :]
         return np.mean((x > y) + (x == y) / 2, axis=(-2, -1))
 
@@ -105,23 +110,22 @@ def _bootstrap(tasks: Sequence[Arms], task_statistic: Callable[..., np.ndarray])
 
     The interval is NaN if a method has one seed on some task, or if resampling changes nothing.
     """
-    from scipy import stats  # imported here because it is slow, and planning a sweep doesn't need it
 
-    def statistic(*arms: np.ndarray, axis: int) -> np.ndarray:
+    def statistic(arms: Sequence[np.ndarray]) -> np.ndarray:
         pairs = zip(arms[::2], arms[1::2], strict=True)
-        return np.mean([task_statistic(ours, theirs, axis) for ours, theirs in pairs], axis=0)
+        return np.mean([task_statistic(ours, theirs) for ours, theirs in pairs], axis=0)
 
     samples = [np.array(arm, dtype=np.float64) for arms in tasks for arm in arms]
     if not samples or min(map(len, samples)) < 1 or any(np.isnan(sample).any() for sample in samples):
         return NO_ESTIMATE
-    value = float(statistic(*samples, axis=-1))
+    value = float(statistic(samples))
     if min(map(len, samples)) < 2:
         return Estimate(value, math.nan, math.nan)
     rng = np.random.default_rng(SEED)
-    bootstrap = stats.bootstrap(
-        samples, statistic, n_resamples=BOOTSTRAP_RESAMPLES, vectorized=True, method="percentile", rng=rng
-    )
-    low, high = map(float, bootstrap.confidence_interval)
+    resampled = [
+        sample[rng.integers(len(sample), size=(BOOTSTRAP_RESAMPLES, len(sample)))] for sample in samples
+    ]  # [resamples, seeds] each
+    low, high = map(float, np.quantile(statistic(resampled), [0.025, 0.975]))
     return Estimate(value, low, high) if low < high else Estimate(value, math.nan, math.nan)
 
 
@@ -131,6 +135,6 @@ def bootstrap_coverage(n: int) -> float:
     Resampling n values underestimates their variance by the factor (n-1)/n, so that the interval is too narrow. The
     formula is for normal scores and many tasks.
     """
-    from scipy import stats
+    from scipy import special
 
-    return float(2 * stats.norm.cdf(stats.norm.ppf(0.975) * math.sqrt((n - 1) / n)) - 1)
+    return float(2 * special.ndtr(special.ndtri(0.975) * math.sqrt((n - 1) / n)) - 1)

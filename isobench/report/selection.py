@@ -15,12 +15,17 @@ GroupKey = tuple[str, str, str]  # encoder, method, task
 SettingValues = tuple[str, ...]  # values of the settings that vary
 
 
-def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
+def select_runs(rows: list[Row], selection: Selection, varying: list[str] | None = None) -> tuple[list[Row], str]:
     """Select one configuration for each encoder, method and task, by the mean score over seeds.
 
     Rules: ``none`` takes every run, and is for one configuration. ``dev`` scores by the set that is also reported.
     ``seeds`` scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples
     that ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
+
+    Args:
+        rows: the runs.
+        selection: the rule.
+        varying: what ``find_varying_settings`` finds in these runs, if that is known already.
 
     Returns:
         The runs of the selected configurations that are reported, and the rule in words.
@@ -33,7 +38,7 @@ def select_runs(rows: list[Row], selection: Selection) -> tuple[list[Row], str]:
         raise UserError(
             f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(SELECTION_RULES)}"
         )
-    varying = find_varying_settings(rows)
+    varying = find_varying_settings(rows) if varying is None else varying
     selection = prefer_held_out(selection, rows)
     check_selection(selection, rows)
     if not varying:
@@ -60,15 +65,15 @@ def find_budget(groups: dict[GroupKey, dict[SettingValues, list[Row]]], selectio
     return min(map(len, groups.values())) if selection.equal_budget else None
 
 
-def count_candidates(rows: list[Row], selection: Selection) -> list[int]:
+def count_candidates(rows: list[Row], selection: Selection, varying: list[str]) -> list[int]:
     """Count for each run the configurations of its encoder, method and task that the reported one was selected from.
 
     One if the scores that are reported had no part in the selection: only a selection by these scores favours the
-    method with more configurations.
+    method with more configurations. ``varying``: what ``find_varying_settings`` finds in these runs.
     """
     if prefer_held_out(selection, rows).rule != "dev":
         return [1] * len(rows)
-    groups = group_by_configuration(rows, find_varying_settings(rows))
+    groups = group_by_configuration(rows, varying)
     budget = find_budget(groups, selection)
     counts = {key: len(score_candidates(choices, selection, budget)) for key, choices in groups.items()}
     names = (read_run_names(row.cfg) for row in rows)

@@ -1,11 +1,14 @@
 """Turn run records into tidy rows: one for each run, and one for each epoch of each run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 
+import numpy as np
+
 from isobench.common.files import sha256_json, shorten_digest
-from isobench.config.schema import format_method_name
-from isobench.report.document import TidyRows
+from isobench.config.schema import Config, format_method_name
+from isobench.report.document import TidyColumns, TidyRows
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     find_varying_settings,
@@ -17,7 +20,8 @@ from isobench.runs.row import Row, find_failure
 Setting = TypeVar("Setting")
 Value = TypeVar("Value")
 NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
-# Settings that change how long a training step takes, apart from the calibration and what the scale says.
+# Settings that change how long a training step takes, apart from the calibration and what the scale says: two runs
+# must share them so that their training times may be compared.
 SPEED_SETTINGS = (
     "head.name", "task.max_length", "task.generation.max_length", "encoder.pooling", "encoder.layer",
     "encoder.first_token_only", "encoder.gradient_checkpointing", "encoder.compile", "optimization.batch_size",
@@ -26,40 +30,70 @@ SPEED_SETTINGS = (
 )  # fmt: skip
 
 
-def build_run_rows(rows: list[Row]) -> TidyRows:
-    """Build a row for each run, ended or not: names, settings, score (x 100), metrics, isotropy, cost, provenance."""
-    varying = find_varying_settings(rows)
+def build_run_rows(rows: list[Row], varying: list[str] | None = None) -> TidyRows:
+    """Build a row for each run, ended or not: names, settings, score (x 100), metrics, isotropy, cost, provenance.
+
+    ``varying``: what ``find_varying_settings`` finds in these runs, if that is known already.
+    """
+    identity, speed = make_identity_reader(rows, varying), SettingReader(SPEED_SETTINGS)
     return [
-        {**read_identity(row, varying), **read_outcome(row), **read_origin(row), **read_speed_settings(row)}
+        {**read_identity(row, identity), **read_outcome(row), **read_origin(row), **speed.read(row.cfg)}
         for row in rows
     ]
 
 
-def build_epoch_rows(rows: list[Row]) -> TidyRows:
-    """Build a row for each evaluated epoch of each run: names and settings, score (x 100), isotropy."""
-    varying = find_varying_settings(rows)
-    return [
-        {
-            **identity,
-            "epoch": epoch.epoch,
-            "step": epoch.step,
-            "score": to_percent(epoch.score),
-            **epoch.isotropy,
-        }
-        for row in rows
-        if row.record
-        for identity in [read_identity(row, varying)]
-        for epoch in row.record.history
+def build_epoch_columns(rows: list[Row], varying: list[str] | None = None) -> TidyColumns:
+    """Build columns of one value for each evaluated epoch of each run: names and settings, score (x 100), isotropy.
+
+    A measure of isotropy that an epoch lacks is NaN. ``varying``: as for ``build_run_rows``.
+    """
+    reader = make_identity_reader(rows, varying)
+    histories = [
+        (read_identity(row, reader), row.record.history) for row in rows if row.record and row.record.history
     ]
+    if not histories:
+        return {}
+    identities = [identity for identity, history in histories for _ in history]
+    columns: TidyColumns = {name: [own[name] for own in identities] for name in identities[0]}
+    epochs = [(e.epoch, e.step, to_percent(e.score), e.isotropy) for _, history in histories for e in history]
+    columns["epoch"], columns["step"], columns["score"], isotropies = map(list, zip(*epochs, strict=True))
+    measures = list(dict.fromkeys(chain.from_iterable(isotropies)))
+    # One pass over the epochs instead of one for each measure: their values lie far apart in memory.
+    values = np.array([[own.get(name) for name in measures] for own in isotropies], dtype=np.float64)
+    return columns | dict(zip(measures, values.T, strict=True))
 
 
-def read_identity(row: Row, varying: list[str]) -> dict[str, Any]:
+class SettingReader:
+    """Read the same settings of many configs, whose sections are often the same objects: each is read once.
+
+    Args:
+        names: dotted names of the settings.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(dict.fromkeys(names))
+        self.sections = list(dict.fromkeys(name.partition(".")[0] for name in self.names))
+        self.read_before: dict[tuple[int, ...], tuple[Config, dict[str, str]]] = {}
+
+    def read(self, cfg: Config) -> dict[str, str]:
+        """Return the values of the settings by name, a dash for one that the config lacks; don't change them."""
+        sections = tuple(id(getattr(cfg, name)) for name in self.sections)
+        if sections not in self.read_before:
+            values = dict(zip(self.names, list_setting_values(cfg, self.names), strict=True))
+            self.read_before[sections] = cfg, values  # the config is kept, so that no other object gets these ids
+        return self.read_before[sections][1]
+
+
+def make_identity_reader(rows: list[Row], varying: list[str] | None) -> SettingReader:
+    """Make the reader of the protocol and of the settings that vary among the runs, for ``read_identity``."""
+    return SettingReader([*PROTOCOL_SETTINGS, *(find_varying_settings(rows) if varying is None else varying)])
+
+
+def read_identity(row: Row, settings: SettingReader) -> dict[str, Any]:
     """Return what tells a run from the others: names, protocol, varying settings, seed."""
     cfg = row.cfg
     names = {"key": row.folder.path.name, "task": cfg.task.name, "encoder": cfg.encoder.name}
-    names |= {"method": format_method_name(cfg.calibration), "seed": str(cfg.seed)}
-    settings = list(dict.fromkeys((*PROTOCOL_SETTINGS, *varying)))
-    return {**names, **dict(zip(settings, list_setting_values(cfg, settings), strict=True)), "seed": cfg.seed}
+    return {**names, "method": format_method_name(cfg.calibration), "seed": cfg.seed, **settings.read(cfg)}
 
 
 def read_compared_setting(run: dict[str, Any]) -> tuple[str, ...]:
@@ -129,11 +163,6 @@ def read_origin(row: Row) -> dict[str, Any]:
         "machine": (", ".join(provenance.gpus) or provenance.cpu) if provenance else None,
         "threads": provenance.threads if provenance else None,
     }
-
-
-def read_speed_settings(row: Row) -> dict[str, str]:
-    """Return the settings that two runs must share so that their training times may be compared."""
-    return dict(zip(SPEED_SETTINGS, list_setting_values(row.cfg, SPEED_SETTINGS), strict=True))
 
 
 def shorten_fingerprint(hashes: dict[str, str]) -> str | None:

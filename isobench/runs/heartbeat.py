@@ -56,10 +56,14 @@ class Heartbeat:
             self.beat = self.beat.model_copy(update={"state": "interrupted"})
             self.write()
 
-    def report_training(self, step: int, steps: int) -> None:
-        """Note that ``step`` of ``steps`` optimiser steps are done; the next beat writes it."""
+    def report_training(self, step: int, steps: int, loss: float | None = None, speed: float | None = None) -> None:
+        """Note that ``step`` of ``steps`` optimiser steps are done; the next beat writes it.
+
+        ``loss`` is the training loss of the step, ``speed`` in steps per second; None leaves what was noted before.
+        """
         began = self.beat.state != "training"
-        self.beat = self.beat.model_copy(update={"state": "training", "step": step, "steps": steps})
+        known = {name: value for name, value in {"loss": loss, "speed": speed}.items() if value is not None}
+        self.beat = self.beat.model_copy(update={"state": "training", "step": step, "steps": steps, **known})
         if began:
             self.write()
 

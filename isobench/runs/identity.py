@@ -9,13 +9,14 @@ settings. ``_target_``, the class that carries them out, is left out: a class ma
 another run's. So a class that computes something else needs another name, or a higher ``version``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config
 from isobench.data import sources, weights
-from isobench.runs.seeding import resolve_seeds
+from isobench.runs.seeding import choose_dropout, resolve_seeds
 
 PROTOCOL = 3  # raise it when the training loop changes what a config gives, or when the key is made of other parts
 # Settings that don't decide a result, or whose effect is in the fingerprints.
@@ -42,19 +43,49 @@ def identify(cfg: Config) -> Identity:
     Raises:
         UserError: the data or the weights are missing.
     """
-    data = sources.fingerprint_data(cfg.task, cfg.data)
-    encoder = weights.fingerprint_encoder(cfg.encoder)
-    decisive: dict[str, Any] = {section: to_plain(getattr(cfg, section)) for section in KEY_SECTIONS}
-    for section, names in NOT_IN_KEY.items():
-        decisive[section] = {k: v for k, v in decisive[section].items() if k not in names}
-    decisive["calibration"] = drop_targets_of_chain(cfg.calibration)
-    decisive["monitors"] = {name: drop_target(settings) for name, settings in cfg.monitors.items()}
-    # Without nulls, an optional setting that is added later leaves the keys of earlier runs as they are.
-    decisive = {name: drop_none(section) for name, section in decisive.items()}
-    if cfg.task.generation:
-        decisive["task"]["generation"] = drop_none(to_plain(cfg.task.generation))
-    decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
-    return Identity(sha256_json(decisive), data, encoder)
+    return Identifier().identify(cfg)
+
+
+class Identifier:
+    """Computes the identities of many runs. What they share (the same objects in their configs) is computed once."""
+
+    def __init__(self) -> None:
+        self.results: dict[tuple[Any, ...], Any] = {}  # by function and the ids of its arguments
+        self.arguments: list[Any] = []  # kept, because an id is one object's only while that object exists
+
+    def identify(self, cfg: Config) -> Identity:
+        """Compute a run's identity, as the function of this name does, with its errors."""
+        data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
+        encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
+        decisive = {name: self._call_once(select_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
+        decisive["trainer"] = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
+        decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
+        return Identity(sha256_json(decisive), data, encoder)
+
+    def _call_once(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        call = (function, *map(id, arguments))
+        if call not in self.results:
+            self.results[call] = function(*arguments)
+            self.arguments += arguments
+        return self.results[call]
+
+
+def select_decisive(name: str, section: Any) -> Any:
+    """Select what decides a result in a section of a config; the section ``seed`` is a number and stays.
+
+    Nulls are left out, so that an optional setting that is added later leaves the keys of earlier runs as they are.
+    """
+    settings = to_plain(section)
+    if name == "calibration":
+        settings = drop_targets_of_chain(settings)
+    if name == "monitors":
+        settings = {monitor: drop_target(own) for monitor, own in settings.items()}
+    if name in NOT_IN_KEY:
+        settings = {k: v for k, v in settings.items() if k not in NOT_IN_KEY[name]}
+    settings = drop_none(settings)
+    if name == "task" and "generation" in settings:
+        settings["generation"] = drop_none(settings["generation"])
+    return settings
 
 
 def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,12 @@ import yaml
 from isobench.common.errors import UserError
 from isobench.config.rebuild import NeedsOmegaConf, read_plain_hints, rebuild_value
 from isobench.config.schema import Config, config_from_plain
-from isobench.runs.identity import identify
+from isobench.runs.identity import Identifier
 from isobench.runs.layout import CONFIG_FILE, is_run_folder_name, run_folder_name, runs_folder
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
+
+SECTION = re.compile(r"^[a-z].*\n(?:(?: .*)?\n)*", re.MULTILINE)  # a line with a name, then indented and empty lines
 
 
 def list_run_folders(output_dir: str) -> list[Path]:
@@ -45,9 +47,9 @@ def parse_config(text: str) -> Config:
     Raises:
         yaml.YAMLError, omegaconf.errors.OmegaConfBaseException: it is no YAML, or no config.
     """
-    has_only_sections = re.search(r"^[^ a-z\n]", text, re.MULTILINE) is None
+    texts = SECTION.findall(text)
     try:
-        sections = dict(map(parse_section, re.split(r"(?<=\n)(?=[a-z])", text))) if has_only_sections else {}
+        sections = dict(map(parse_section, texts)) if "".join(texts) == text else {}
         if sections.keys() == read_plain_hints(Config).keys():
             return Config(**sections)
     except (yaml.YAMLError, NeedsOmegaConf):
@@ -84,12 +86,12 @@ def read_run_rows(output_dir: str, excluded: set[str]) -> Iterator[Row]:
     Leave out the folders named in ``excluded``, configs that can't be read, and runs whose key, computed anew, no
     longer names their folder. Leave out runs whose data or weights are missing, with a line on standard error.
     """
-    validator = ConfigValidator()
+    validator, identifier = ConfigValidator(), Identifier()
     for folder in list_run_folders(output_dir):
         if folder.name in excluded or (cfg := read_run_config(folder, validator)) is None:
             continue
         try:
-            key = identify(cfg).key
+            key = identifier.identify(cfg).key
         except UserError as error:
             print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
             continue

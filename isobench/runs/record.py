@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import from_json
 
 from isobench.common.errors import UserError
-from isobench.common.files import is_finite_throughout, replace_non_finite, write_json
+from isobench.common.files import replace_non_finite, write_json
 
 RECORD_FORMAT = 2  # raise it when the shape of result.json changes; records of another format are refused
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # a calendar date can be made of it
@@ -176,8 +176,19 @@ class RunRecord(Part):
     encoder: RecordedEncoder
     provenance: Provenance
     config: dict[str, Any] = Field(description="the resolved config")
+    dropout: Literal["lanes", "torch"] | None = Field(
+        default=None, description="whose random numbers dropout used; missing if the run failed before it was built"
+    )
     generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
     predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")
+
+    def drop_notes_of_history(self) -> None:
+        """Drop what monitors noted of the epochs in ``history``, and their metrics: most of a record's memory.
+
+        Number, score and isotropy of these epochs stay, and everything of the best epoch.
+        """
+        for epoch in self.history:
+            (epoch.model_extra or {}).clear()
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:
@@ -203,6 +214,10 @@ class Beat(Where):
     state: Literal["starting", "training", "evaluating", "interrupted"]
     step: int | None = Field(description="optimiser steps so far")
     steps: int | None = Field(description="optimiser steps of the whole run")
+    loss: float | None = Field(default=None, description="the newest training loss that was read")
+    speed: float | None = Field(
+        default=None, description="optimiser steps per second since this process began training, evaluations included"
+    )
     pid: int = Field(ge=1, le=2**31 - 1, description="the process, on `machine`")
     since: Time = Field(description="when the process started the run, in seconds since 1970")
     updated: Time = Field(description="when this was written, in seconds since 1970")
@@ -217,14 +232,12 @@ def read_record_file(file: Path) -> RunRecord:
         UserError: the record is damaged, or another version's, in another format.
     """
     try:
-        content = from_json(file.read_bytes())
+        content = orjson.loads(file.read_bytes())  # refuses NaN and infinities
         version = content["format"]
         if type(version) is int and version > RECORD_FORMAT:
             raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
         if type(version) is int and 1 <= version < RECORD_FORMAT:
             raise UserError(f"{file} was written by an earlier version of isobench; remove it to run again")
-        if not is_finite_throughout(content):
-            raise ValueError("NaN and infinities are never written")
         return RunRecord.model_validate(content)
     except (FileNotFoundError, NotADirectoryError):
         raise

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from typing import Self
 
 from isobench.common.errors import UserError
-from isobench.config.schema import Config
+from isobench.config.schema import Config, format_method_name
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import RunRecord
 
 
 @dataclass
 class Row:
-    """One run: its config, its folder and its record (None until it has ended; ``state`` says why)."""
+    """One run: its config, its folder and its record (None until it has ended; ``state`` says why).
+
+    The record lacks the notes of past epochs, which no table shows (`RunRecord.drop_notes_of_history`).
+    """
 
     cfg: Config
     folder: RunFolder
@@ -31,6 +34,8 @@ class Row:
         """Read the record, or note in ``trouble`` why it can't be read."""
         try:
             self.record, self.trouble = self.folder.read_record(), None
+            if self.record is not None:
+                self.record.drop_notes_of_history()
         except UserError as error:
             self.record, self.trouble = None, str(error)
 
@@ -66,3 +71,8 @@ def format_score(row: Row) -> str:
         undefined = best.metrics(row.cfg.task.dev_splits[0]).get(row.cfg.task.primary) is None
         score = "NaN" if undefined else f"{100 * best.score:.2f}"
     return f"{score} {find_failure(row) or ''}".strip()
+
+
+def format_run_name(cfg: Config) -> str:
+    """Name a run in one line: task, encoder, method and seed."""
+    return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"

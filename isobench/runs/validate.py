@@ -16,6 +16,7 @@ from isobench.config.schema import LAST_EPOCH, Config, Generation, Head, MethodS
 from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
 from isobench.data import weights
 from isobench.papers import published
+from isobench.runs.seeding import find_lane_obstacle
 
 DRIFT_MONITOR = "isobench.analyses.drift.ClassifierDrift"  # a name, for importing it takes seconds
 
@@ -33,6 +34,7 @@ def validate_config(cfg: Config) -> None:
         _validate_generation(cfg, cfg.task.generation)
     else:
         _validate_no_generation(cfg)
+    _validate_dropout(cfg)
     _validate_calibration(cfg.calibration)
     _validate_monitors(cfg)
     published.check_tables_exist(cfg.experiment)
@@ -208,6 +210,13 @@ def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | No
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:
     if hub and not revision:
         raise UserError(f"{name}.revision must be set: a result from the hub can only be repeated at a pinned commit")
+
+
+def _validate_dropout(cfg: Config) -> None:
+    device = cfg.trainer.accelerator
+    obstacle = f"trainer.accelerator={device}" if device in ("gpu", "mps") else find_lane_obstacle(cfg)
+    if cfg.trainer.dropout == "lanes" and obstacle:
+        raise UserError(f"trainer.dropout=lanes can't be used with {obstacle}: set trainer.dropout=auto or torch")
 
 
 def _validate_calibration(calibration: dict[str, Any]) -> None:

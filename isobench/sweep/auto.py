@@ -11,7 +11,7 @@ from isobench.common.errors import UserError
 from isobench.config.bounds import Bound, PositiveInt, check_values, read_hints
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.sweep.capacity import MemoryForecast, count_cores, divide_machine
+from isobench.sweep.capacity import MemoryNeeds, count_cores, divide_machine
 from isobench.sweep.compose import Composer
 from isobench.sweep.launchers import InProcessLauncher, make_job_return
 from isobench.sweep.pool import PlannedJob, Pool
@@ -46,7 +46,7 @@ class AutomaticLauncher(InProcessLauncher):
             PlannedJob(index, cfg, RunFolder(cfg.output_dir, identify(cfg).key), f"[{index + 1}/{len(configs)}] ")
             for index, cfg in enumerate(configs, initial_job_idx)
         ]
-        pool = Pool(division, MemoryForecast() if self.processes is None else None)
+        pool = Pool(division, MemoryNeeds() if self.processes is None else None)
         return [make_job_return(code) for code in pool.carry_out(jobs)]
 
 

@@ -14,10 +14,10 @@ from rich.text import Text
 from isobench.config.schema import Config
 from isobench.runs.heartbeat import read_heartbeat
 from isobench.runs.record import Beat
+from isobench.runs.row import format_run_name
 from isobench.sweep.forecast import format_duration
-from isobench.training.execute import format_run_name
 
-COLUMNS = 6  # name, epoch, step, speed, time left, evaluation
+COLUMNS = 7  # name, epoch, step, loss, speed, time left, evaluation
 RunningRun = tuple[Config, Path, int | None]  # a run's config, its folder, and the process that carries it out
 
 
@@ -36,7 +36,7 @@ class Board:
         self.console = console or Console(stderr=True, highlight=False)
         self.is_moving = self.console.is_terminal and not self.console.is_dumb_terminal
         self.live = Live(console=self.console, auto_refresh=False, transient=True) if self.is_moving else None
-        self.first_beats: dict[Path, Beat] = {}  # by the run's folder: where this attempt began to train
+        self.begun: set[tuple[Path, int | None]] = set()  # folders and processes of the runs that began to train
 
     def __enter__(self) -> Self:
         if self.live:
@@ -70,33 +70,29 @@ class Board:
         self.live.update(Group(table, Text(f"{self.ended} of {self.total} runs have ended")), refresh=True)
 
     def _describe(self, cfg: Config, folder: Path, pid: int | None) -> list[str]:
-        """Describe how far a run is: its epoch, its step, its speed and the time that it has left."""
-        beat, first = read_heartbeat(folder), self.first_beats.get(folder)
-        has_begun = first is not None and first.pid == pid
+        """Describe how far a run is: its epoch, its step, its loss, its speed and the time that it has left."""
+        beat = read_heartbeat(folder)
         if beat is None or beat.pid != pid:  # the file of another attempt, or removed when the run has ended
-            return ["ending" if has_begun else "starting"]
-        if beat.step is None or not beat.steps:
-            return [beat.state]
-        if first is None or not has_begun:
-            if beat.state == "starting":
-                return [f"starting from step {beat.step}"]
-            first = self.first_beats[folder] = beat
-        return describe_progress(first, beat, cfg.optimization.epochs)
+            return ["ending" if (folder, pid) in self.begun else "starting"]
+        if beat.state != "starting":
+            self.begun.add((folder, pid))
+        return describe_progress(beat, cfg.optimization.epochs)
 
 
-def describe_progress(first: Beat, beat: Beat, epochs: int) -> list[str]:
-    """Describe a run's progress in cells of a table: epoch, step, speed and time left.
+def describe_progress(beat: Beat, epochs: int) -> list[str]:
+    """Describe a run's progress in cells of a table: epoch, step, loss, speed, time left, and what it does.
 
     Args:
-        first: the first heartbeat of this attempt that told of a step.
-        beat: the newest heartbeat, which tells of a step too.
+        beat: the run's newest heartbeat.
         epochs: of the whole run.
     """
-    step, steps = beat.step or 0, beat.steps or 1
-    epoch = min(epochs, 1 + step * epochs // steps)
-    cells = [f"epoch {epoch} of {epochs}", f"step {step} of {steps}"]
-    done, seconds = step - (first.step or 0), beat.updated - first.updated
-    if done > 0 and seconds > 0:
-        speed = done / seconds
-        cells += [f"{speed:.2g} steps/s", f"{format_duration((steps - step) / speed)} left"]
+    if beat.step is None or not beat.steps:
+        return [beat.state]
+    if beat.state == "starting":
+        return [f"starting from step {beat.step}"]
+    epoch = min(epochs, 1 + beat.step * epochs // beat.steps)
+    cells = [f"epoch {epoch} of {epochs}", f"step {beat.step} of {beat.steps}"]
+    cells.append("" if beat.loss is None else f"loss {beat.loss:.3g}")
+    if beat.speed:
+        cells += [f"{beat.speed:.2g} steps/s", f"{format_duration((beat.steps - beat.step) / beat.speed)} left"]
     return [*cells, "evaluating"] if beat.state == "evaluating" else cells

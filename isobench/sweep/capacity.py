@@ -79,7 +79,7 @@ def list_gpus() -> list[str]:
 
 
 @dataclass
-class MemoryForecast:
+class MemoryNeeds:
     """Forecasts how much memory a run needs, from the peaks of runs that have ended."""
 
     peaks: dict[tuple[object, ...], float] = field(default_factory=dict)  # largest, in bytes, by shape and by encoder

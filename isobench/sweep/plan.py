@@ -21,7 +21,7 @@ from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import register_schema
-from isobench.runs.identity import identify
+from isobench.runs.identity import Identifier
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
@@ -58,13 +58,13 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
     if grids and base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
-    composer, validator = Composer(loader, base), ConfigValidator()
+    composer, validator, identifier = Composer(loader, base), ConfigValidator(), Identifier()
     planned: dict[str, PlannedRun] = {}
     for expanded in expand_grid(grids.get(base.scale, []), command_line):
         overrides = expand_chains(expanded)
         cfg = composer.compose(overrides)
         validator.validate(cfg)
-        identity = identify(cfg)
+        identity = identifier.identify(cfg)
         planned_run = planned.setdefault(identity.key, PlannedRun(Row.of(cfg, identity.key), overrides))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)

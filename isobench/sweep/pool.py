@@ -19,10 +19,11 @@ from isobench.common.interruption import Interrupted, handle_signals, raise_inte
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
+from isobench.runs.row import format_run_name
 from isobench.sweep.board import Board
-from isobench.sweep.capacity import GIB, Division, MemoryForecast, measure_free_memory
+from isobench.sweep.capacity import GIB, Division, MemoryNeeds, measure_free_memory
 from isobench.sweep.pool_worker import Ended, Line, StorageFailure, Work, WorkerSetup, work
-from isobench.training.execute import EXIT_FAILED, format_run_name
+from isobench.training.execute import EXIT_FAILED
 
 POLL_SECONDS = 1.0  # between two looks at the runs' progress
 WATCHED_BEAT_SECONDS = 1.0
@@ -68,7 +69,7 @@ class Pool:
         memory: a forecast of what a run needs, which decides whether one more is started; None starts all at once.
     """
 
-    def __init__(self, division: Division, memory: MemoryForecast | None) -> None:
+    def __init__(self, division: Division, memory: MemoryNeeds | None) -> None:
         self.division, self.memory = division, memory
         self.limit = division.processes
         self.workers: list[WorkerProcess] = []

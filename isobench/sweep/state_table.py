@@ -14,10 +14,9 @@ from isobench.runs.grouping import (
     list_setting_values,
     read_run_names,
 )
-from isobench.runs.row import Row
+from isobench.runs.row import Row, format_run_name
 from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
 from isobench.sweep.forecast import Forecast, compute_device_seconds, format_duration
-from isobench.training.execute import format_run_name
 
 MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 

@@ -28,6 +28,7 @@ from isobench.sweep import saved_commands
 from isobench.sweep.auto import AutomaticLauncher, replace_joblib
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
+from isobench.sweep.memory_forecast import print_memory_forecast
 from isobench.sweep.plan import PlannedRun, plan_runs
 from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
@@ -71,6 +72,7 @@ class GridSweeper(Sweeper):
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states, starts)
+            print_memory_forecast([run.row.cfg for run, _ in open_runs])
             return
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # a run that killed its process may do so again: last
         for run, _ in open_runs:
@@ -187,4 +189,6 @@ def print_run_plan(cfg: Config) -> None:
     validate_config(cfg)
     rows = [Row.of(cfg, identify(cfg).key)]
     check_methods([cfg])
-    print_overview("nothing is started", rows, find_run_states(rows))
+    states = find_run_states(rows)
+    print_overview("nothing is started", rows, states)
+    print_memory_forecast([cfg] if states[0].name in OPEN_STATES else [])

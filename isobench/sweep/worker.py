@@ -18,10 +18,10 @@ from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
-from isobench.runs.row import Row
+from isobench.runs.row import Row, format_run_name
 from isobench.runs.state import find_run_state
 from isobench.sweep.parent import stop_without_parent
-from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run, format_run_name
+from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run
 
 LOCK_TIMEOUT = 300.0  # seconds for which a file server may keep a dead machine's lock
 

@@ -11,15 +11,16 @@ from torch import Tensor, nn
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
 from isobench.common.errors import UserError
-from isobench.common.terminal import track_progress
+from isobench.common.progress import track_progress
 from isobench.config.schema import Config, format_method_name
 from isobench.data.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.pair_loaders import PairLoaders
 from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoder_decoders, encoders, tokenization
+from isobench.models.dropout import LaneSource, replace_dropout
 from isobench.runs.identity import Identity
 from isobench.runs.record import RecordedGeneration
-from isobench.runs.seeding import resolve_seeds, seed_everything
+from isobench.runs.seeding import choose_dropout, resolve_seeds, seed_everything
 from isobench.training.classifier import Classifier
 from isobench.training.embeddings import load_pretrained_embeddings
 from isobench.training.instantiate import instantiate_chain
@@ -49,6 +50,9 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     chain = build_chain(cfg, loaded.dim)
     seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
     module = Classifier(cfg, loaded, chain, count_training_steps(cfg, loaders))
+    if uses_lane_dropout(cfg):
+        module.lanes = LaneSource(seeds["dropout"])
+        replace_dropout(module, module.lanes)
     chain.adjust(module.matrices())
     if any(overrides_hook(calibration, "prepare") for calibration in chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress(cfg))
@@ -58,9 +62,25 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     return RunParts(module, loaders, loaded.warnings)
 
 
+def uses_lane_dropout(cfg: Config) -> bool:
+    """Return whether this run's dropout uses isobench's random numbers (isobench/models/dropout.py) or torch's.
+
+    Raises:
+        UserError: ``trainer.dropout=lanes`` on a GPU.
+    """
+    chosen = choose_dropout(cfg)
+    on_mps = cfg.trainer.accelerator in ("auto", "mps") and torch.backends.mps.is_available()
+    on_cpu = not (uses_gpu(cfg) or on_mps)
+    if chosen == "lanes" and not on_cpu:
+        raise UserError("trainer.dropout=lanes needs the CPU: set trainer.accelerator=cpu, or trainer.dropout=auto")
+    return chosen != "torch" and on_cpu
+
+
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
     """Make the loaders of sentence batches for an encoder and its tokenizer."""
-    inputs = ModelInputs(tokenizer, tokenization.fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
+    fingerprint = tokenization.fingerprint_tokenizer(tokenizer)
+    packed = loaded.encoder.first_position is not None
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed)
     return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
 
 
@@ -140,5 +160,8 @@ def prepare_chain(chain: Chain, vectors: Iterable[Tensor], pooler: nn.Module) ->
 
 
 def should_show_progress(cfg: Config) -> bool:
-    """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal."""
+    """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal.
+
+    In a sweep's worker process stderr is none: the sweep's own process shows the progress of all runs.
+    """
     return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()

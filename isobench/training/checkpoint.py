@@ -17,7 +17,6 @@ from isobench.common.files import write_atomic
 from isobench.common.interruption import SignalWatch
 from isobench.config import schema
 from isobench.data.tokens import EpochSampler
-from isobench.runs.heartbeat import Heartbeat
 from isobench.runs.layout import CHECKPOINTS_FOLDER
 from isobench.training.evaluation import EvaluationSchedule
 
@@ -105,7 +104,6 @@ class Checkpointer(Callback):
         sampler: the training data's sampler.
         batch_size: examples a batch; with it the position in the epoch is found again.
         watch: remembers signals that the process received.
-        heartbeat: receives the progress, for status displays.
         evaluations: tells after which epochs the run is evaluated.
         long_evaluation: evaluations take long: save just before each, and let a signal stop them.
     """
@@ -117,12 +115,11 @@ class Checkpointer(Callback):
         sampler: EpochSampler,
         batch_size: int,
         watch: SignalWatch,
-        heartbeat: Heartbeat,
         evaluations: EvaluationSchedule,
         long_evaluation: bool = False,
     ) -> None:
         self.evaluations, self.long_evaluation = evaluations, long_evaluation
-        self.settings, self.files, self.watch, self.heartbeat = settings, files, watch, heartbeat
+        self.settings, self.files, self.watch = settings, files, watch
         self.sampler, self.batch_size = sampler, batch_size
         self.save_seconds = 0.0  # spent on saving, in this attempt
         self._restored: dict[str, Any] | None = None
@@ -140,7 +137,6 @@ class Checkpointer(Callback):
                 parameter.grad = gradient.to(parameter.device)
             self._restored, self._gradients = None, {}
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
-        self.heartbeat.report_training(trainer.global_step, module.total_steps)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
         """Save if a checkpoint is due, a long evaluation comes next, or a signal arrived; then obey the signal.
@@ -150,7 +146,6 @@ class Checkpointer(Callback):
         Raises:
             Interrupted: a signal arrived.
         """
-        self.heartbeat.report_training(trainer.global_step, module.total_steps)
         if trainer.is_last_batch:
             return
         self._batches = index + 1
@@ -170,10 +165,6 @@ class Checkpointer(Callback):
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         """Keep the saved gradients until training starts."""
         self._gradients = checkpoint.get("gradients", {})
-
-    def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """Report in the heartbeat that the run is evaluating."""
-        self.heartbeat.report_evaluating()
 
     def on_validation_batch_end(self, *_: Any) -> None:
         """Stop a long evaluation if a signal arrived: its end might come too late to save anything."""

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
-from isobench.common.terminal import track_progress
+from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 
-VERSION = 1  # of the cached files' content, part of their name: raise it when the vectors change
+VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
@@ -32,7 +32,15 @@ def load_pretrained_embeddings(
     """
     where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
     e = cfg.encoder
-    settings = [e.version, loaded.encoder.pooling, e.layer, e.token_type_ids, e.first_token_only, e.compile]
+    settings = [
+        e.version,
+        loaded.encoder.pooling,
+        e.layer,
+        e.token_type_ids,
+        e.first_token_only,
+        e.compile,
+        e.packing,
+    ]
     key = sha256_json(
         [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed, where]
     )

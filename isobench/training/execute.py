@@ -9,11 +9,11 @@ from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
 from isobench.common.packages import require_package
 from isobench.config.explain import print_error
-from isobench.config.schema import Config, format_method_name
+from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.row import Row, format_score
+from isobench.runs.row import Row, format_run_name, format_score
 from isobench.runs.validate import validate_config
 
 EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
@@ -97,11 +97,6 @@ def format_outcome(row: Row, known: bool) -> str:
     seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", from an earlier command"
     advice = "; retry_failed=true tries again" if known and record.failure else ""
     return f"{name}: {outcome}{seconds}{advice}"
-
-
-def format_run_name(cfg: Config) -> str:
-    """Name a run in one line: task, encoder, method and seed."""
-    return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"
 
 
 def choose_exit_code(rows: list[Row], *codes: int) -> int:

@@ -13,6 +13,7 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import HELD_OUT, Config, Optimization
 from isobench.metrics.task import nan_to_zero
+from isobench.models.dropout import LaneSource
 from isobench.runs.record import Epoch
 
 LOSS_CHECK_INTERVAL = 25  # steps between checks of the loss on a GPU, because each check makes it wait
@@ -46,6 +47,7 @@ class FineTuningModule(pl.LightningModule):
         self.observed: dict[str, Any] = {}  # what callbacks measured in this epoch
         self.history: list[Epoch] = []
         self.best: ReportedEpoch | None = None
+        self.lanes: LaneSource | None = None  # the random numbers of dropout, unless torch draws them
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
@@ -142,7 +144,8 @@ class FineTuningModule(pl.LightningModule):
         self.log(f"dev/{self.cfg.task.primary}", epoch.selection, prog_bar=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the history and the reported epoch's outputs to a checkpoint."""
+        """Add the history, the reported epoch's outputs and the state of dropout's generator to a checkpoint."""
+        checkpoint["lanes"] = self.lanes.get_state() if self.lanes else None
         checkpoint["history"] = [epoch.model_dump(exclude_unset=True) for epoch in self.history]
         checkpoint["best"] = {}
         if self.best:
@@ -153,7 +156,9 @@ class FineTuningModule(pl.LightningModule):
             checkpoint["best"] = {"epoch": self.best.epoch.model_dump(exclude_unset=True), "outputs": outputs}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the history and the reported epoch's outputs from a checkpoint."""
+        """Restore from a checkpoint what ``on_save_checkpoint`` added."""
+        if self.lanes and checkpoint["lanes"]:
+            self.lanes.set_state(checkpoint["lanes"])
         self.history = [Epoch.model_validate(entry) for entry in checkpoint["history"]]
         if best := checkpoint["best"]:
             for output in best["outputs"].values():

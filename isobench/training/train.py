@@ -13,15 +13,15 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from isobench.common.errors import RunFailure, UserError, extract_first_line
 from isobench.common.files import is_storage_error
 from isobench.common.interruption import SignalWatch
+from isobench.common.progress import print_above_bars
 from isobench.common.provenance import collect_provenance, reset_peak_memory
 from isobench.config.schema import Config
-from isobench.data.loaders import uses_gpu
 from isobench.papers.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import Heartbeat, describe_process
@@ -36,14 +36,15 @@ from isobench.runs.record import (
     RunRecord,
     Scale,
 )
+from isobench.runs.row import format_run_name
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.evaluation import EvaluationSchedule, make_early_stopping
-from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 from isobench.training.monitor import build_monitors
 from isobench.training.predictions import write_hypotheses, write_predictions
+from isobench.training.progress import ProgressReporter
 from isobench.training.stopwatch import Stopwatch, measure_run_cost
 
 
@@ -117,14 +118,16 @@ def build_and_fit(
             loaders.sampler,
             loaders.batch_size,
             watch,
-            heartbeat,
             evaluations,
             long_evaluation=cfg.task.generation is not None,
         )
+        progress = ProgressReporter(heartbeat, should_show_progress(cfg), format_run_name(cfg))
         try:
             watch.start()
-            fit(cfg, identity, built, checkpoints, [evaluations, stopwatch, checkpointer, *build_monitors(cfg)])
+            callbacks = [evaluations, stopwatch, progress, checkpointer, *build_monitors(cfg)]
+            fit(cfg, identity, built, checkpoints, callbacks)
         finally:
+            progress.close()
             watch.stop()
             saving = checkpointer.save_seconds
     except Exception as error:  # one run's crash is its result; the sweep goes on
@@ -134,6 +137,8 @@ def build_and_fit(
     module = built.module if built else None
     data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
+    if module:
+        optional["dropout"] = "lanes" if module.lanes else "torch"
     if module and module.best:
         write = write_hypotheses if cfg.task.generation else write_predictions
         optional["predictions"] = write(folder.path / PREDICTIONS_FILE, module.best.outputs)
@@ -193,12 +198,9 @@ def configure_process(cfg: Config) -> None:
 def fit(
     cfg: Config, identity: Identity, built: RunParts, checkpoints: CheckpointFiles, callbacks: list[Callback]
 ) -> None:
-    """Train, from the newest checkpoint if there is one, with the run's logger, early stopping and progress bar."""
+    """Train, from the newest checkpoint if there is one, with the run's logger and early stopping."""
     callbacks = [*callbacks, *make_early_stopping(cfg)]
     tracker = tracking.make_logger(cfg, identity.key, asdict(cfg))
-    if should_show_progress(cfg):
-        steps_a_refresh = LOSS_CHECK_INTERVAL if uses_gpu(cfg) else 1  # showing the loss makes a GPU wait
-        callbacks = [*callbacks, TQDMProgressBar(refresh_rate=steps_a_refresh, leave=False)]
     seed_everything(resolve_seeds(cfg)["dropout"])
     status, failure = "interrupted", None
     try:
@@ -216,11 +218,11 @@ def fit(
             plugins=[checkpoints, LightningEnvironment()],
             enable_checkpointing=False,
             enable_model_summary=False,
-            enable_progress_bar=should_show_progress(cfg),
+            enable_progress_bar=False,  # ProgressReporter draws it
             num_sanity_val_steps=0,
             log_every_n_steps=min(10, max(1, built.module.total_steps // 50)),  # a short run's curves have points too
         )
-        with contextlib.redirect_stdout(sys.stderr):
+        with print_above_bars() if should_show_progress(cfg) else contextlib.redirect_stdout(sys.stderr):
             trainer.fit(
                 built.module,
                 built.loaders.train,

@@ -1,15 +1,19 @@
 """Messages between processes: what is noted can be read, and no other module knows the variables' names."""
 
+import importlib
 import os
+import pickle
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, make_config
 
+from isobench.__main__ import COMMANDS
 from isobench.common import environment
+from isobench.sweep.worker import Worker
 
 
 @pytest.fixture(autouse=True)
@@ -71,24 +75,108 @@ def test_idle_threads_sleep_soon_unless_the_user_has_chosen(monkeypatch, chosen)
     assert os.environ[chosen] == "7"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "start",
-    [
-        "from isobench.cli.guard import run_guarded; run_guarded(lambda: __import__('torch'))",
-        "from isobench.sweep.worker import Worker; Worker([])._prepare(JOB); import torch",
-    ],
-)
-def test_every_command_and_worker_sets_it_before_torch_is_imported(start):
-    code = (
-        "import os, sys\n"
-        "from types import SimpleNamespace as N\n"
-        "JOB = N(job_id='1', num_tasks=1, paths=N(stderr='log'))\n"
-        "class Watch:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'torch': print('TORCH', os.environ.get('GOMP_SPINCOUNT'))\n"
-        f"sys.meta_path.insert(0, Watch())\n{start}\n"
-    )
+# Run in a process of its own: the first import of torch prints the waiting policy, and ends what asked for it.
+WATCH_TORCH = """
+import os, pickle, runpy, sys
+from pathlib import Path
+from types import SimpleNamespace
+
+class TorchImported(BaseException):
+    pass
+
+class Watch:
+    def find_spec(self, name, *_):
+        if name == "torch":
+            print("torch", os.environ.get("GOMP_SPINCOUNT"))
+            raise TorchImported
+
+sys.meta_path.insert(0, Watch())
+"""
+RUN = """
+sys.argv = ["isobench", *{arguments!r}]
+try:
+    runpy.run_module({module!r}, run_name="__main__")
+except TorchImported:
+    pass
+"""
+UNPICKLE_WORKER = """
+job = SimpleNamespace(job_id="1", num_tasks=1, paths=SimpleNamespace(stderr="log"))
+pickle.loads(bytes.fromhex({worker!r}))._prepare(job)
+try:
+    import torch
+except TorchImported:
+    pass
+"""
+IMPORT_BENCHMARKS = """
+sys.path.insert(0, {folder!r})
+for file in sorted(Path({folder!r}).glob("*.py")):
+    os.environ.pop("GOMP_SPINCOUNT", None)
+    for name in ("common", "method_overhead_seq2seq"):
+        sys.modules.pop(name, None)
+    print(file.stem)
+    try:
+        runpy.run_path(str(file), run_name="benchmark")
+    except TorchImported:
+        pass
+    print("end", os.environ.get("GOMP_SPINCOUNT"))
+"""
+POOL = """
+from joblib import Parallel, delayed
+from isobench.cli.guard import run_guarded
+
+run_guarded(lambda: print("pool", *set(Parallel(n_jobs=2)(delayed(os.environ.get)("GOMP_SPINCOUNT") for _ in "ab"))))
+"""
+
+
+def watch_torch(code: str, folder: Path) -> list[str]:
+    """Run code in a process without a waiting policy; returns the words that it prints."""
     clean = {name: value for name, value in os.environ.items() if name not in environment.SPIN_SETTINGS}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean)
-    assert done.stdout.split() == ["TORCH", "1000"]
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH_TORCH + code],
+        capture_output=True, text=True, check=False, env={**clean, "PYTHONPATH": str(ROOT)}, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.slow
+def test_the_command_sets_it_before_torch_is_imported(tmp_path):
+    arguments = ["tracking=none", f"output_dir={tmp_path}"]
+    printed = watch_torch(RUN.format(module="isobench", arguments=arguments), tmp_path)
+    assert printed[:2] == ["torch", "1000"]
+    assert set(printed) == {"torch", "1000"}
+
+
+@pytest.mark.slow
+def test_a_jobs_worker_sets_it_before_torch_is_imported(tmp_path):
+    worker = pickle.dumps(Worker([(make_config(), "key")])).hex()
+    assert watch_torch(UNPICKLE_WORKER.format(worker=worker), tmp_path) == ["torch", "1000"]
+
+
+@pytest.mark.slow
+def test_joblibs_processes_inherit_it(tmp_path):
+    assert watch_torch(POOL, tmp_path) == ["pool", "1000"]
+
+
+@pytest.mark.parametrize("word", COMMANDS)
+def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
+    module, guarded = importlib.import_module(f"isobench.cli.{word}"), []
+    monkeypatch.setattr(module, "run_guarded", guarded.append)
+    monkeypatch.setattr("sys.argv", ["isobench", *(["source", "folder"] if word == "wordsim" else [])])
+    module.main("isobench")
+    assert len(guarded) == 1
+
+
+@pytest.mark.slow
+def test_no_word_of_the_command_imports_torch_before_it_is_guarded(tmp_path):
+    imports = "\n".join(f"import isobench.cli.{word}" for word in COMMANDS)
+    assert watch_torch(imports, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_every_benchmark_sets_it_before_torch_is_imported(tmp_path):
+    folder = ROOT / "benchmarks"
+    printed = watch_torch(IMPORT_BENCHMARKS.format(folder=str(folder)), tmp_path)
+    names = {file.stem for file in folder.glob("*.py")}
+    assert len(names) > 10
+    assert set(printed) == {*names, "torch", "end", "1000"}

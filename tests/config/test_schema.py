@@ -67,6 +67,7 @@ BOUNDS = [
     (Optimization, "report", ["last"], ["first"]),
     (Trainer, "precision", ["bf16-mixed"], ["bf16"]),
     (Trainer, "accelerator", ["mps"], ["tpu"]),
+    (Trainer, "dropout", ["auto", "lanes", "torch"], ["numpy", None]),
     (Trainer, "threads", [None, 1, 4096], [0, 4097]),
     (Trainer, "chunk_overhead", [None, 0], [-1]),
     (Trainer, "eval_batch_size", [1], [0]),

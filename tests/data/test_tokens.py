@@ -48,6 +48,26 @@ def test_chunks_hold_the_batch_and_nothing_else(tokenizer, pairs, overhead):
     assert len(batch["chunks"]) == 1 if overhead == 10**6 else len(batch["chunks"]) > 1
 
 
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("overhead", [0, 7, 10**6])
+def test_a_packed_batch_is_one_row_of_the_examples_tokens(tokenizer, pairs, overhead):
+    tokens = tokenise_examples(examples(pairs), tokenizer, 30)
+    order = [3, 0, 4, 2, 1]
+    batch = Collator(tokens, 0, overhead, token_type_ids=True, packed=True)(order)
+    (row,) = batch["chunks"]
+    packing = row["packing"]
+    for position, example in enumerate(order):
+        place = batch["restore"][position]
+        span = slice(tokens.offsets[example], tokens.offsets[example + 1])
+        own = slice(packing.first[place], packing.last[place] + 1)
+        assert row["input_ids"][0, own].tolist() == tokens.ids[span].tolist()
+        assert row["token_type_ids"][0, own].tolist() == tokens.types[span].tolist()
+        assert row["positions"][0, own].tolist() == list(range(tokens.lengths[example]))
+    assert row["input_ids"].shape == (1, len(tokens.ids))
+    assert sum(group.sentences for group in packing.groups) == len(order)
+    assert len(packing.groups) == 1 if overhead == 10**6 else len(packing.groups) > 1
+
+
 def test_the_batch_agrees_with_the_tokenizer(tokenizer):
     data = examples(pairs=True)
     tokens = tokenise_examples(data, tokenizer, 30)

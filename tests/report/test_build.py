@@ -143,7 +143,7 @@ def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     first = report.runs[0]
     assert (first["epoch"], first["epochs"], first["seconds"], first["embedding/ev1"]) == (2, 2, 9.0, 0.5)
     assert (first["validation/accuracy"], first["commit"], first["machine"]) == (70.0, "abc", "X")
-    assert [(e["seed"], e["epoch"], e["score"]) for e in report.epochs] == [
+    assert list(zip(*(report.epochs[name] for name in ("seed", "epoch", "score")), strict=True)) == [
         (1, 1, 35),
         (1, 2, 70),
         (2, 1, 40),
@@ -368,7 +368,7 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
     start = time.process_time()
     report = build_report(experiment(), add_states(rows))
     page = render_report(report)
-    assert (len(report.runs), len(report.epochs)) == (2000, 20_000)
+    assert (len(report.runs), len(report.epochs["key"])) == (2000, 20_000)
     assert "2000 of 2000" in re.sub("<[^>]*>", "", page).replace(",", "")
     assert time.process_time() - start < 30  # seconds of the processor: other processes do not count
 

@@ -1,10 +1,14 @@
 """What the report's page derives from rows and cells: seeds on an axis, correlations, overheads."""
 
+import random
 from statistics import fmean
 
 import pytest
+import sample_report
+from scipy import stats
 
 from isobench.report import page_data
+from isobench.report.correlations import collect_points, compute_correlations, compute_spearman
 from isobench.report.document import Cell, ReportLine, ReportTable
 
 
@@ -41,16 +45,37 @@ def test_correlations_within_tasks_are_not_those_between_them():
     runs.append({"encoder": "e", "task": "alone", "method": "none", "embedding/i1": 0.99, "score": 99.0})
     runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": None, "score": 50.0})
     runs.append({"encoder": "e", "task": "a", "method": "none", "embedding/i1": float("nan"), "score": 50.0})
-    over_all = page_data.compute_spearman(page_data.collect_points(runs, "embedding/i1"))
+    over_all = compute_spearman(collect_points(runs, "embedding/i1"))
     usable = runs[:13]
     expected = rank_correlation([r["embedding/i1"] for r in usable], [r["score"] for r in usable])
     assert over_all.n == 13
     assert over_all.rho == pytest.approx(expected)
     assert over_all.rho > 0.7
-    within = page_data.compute_spearman(page_data.collect_points(runs, "embedding/i1", centred=True))
+    within = compute_spearman(collect_points(runs, "embedding/i1").centre())
     assert within.n == 12  # the task with one run says nothing about its own variation
     assert within.rho < -0.9
-    assert page_data.compute_spearman(page_data.collect_points(runs[:2], "embedding/i1")).rho is None
+    assert compute_spearman(collect_points(runs[:2], "embedding/i1")).rho is None
+
+
+def test_correlations_with_ties_are_scipys_over_all_runs_and_over_each_methods():
+    rng = random.Random(0)
+    runs = [
+        {
+            "encoder": "e",
+            "task": task,
+            "method": method,
+            "embedding/i1": rng.randint(0, 4),
+            "score": rng.randint(0, 4),
+        }
+        for task in "ab"
+        for method in ("none", "flow")
+        for _ in range(9)
+    ]
+    found = compute_correlations([collect_points(runs, "embedding/i1")], ["none", "flow"], centred=False)
+    for method, (correlation,) in found.items():
+        own = [(run["embedding/i1"], run["score"]) for run in runs if method in ("", run["method"])]
+        assert correlation.rho == pytest.approx(stats.spearmanr(own).statistic)
+        assert correlation.n == len(own)
 
 
 def test_overheads_are_over_plain_fine_tuning_of_the_same_encoder_and_task():
@@ -63,3 +88,27 @@ def test_overheads_are_over_plain_fine_tuning_of_the_same_encoder_and_task():
     found = page_data.compute_overheads(runs)
     assert found["e", "none"] == {"a": page_data.Overhead(10.0, 110.0)}
     assert found["e", "flow"] == {"a": page_data.Overhead(20.0, 220.0, 2.0, 2.0), "b": page_data.Overhead(5.0, None)}
+
+
+def test_runs_of_different_heads_and_scales_are_not_pooled_on_the_page():
+    """Flow took 60 s with its own head; plain fine-tuning's 10 s are with the other head, so there is no ratio."""
+    report = sample_report.empty()
+    seconds = {("none", "linear", ""): 10.0, ("flow", "linear", ""): 15.0, ("flow", "isobn", ""): 60.0}
+    seconds |= {("none", "linear", "fewer examples"): 1.0, ("flow", "linear", "fewer examples"): 4.0}
+    report.runs = [
+        {"key": str(number), "encoder": "e", "task": "a", "method": method, "head.name": head, "scale": scale,
+         "training_seconds": value, "epochs": 1}
+        for number, ((method, head, scale), value) in enumerate(seconds.items())
+    ]  # fmt: skip
+    report.epochs = {"key": ["2", "3"], "encoder": ["e", "e"]}
+    labelled = page_data.add_part_to_encoder(report)
+    linear, isobn, small = [
+        f"e (scale {scale}; head.name={head})"
+        for scale, head in (("of the paper", "linear"), ("of the paper", "isobn"), ("fewer examples", "linear"))
+    ]
+    assert labelled.epochs["encoder"] == [isobn, small]
+    overheads = page_data.compute_overheads(labelled.runs)
+    ratios = {key: costs["a"].seconds_ratio for key, costs in overheads.items() if key[1] == "flow"}
+    assert ratios == {(linear, "flow"): 1.5, (isobn, "flow"): None, (small, "flow"): 4.0}
+    report.runs = report.runs[:2]
+    assert page_data.add_part_to_encoder(report) is report

@@ -19,7 +19,7 @@ from isobench.report.paper_table import PaperTable
 from isobench.report.paper_terminal import build_terminal_tables, print_paper_tables
 from isobench.report.run_notes import describe_epoch_rule
 from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
-from isobench.report.tidy_rows import build_epoch_rows, build_run_rows
+from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.record import Failure
@@ -233,7 +233,18 @@ def test_the_time_of_an_epoch_is_the_same_however_often_the_run_was_evaluated(ev
     assert compute_epoch_seconds([run]) == 21.0
     (tidy,) = build_run_rows([run])
     assert (tidy["epoch"], tidy["epochs"]) == (2, 2)
-    assert [epoch["epoch"] for epoch in build_epoch_rows([run])] == evaluated
+    assert build_epoch_columns([run])["epoch"] == evaluated
+
+
+def test_epochs_that_lack_a_measure_have_nan_there():
+    rows = runs("none", [0.9, 0.8, 0.7])
+    for row, isotropy in zip(rows, ({"a": 1.0}, {"b": 2.0}, {}), strict=True):
+        epochs = [row.record.best.model_copy(update={"isotropy": isotropy})] * 2
+        row.record = row.record.model_copy(update={"history": epochs})
+    columns = build_epoch_columns(rows)
+    assert columns["a"] == pytest.approx([1.0, 1.0, math.nan, math.nan, math.nan, math.nan], nan_ok=True)
+    assert columns["b"] == pytest.approx([math.nan, math.nan, 2.0, 2.0, math.nan, math.nan], nan_ok=True)
+    assert {len(values) for values in columns.values()} == {6}
 
 
 def test_the_rule_for_the_reported_epoch_says_which_epochs_were_compared():

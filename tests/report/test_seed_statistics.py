@@ -28,6 +28,7 @@ from isobench.report.seed_statistics import (
     holm,
     permutation_test,
     smallest_p,
+    student,
     welch,
 )
 
@@ -85,6 +86,17 @@ def test_welch_by_hand():
     by_hand = 2 * stats.t.sf(3 / math.sqrt(5 / 3), freedom)
     assert welch([1, 2, 3], [3, 5, 7]) == pytest.approx(by_hand)
     assert welch([1, 2, 3], [3, 5, 7]) > stats.ttest_ind([1, 2, 3], [3, 5, 7]).pvalue  # Student's
+
+
+@settings(deadline=None, max_examples=60)
+@given(ACCURACIES, ACCURACIES)
+@pytest.mark.filterwarnings("ignore:Precision loss")
+def test_both_t_tests_are_scipys(ours, theirs):
+    if len(set(ours)) > 1 or len(set(theirs)) > 1:
+        for test, equal_variances in ((welch, False), (student, True)):
+            assert test(ours, theirs) == pytest.approx(
+                stats.ttest_ind(ours, theirs, equal_var=equal_variances).pvalue
+            )
 
 
 def test_tests_that_say_nothing_are_nan():
@@ -246,6 +258,18 @@ def test_bootstrap_intervals_resample_within_arms_and_tasks():
     error = math.sqrt(sum(np.var(ours) / 4 + np.var(theirs) / 4 for ours, theirs in tasks)) / 12
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * error, rel=0.04)
     assert (found.high + found.low) / 2 == pytest.approx(found.value, abs=0.1 * error)
+
+
+def test_bootstrap_intervals_are_scipys_of_the_same_random_numbers():
+    tasks = [([70.0, 72.5, 71.0], [69.0, 73.0, 70.0, 71.5]), ([50.0, 52.0], [51.0, 50.5])]
+
+    def difference(a, b, c, d, axis):
+        return (a.mean(axis) - b.mean(axis) + c.mean(axis) - d.mean(axis)) / 2
+
+    arms = [arm for arms in tasks for arm in arms]
+    rng = np.random.default_rng(0)
+    scipys = stats.bootstrap(arms, difference, n_resamples=1_999, method="percentile", rng=rng).confidence_interval
+    assert mean_difference_interval(tasks)[1:] == pytest.approx((scipys.low, scipys.high))
 
 
 def test_no_bootstrap_interval_of_one_seed_or_of_what_resampling_does_not_change():

@@ -1,14 +1,17 @@
 """What a run's key is made of, its lock, and how it differs from the paper's scale."""
 
 import json
+from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 from helpers import make_config
 
 from isobench.common.files import write_atomic
+from isobench.config.schema import Seeds
 from isobench.papers.scale import find_encoder_differences, find_scale_differences, find_task_differences
 from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
+from isobench.runs.identity import Identifier, identify
 from isobench.runs.seeding import derive_seed, resolve_seeds
 
 
@@ -23,6 +26,7 @@ def test_what_decides_a_result_is_in_the_key():
         "task.train_samples=9", "calibration=isobn_paper", "encoder=distilbert-quire", "encoder.pooling=cls",
         "head.init=normal", "head=huggingface", "trainer.precision=bf16-mixed", "task.version=2",
         "trainer.deterministic=false", "calibration.version=2", "evaluation.every=2", "evaluation.every=last",
+        "trainer.dropout=torch", "trainer.dropout=lanes",
     ]  # fmt: skip
     keys = {change: key(change) for change in changes}
     assert base not in keys.values()
@@ -55,6 +59,17 @@ def test_name_version_and_settings_of_a_method_or_a_monitor_are_in_the_key():
     assert len({base, *(key(*CHAIN, f"calibration.{change}") for change in changes)}) == 1 + len(changes)
     monitors = [MONITOR % ("a.A", 1), MONITOR % ("a.A", 2), (MONITOR % ("a.A", 1)).replace("mine", "theirs")]
     assert len({key(monitor) for monitor in monitors}) == 3
+
+
+def test_runs_that_share_sections_have_the_identities_that_each_has_alone():
+    configs = [make_config(*overrides) for overrides in ((), ("calibration=isobn_paper",), ("task=multi30k",))]
+    configs += [replace(cfg, **part) for cfg in configs for part in ({"seed": 2}, {"seeds": Seeds(init=5)})]
+    configs += [replace(cfg, optimization=replace(cfg.optimization, lr=1e-3)) for cfg in configs]
+    configs += [replace(cfg, output_dir="elsewhere") for cfg in configs]  # the same runs in another folder
+    identifier = Identifier()
+    found = [identifier.identify(cfg) for cfg in configs]
+    assert found == [identify(deepcopy(cfg)) for cfg in configs]
+    assert len({identity.key for identity in found}) == len(configs) / 2
 
 
 def test_a_path_counts_by_its_content(tiny, tmp_path):

@@ -29,7 +29,7 @@ CHANGES = [
     ("monitors: {}", "monitors: {a: 2001-01-01}"), ("monitors: {}", "monitors: {1: 2}"), ("seed: 1", "seed: |\n  1"),
     ("monitors: {}", "monitors: []"), ("grid: {}", "grid: {a: [{b: [1, null, x]}]}"), ("grid: {}", "grid: {a: [1]}"),
     ("text:", "text: sentence\n  t:"), ("dry_run: false", "dry_run: false\n\n# the end"), ("\n", "\n "),
-    ("\n", "\r\n"),
+    ("\n", "\r\n"), ("epochs: 10", "\n  epochs: 10"), ("seed: 1", "\nseed: 1"), ("seed: 1", "seed: 1\n- 2"),
 ]  # fmt: skip
 
 

@@ -19,20 +19,15 @@ def make_beat(**parts) -> Beat:
     return Beat(**values | parts)
 
 
-def test_progress_has_epoch_step_speed_and_time_left():
-    first = make_beat(step=10)
-    assert describe_progress(first, first, 2) == ["epoch 1 of 2", "step 10 of 100"]
-    later = make_beat(step=50, updated=120.0)
-    expected = ["epoch 2 of 2", "step 50 of 100", "2 steps/s", "25 s left"]
-    assert describe_progress(first, later, 2) == expected
-    end = make_beat(step=100, updated=145.0, state="evaluating")
-    assert describe_progress(first, end, 2) == [
-        "epoch 2 of 2",
-        "step 100 of 100",
-        "2 steps/s",
-        "0 s left",
-        "evaluating",
-    ]
+def test_progress_has_epoch_step_loss_speed_and_time_left():
+    assert describe_progress(make_beat(step=10), 2) == ["epoch 1 of 2", "step 10 of 100", ""]
+    later = make_beat(step=50, loss=0.6931, speed=2.0)
+    expected = ["epoch 2 of 2", "step 50 of 100", "loss 0.693", "2 steps/s", "25 s left"]
+    assert describe_progress(later, 2) == expected
+    end = make_beat(step=100, loss=0.5, speed=2.0, state="evaluating")
+    assert describe_progress(end, 2)[-2:] == ["0 s left", "evaluating"]
+    assert describe_progress(make_beat(state="starting", step=40), 2) == ["starting from step 40"]
+    assert describe_progress(make_beat(state="starting", step=None, steps=None), 2) == ["starting"]
 
 
 def make_board(width: int) -> Board:

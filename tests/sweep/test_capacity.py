@@ -7,7 +7,7 @@ import pytest
 from helpers import make_config
 
 from isobench.sweep import capacity
-from isobench.sweep.capacity import Division, MemoryForecast, divide_machine, read_memory_limits
+from isobench.sweep.capacity import Division, MemoryNeeds, divide_machine, read_memory_limits
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_gpus_have_the_names_that_the_user_s_shell_gives_them(monkeypatch, visib
 
 
 def test_a_measured_peak_replaces_the_estimate_by_the_weights():
-    forecast, cfg = MemoryForecast(), make_config()
+    forecast, cfg = MemoryNeeds(), make_config()
     weights = capacity.measure_weight_bytes(cfg.encoder)
     assert weights > 50 * 2**20
     assert forecast.estimate(cfg) == capacity.BASE_BYTES + 6 * weights

@@ -120,7 +120,7 @@ def test_choices_in_independent_groups_are_composed_one_at_a_time(tmp_path):
 
 
 @pytest.mark.slow
-def test_three_tasks_and_two_encoders_take_six_compositions():
+def test_three_tasks_and_two_encoders_take_four_compositions():
     with compose_sweep(["-m"]) as (loader, base, _):
         composer = Composer(loader, base)
         for overrides in itertools.product(
@@ -129,7 +129,7 @@ def test_three_tasks_and_two_encoders_take_six_compositions():
             ["seed=1", "seed=2"],
         ):
             composer.compose(overrides)
-    assert composer.compose_with_hydra.cache_info().misses == 6  # each choice, and none of them
+    assert composer.compose_with_hydra.cache_info().misses == 4  # the first of each, and each other choice
 
 
 def test_a_commands_arguments_as_overrides():

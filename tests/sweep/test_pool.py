@@ -12,7 +12,7 @@ from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted
 from isobench.runs.folder import RunFolder
 from isobench.sweep import pool
-from isobench.sweep.capacity import GIB, Division, MemoryForecast
+from isobench.sweep.capacity import GIB, Division, MemoryNeeds
 from isobench.sweep.pool import PlannedJob, Pool, WorkerProcess
 from isobench.sweep.pool_worker import Ended, Line, LineSender, StorageFailure
 
@@ -81,7 +81,7 @@ def test_runs_are_carried_out_at_the_same_time_and_a_failure_stops_none(carry_ou
 
 
 def test_memory_for_one_run_carries_out_one_at_a_time(carry_out, capsys):
-    codes, running = carry_out(range(4), lambda work: Ended(0, 3 * GIB), MemoryForecast(), free=1.2 * GIB)
+    codes, running = carry_out(range(4), lambda work: Ended(0, 3 * GIB), MemoryNeeds(), free=1.2 * GIB)
     assert codes == [0] * 4
     assert max(running) == 1
     assert "1 at once: one more run needs about" in capsys.readouterr().err
@@ -89,7 +89,7 @@ def test_memory_for_one_run_carries_out_one_at_a_time(carry_out, capsys):
 
 def test_a_measured_peak_makes_room_for_more(carry_out, monkeypatch):
     """The estimate by the weights is larger than what is free, until the first run was measured."""
-    codes, running = carry_out(range(5), lambda work: Ended(0, 0.5 * GIB), MemoryForecast(), free=1.2 * GIB)
+    codes, running = carry_out(range(5), lambda work: Ended(0, 0.5 * GIB), MemoryNeeds(), free=1.2 * GIB)
     assert codes == [0] * 5
     assert running[:3] == [0, 1, 0]
     assert max(running) == 2

@@ -60,10 +60,11 @@ def long_run(tiny, reviews, cache, outputs):
     return [*tiny_overrides(tiny, reviews, cache, outputs), *every, "trainer.threads=1"]
 
 
+# Checkpoints are made every three steps, so that each kill in training goes on from another one: 3, 9, 12, 18, 27.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "call", "when"),
-    [("Classifier.training_step", call, "before") for call in (5, 10, 11, 15, 20, 21, 30)]
+    [("Classifier.training_step", call, "before") for call in (5, 11, 15, 21, 30)]
     + [("Classifier.validation_step", call, "after") for call in (1, 2)],
 )
 def test_killed_in_any_epoch_it_is_evaluated_after_the_same_epochs(

@@ -1,0 +1,118 @@
+"""Progress bars on standard error, drawn by tqdm, for terminals of any size and for those that don't know theirs."""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO, TypeVar
+
+from tqdm import tqdm
+from tqdm.contrib import DummyTqdmFile
+
+T = TypeVar("T")
+
+WIDE = "{l_bar}{bar}| {n_fmt}/{total_fmt}, {labelled_loss}{rate_fmt}, {remaining} left"
+NARROW = "{loss} {rate_fmt} {remaining} {percentage:.0f}%|{bar}| {desc}"  # the most important first: the rest is cut
+WIDE_COLUMNS = 79  # WIDE needs as many with a run of ten thousand steps
+MANY_ROWS = 100  # tqdm hides bars that have no row; ours are at most three
+
+
+class ProgressBar(tqdm):
+    """A progress bar in one line of a terminal, which disappears when it is closed.
+
+    tqdm by itself shows nothing on a pseudo-terminal without a size (0 columns, 0 rows). This bar takes 80 columns
+    there. It measures the terminal before each drawing, so that it fits after a resizing too.
+
+    Args:
+        label: what is going on.
+        total: number of units of the whole work; None if it is unknown.
+        unit: what is counted.
+        start: units that were done before.
+        show: False for no bar.
+        items: what to iterate over.
+    """
+
+    monitor_interval = 0  # no thread of tqdm's: every update looks at the time
+
+    def __init__(
+        self,
+        label: str,
+        total: int | None,
+        unit: str = "it",
+        start: int = 0,
+        show: bool = True,
+        items: Iterable[Any] | None = None,
+    ) -> None:
+        self.loss = ""  # shown if it is not empty
+        stream = find_terminal()
+        super().__init__(
+            items, label, total, leave=False, file=stream, ncols=measure_columns(stream), nrows=MANY_ROWS,
+            miniters=0, disable=not show, unit=unit, initial=start, smoothing=0,
+        )  # fmt: skip
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """Return what tqdm draws the bar from, for the terminal's present width."""
+        if self.disable:
+            return dict(super().format_dict)
+        self.ncols = measure_columns(self.fp)
+        wide = self.ncols >= WIDE_COLUMNS
+        if self.total is not None:
+            self.bar_format = WIDE if wide else NARROW
+        labelled = f"loss {self.loss}, " if self.loss else ""
+        shown = {**super().format_dict, "loss": self.loss, "labelled_loss": labelled}
+        return shown if wide else {**shown, "unit": ""}
+
+    @staticmethod
+    def status_printer(file: TextIO) -> Callable[[str], None]:
+        """Return a function that replaces the line of the cursor by a text.
+
+        tqdm's own blanks the whole old text, which wraps after the terminal has become narrower.
+        """
+        length = 0
+
+        def replace_line(text: str) -> None:
+            nonlocal length
+            blanks = max(0, min(length, measure_columns(file)) - len(text))
+            file.write(f"\r{text}{' ' * blanks}")
+            file.flush()
+            length = len(text)
+
+        return replace_line
+
+
+def measure_columns(stream: TextIO) -> int:
+    """Return how many characters fit into a line of a terminal without reaching its edge, where some wrap.
+
+    A terminal without a size has the columns that COLUMNS names, else 80; so has a stream that is no terminal.
+    """
+    columns = 0
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        columns = os.get_terminal_size(stream.fileno()).columns
+    return max(1, (columns or shutil.get_terminal_size().columns) - 1)
+
+
+def track_progress(items: Iterable[T], what: str, show: bool, total: int | None = None) -> Iterable[T]:
+    """Iterate over items, with a progress bar on stderr that disappears at the end.
+
+    Args:
+        items: what to iterate over.
+        what: the bar's label.
+        show: False for no bar.
+        total: number of items, where ``items`` has no length.
+    """
+    return ProgressBar(what, total, show=show, items=items)
+
+
+def find_terminal() -> Any:
+    """Return standard error itself, also where ``print_above_bars`` has put another stream in its place."""
+    return sys.stderr._wrapped if isinstance(sys.stderr, DummyTqdmFile) else sys.stderr
+
+
+@contextlib.contextmanager
+def print_above_bars() -> Iterator[None]:
+    """A context in which all that is printed goes to stderr, in whole lines above the progress bars."""
+    stream = DummyTqdmFile(find_terminal())
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        yield

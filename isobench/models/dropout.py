@@ -1,0 +1,152 @@
+"""Dropout on a CPU whose random numbers are 16 bits wide, instead of torch's.
+
+torch draws one random number after the other, one for every element: a tenth of a small encoder's training step. Here
+one draw of 64 bits gives four elements their numbers (lanes), and numpy and torch compare and multiply whole vectors.
+The masks have the same distribution as torch's, up to the rounding of the rate, but they are other masks.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, distributed, nn
+
+LANE_VALUES = 1 << 16  # the numbers that a lane can hold
+
+
+class LaneSource:
+    """The random numbers of all dropout layers of a run, by numpy's generator SFC64.
+
+    Processes that share a batch under DDP draw different numbers from the same seed.
+
+    Args:
+        seed: of the run's dropout.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._generator: np.random.SFC64 | None = None  # made at the first draw, when the process knows its rank
+
+    @property
+    def generator(self) -> np.random.SFC64:
+        """The generator of this process."""
+        if self._generator is None:
+            rank = distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+            self._generator = np.random.SFC64(np.random.SeedSequence([self.seed, rank]))
+        return self._generator
+
+    def draw(self, count: int) -> np.ndarray:
+        """Draw independent numbers, uniform over 0 to 65,535; returns uint16, [count]."""
+        raw: np.ndarray = self.generator.random_raw(-(-count // 4))
+        return raw.view(np.uint16)[:count]
+
+    def get_state(self) -> list[int]:
+        """Return the generator's state, four whole numbers, for a checkpoint."""
+        return [int(word) for word in self.generator.state["state"]["state"]]
+
+    def set_state(self, state: list[int]) -> None:
+        """Continue from a state that ``get_state`` returned."""
+        words = np.array(state, dtype=np.uint64)
+        self.generator.state = {**self.generator.state, "state": {"state": words}}
+
+
+class LaneDropout(nn.Module):
+    """Dropout with the numbers of a ``LaneSource``; stands in for ``torch.nn.Dropout``.
+
+    The rate is rounded to a multiple of 1/65,536, so it is off by at most 7.7e-6. What is kept is divided by 1 minus
+    the rounded rate, so that the mean stays the same. A tensor on another device than the CPU gets torch's dropout.
+
+    Args:
+        p: probability of setting an element to 0.
+        source: the run's random numbers.
+    """
+
+    def __init__(self, p: float, source: LaneSource) -> None:
+        super().__init__()
+        self.p, self.source = p, source
+        self.threshold = round(p * LANE_VALUES)  # a lane below it drops its element
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a tensor of x's shape and type: in training with dropout, else x itself."""
+        if not self.training or self.threshold == 0:
+            return x
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x, self.p)
+        if self.threshold == LANE_VALUES:
+            return x * 0.0
+        kept = self.source.draw(x.numel()) >= self.threshold
+        mask = torch.from_numpy(kept.view(np.uint8)).view(x.shape)
+        dropped: Tensor = MaskedScale.apply(x, mask, LANE_VALUES / (LANE_VALUES - self.threshold))
+        return dropped
+
+    def extra_repr(self) -> str:
+        """Return what printing the module shows beside its name."""
+        return f"p={self.p}"
+
+
+class MaskedScale(torch.autograd.Function):
+    """Multiply a tensor by a mask and a scale; keep one byte an element for the backward pass.
+
+    The mask is converted to the tensor's type first: torch multiplies tensors of two types five times as slowly. The
+    scale is a separate factor, because bfloat16 would round it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
+        """Multiply x, of any shape, by the mask, uint8 of 0 and 1 in the same shape, and by the scale."""
+        ctx.save_for_backward(mask)
+        ctx.scale = scale
+        return (x * mask.to(x.dtype)).mul_(scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """Multiply the gradient by the same mask and scale."""
+        (mask,) = ctx.saved_tensors
+        return (gradient * mask.to(gradient.dtype)).mul_(ctx.scale), None, None
+
+
+def replace_dropout(model: nn.Module, source: LaneSource) -> int:
+    """Replace every ``torch.nn.Dropout`` in a model by a ``LaneDropout`` of the same rate, in place.
+
+    Dropout that a model computes without such a module stays torch's: that of the attention weights in most families,
+    and all of BART's.
+
+    Returns:
+        How many modules were replaced.
+    """
+    replaced: dict[nn.Module, LaneDropout] = {}  # a module may stand in several places
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if type(child) is nn.Dropout:
+                if child not in replaced:
+                    replaced[child] = LaneDropout(child.p, source).train(child.training)
+                parent._modules[name] = replaced[child]
+    return len(replaced)
+
+
+def attend_with_dropout(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float, dropout: nn.Module
+) -> Tensor:
+    """Compute scaled dot-product attention whose weights pass through a dropout module.
+
+    Args:
+        q: queries, [b, heads, Q, dh].
+        k: keys, [b, heads, T, dh].
+        v: values, [b, heads, T, dh].
+        mask: broadcasts to [b, heads, Q, T]: boolean, True where a token is read; or of q's type, added to the
+            scores; or None if every token is read. A query that may read nothing gets the mean of all values.
+        scaling: factor of the scores.
+        dropout: the module, such as a ``LaneDropout``.
+
+    Returns:
+        [b, heads, Q, dh].
+    """
+    scores = q @ k.transpose(-1, -2)  # (b, heads, Q, T)
+    if mask is None:
+        scores = scores * scaling
+    else:
+        if mask.dtype == torch.bool:
+            lowest = torch.finfo(scores.dtype).min
+            mask = torch.zeros(mask.shape, dtype=scores.dtype, device=mask.device).masked_fill_(~mask, lowest)
+        scores = torch.add(mask, scores, alpha=scaling)
+    return dropout(scores.softmax(-1)) @ v

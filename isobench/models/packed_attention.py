@@ -1,0 +1,148 @@
+"""Let transformers' models read a batch of sentences as one row of tokens, without padding.
+
+Embeddings, projections, feed-forward layers and norms work on each token by itself, so they need no padding. Only
+attention must keep the sentences apart: it gets them in groups of like length.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isobench.data.packing import Packing, plan_packing
+
+PROBE_LENGTHS = (5, 3, 3, 2)  # tokens of the sentences that show whether a model can read a row
+PROBE_TOLERANCE = 1e-4  # relative to the largest value: float32 rounding is about 1e-6
+
+
+def register_packed_attention() -> None:
+    """Make transformers' models with ``sdpa`` attention take the argument ``packing``; nothing else changes."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register("sdpa", attend_in_groups)
+
+
+def attend_in_groups(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    packing: Packing | None = None,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Compute the attention of each group of sentences; stands in for transformers' ``sdpa_attention_forward``.
+
+    Args:
+        module: the model's attention.
+        query: [1, heads, N, d / heads].
+        key: like ``query``, or with fewer heads.
+        value: like ``key``.
+        attention_mask: used only without a packing.
+        packing: where the sentences are in the row of N tokens; None if the tokens are not packed.
+        sliding_window: a token reads only tokens that are less than this far away; None if it reads all.
+        kwargs: passed on to transformers: dropout, scaling, ...
+
+    Returns:
+        [1, N, heads, d / heads], and None in place of the attention's weights.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if packing is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, sliding_window=sliding_window, **kwargs
+        )
+    causal = bool(getattr(module, "is_causal", False))
+    outputs = []
+    for group in packing.groups:
+        q, k, v = (group.pad(x[0].transpose(0, 1)).transpose(1, 2) for x in (query, key, value))
+        mask = make_group_mask(group.mask, group.length, causal, sliding_window, query.device)
+        output, _ = sdpa_attention_forward(module, q, k, v, mask, **kwargs)  # (b, T, heads, d / heads)
+        outputs.append(group.unpad(output))
+    return torch.cat(outputs)[None], None
+
+
+def make_group_mask(
+    mask: Tensor | None, length: int, causal: bool, window: int | None, device: torch.device
+) -> Tensor | None:
+    """Make the mask of a group's attention.
+
+    Args:
+        mask: [b, T], False at padding; None if there is none.
+        length: T.
+        causal: tokens read earlier ones only. They never read padding then, which comes last.
+        window: tokens read only tokens that are less than this far away; None for all.
+        device: of the mask.
+
+    Returns:
+        [b or 1, 1, T or 1, T], True where a token is read; None if attention needs no mask beside causality.
+    """
+    near = None
+    if window is not None and length > window:
+        place = torch.arange(length, device=device)
+        distance = place[:, None] - place
+        near = (distance.abs() < window) & (distance >= 0 if causal else True)
+    if causal or mask is None:
+        return None if near is None else near[None, None]
+    read = mask[:, None, None, :]
+    return read if near is None else read & near
+
+
+@torch.no_grad()
+def find_first_position(model: Any) -> int | None:
+    """Find out whether a model can read packed sentences, by comparing its output with that for padded ones.
+
+    Models that don't use transformers' attention interface can't, nor can those that take no positions. No list of
+    architectures is kept, because what a model computes is what counts.
+
+    Returns:
+        The number of a sentence's first position, 0 for most models; None if the model can't.
+    """
+    words = model.get_input_embeddings()
+    if words is None or words.weight.is_meta or model.config._attn_implementation != "sdpa":
+        return None
+    training = model.training
+    model.eval()
+    try:
+        return next((first for first in _list_candidates(model.config) if _reads_packed(model, first)), None)
+    finally:
+        model.train(training)
+
+
+def _list_candidates(config: Any) -> list[int]:
+    """List the numbers that a first position may have: RoBERTa's family counts from the padding token's number."""
+    padding = getattr(config, "pad_token_id", None)
+    return [0] if padding is None else [0, padding + 1]
+
+
+def _reads_packed(model: Any, first_position: int) -> bool:
+    """Compare the outputs for a few short sentences, packed and one by one."""
+    lengths, padding = np.array(PROBE_LENGTHS), getattr(model.config, "pad_token_id", None)
+    words = model.get_input_embeddings().weight
+    total = int(lengths.sum())
+    numbers = itertools.cycle(i for i in range(min(total + 1, len(words))) if i != padding)
+    ids = torch.tensor(list(itertools.islice(numbers, total)), device=words.device)
+    positions = torch.cat([torch.arange(n) for n in PROBE_LENGTHS]).to(words.device) + first_position
+    packing = plan_packing(lengths, [0, len(lengths)]).to(words.device)
+    try:
+        alone = torch.cat([model(input_ids=s[None]).last_hidden_state[0] for s in ids.split(PROBE_LENGTHS)])
+        packed = model(**make_row_arguments(ids[None], positions[None], packing)).last_hidden_state[0]
+    except Exception:  # a model that takes no such arguments fails in its own way
+        return False
+    return packed.shape == alone.shape and bool((packed - alone).abs().max() <= PROBE_TOLERANCE * alone.abs().max())
+
+
+def make_row_arguments(input_ids: Tensor, positions: Tensor, packing: Packing) -> dict[str, Any]:
+    """Return the arguments of a model's call that reads packed sentences.
+
+    Args:
+        input_ids: the row, [1, N].
+        positions: of the tokens in their sentences, [1, N].
+        packing: where the sentences are.
+    """
+    # transformers passes a mask of four dimensions on as it is: none is built, and the groups have their own.
+    unused_mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device)
+    return {"input_ids": input_ids, "position_ids": positions, "attention_mask": unused_mask, "packing": packing}

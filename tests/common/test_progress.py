@@ -1,0 +1,83 @@
+"""Progress bars on terminals of any size, and none elsewhere."""
+
+import sys
+import time
+
+import pytest
+from pseudo_terminal import PseudoTerminal
+
+from isobench.common.progress import ProgressBar, print_above_bars, track_progress
+
+SIZES = [(0, 0), (24, 80), (10, 20), (1, 7)]
+
+
+@pytest.mark.parametrize(("rows", "columns"), SIZES)
+def test_a_bar_fits_a_terminal_of_any_size(rows, columns):
+    with PseudoTerminal(rows, columns) as terminal:
+        assert list(track_progress(iter("abcd"), "letters", show=True, total=4)) == list("abcd")
+        bar = ProgressBar("letters", total=20, unit="letter", start=10)
+        bar.loss = "0.693"
+        time.sleep(0.12)
+        bar.update(5)
+        bar.close()
+    assert len(terminal.lines) >= 3  # two bars at their start, one of them once more
+    assert max(map(len, terminal.lines)) < (columns or 80)
+    drawn = terminal.lines[-1]
+    if columns == 7:
+        assert drawn == "0.693 "
+    elif columns == 20:
+        assert drawn.split()[0] == "0.693"
+        assert drawn.split()[1].endswith("/s")
+        assert drawn.split()[2] == "00:00"
+    else:
+        assert drawn.startswith("letters:  75%|")
+        assert "| 15/20, loss 0.693, " in drawn
+        assert drawn.endswith("letter/s, 00:00 left")
+    assert terminal.output.endswith(b"\r")  # the closed bar is blanked
+
+
+def test_a_bar_of_unknown_length_counts():
+    with PseudoTerminal(0, 0) as terminal:
+        for _ in track_progress(iter("abc"), "letters", show=True):
+            time.sleep(0.12)
+    assert terminal.lines[-1].startswith("letters: 3it [00:00")
+
+
+def test_speed_leaves_out_what_was_done_before():
+    with PseudoTerminal(24, 80) as terminal:
+        bar = ProgressBar("", total=10_000, start=9_000)
+        time.sleep(0.2)
+        bar.update(10)
+        bar.close()
+    speed = float(terminal.lines[-1].rpartition("it/s")[0].split()[-1])
+    assert 10 < speed <= 50
+
+
+def test_a_terminal_may_become_narrower_and_wider():
+    with PseudoTerminal(24, 120) as terminal:
+        bar = ProgressBar("letters", total=100)
+        for columns in (20, 100):
+            terminal.resize(24, columns)
+            time.sleep(0.12)
+            bar.update(10)
+        bar.close()
+    assert [len(line) for line in terminal.lines] == [119, 19, 99]
+
+
+def test_messages_stand_in_lines_of_their_own():
+    with PseudoTerminal(24, 80) as terminal, print_above_bars():
+        bar = ProgressBar("letters", total=100)
+        print("to stdout")
+        print("to", "stderr", file=sys.stderr)
+        bar.close()
+    for message in ("to stdout", "to stderr"):
+        assert f"\r{message}\r\n" in terminal.output.decode()
+    assert sum(line.startswith("letters:") for line in terminal.lines) == 3  # drawn again below each message
+
+
+def test_nothing_is_drawn_unless_asked_for(capsys):
+    bar = ProgressBar("letters", total=100, show=False)
+    bar.update(10)
+    bar.close()
+    assert list(track_progress("abc", "letters", show=False)) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,234 @@
+"""Dropout by 16-bit lanes: its masks' statistics, its gradient, its generator's state, and attention with it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2
+from torch import nn
+
+from isobench.models.dropout import LaneDropout, LaneSource, MaskedScale, attend_with_dropout, replace_dropout
+
+RATES = [0.1, 0.02, 0.5, 1 / 3, 0.999, 1e-5, 0.2, 0.123456]
+
+
+class EveryNumber(LaneSource):
+    """A source whose lanes hold every number once."""
+
+    def draw(self, count):
+        return np.arange(count, dtype=np.uint16)
+
+
+def drop(x, p=0.3, seed=1):
+    return LaneDropout(p, LaneSource(seed))(x)
+
+
+def test_the_generator_is_numpy_s():
+    """Its bits are those of numpy's documented generator, read from the lowest lane of each word to the highest."""
+    words = np.random.SFC64(np.random.SeedSequence([5, 0])).random_raw(3)
+    lanes = [int(word) >> shift & 0xFFFF for word in words for shift in (0, 16, 32, 48)]
+    assert LaneSource(5).draw(10).tolist() == lanes[:10]
+
+
+@pytest.mark.parametrize("p", RATES)
+def test_the_rate_is_exact_over_all_lanes_and_the_mean_is_kept(p):
+    x = torch.ones(1 << 16, dtype=torch.float64)
+    y = LaneDropout(p, EveryNumber(0))(x)
+    rate = (y == 0).double().mean().item()
+    assert abs(rate - p) <= 1e-5
+    assert rate * 65536 == round(p * 65536)
+    assert y.max().item() == pytest.approx(1 / (1 - rate), rel=1e-15)
+    assert y.mean().item() == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3, 4, 5, 384])
+def test_neighbouring_lanes_are_independent(distance):
+    """Pearson's chi-square test of a 16 x 16 table, and of the 2 x 2 table of what is dropped; 18 tests in all."""
+    lanes = LaneSource(7).draw(1 << 20)
+    for classes, number in ((lanes >> 12, 16), (lanes & 15, 16), ((lanes < 6554).astype(np.uint16), 2)):
+        pairs = classes[:-distance].astype(int) * number + classes[distance:]
+        table = np.bincount(pairs, minlength=number**2).reshape(number, number)
+        expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
+        statistic = ((table - expected) ** 2 / expected).sum()
+        assert chi2.sf(statistic, (number - 1) ** 2) > 1e-4
+
+
+def test_lanes_are_uniform():
+    lanes = LaneSource(3).draw(1 << 20)
+    for values in (lanes >> 8, lanes & 255):
+        counts = np.bincount(values, minlength=256)
+        assert 1e-4 < chi2.sf(((counts - 4096) ** 2 / 4096).sum(), 255) < 1 - 1e-4
+
+
+def test_every_element_is_dropped_or_scaled():
+    x = torch.randn(50, 30, dtype=torch.float64)
+    y = drop(x)
+    scale = 65536 / (65536 - round(0.3 * 65536))
+    kept = y != 0
+    assert torch.equal(y, torch.where(kept, x * scale, 0.0))
+    assert 300 < (~kept).sum() < 600  # of 1,500
+
+
+def test_the_gradient_is_mask_times_scale():
+    x = torch.randn(4, 7, dtype=torch.float64, requires_grad=True)
+    mask = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (4, 7), dtype=np.uint8))
+    assert torch.autograd.gradcheck(lambda x: MaskedScale.apply(x, mask, 1.25), x)
+    assert torch.autograd.gradgradcheck(lambda x: MaskedScale.apply(x, mask, 1.25), x)
+    (gradient,) = torch.autograd.grad(MaskedScale.apply(x, mask, 1.25).sum(), x)
+    assert torch.equal(gradient, mask * 1.25)
+    y = drop(x)
+    (gradient,) = torch.autograd.grad((y**2).sum() / 2, x)
+    scale = 65536 / (65536 - round(0.3 * 65536))
+    assert torch.equal(gradient, torch.where(y != 0, y * scale, 0.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_does_not_round_the_scale(dtype):
+    x = torch.randn(999).to(dtype).requires_grad_()
+    y = drop(x, 0.1)
+    scale = 65536 / (65536 - 6554)
+    assert y.dtype == dtype
+    assert torch.equal(y, torch.where(y != 0, (x.float() * scale).to(dtype), 0.0))
+    y.sum().backward()
+    assert x.grad.dtype == dtype
+
+
+def test_no_dropout_in_evaluation_and_at_rate_0():
+    x = torch.randn(9)
+    source = LaneSource(1)
+    assert LaneDropout(0.5, source).eval()(x) is x
+    assert LaneDropout(0.0, source)(x) is x
+    assert source.get_state() == LaneSource(1).get_state()  # nothing was drawn
+
+
+def test_rate_1_drops_everything():
+    x = torch.randn(9, requires_grad=True)
+    y = drop(x, 1.0)
+    y.sum().backward()
+    assert torch.equal(y, torch.zeros(9))
+    assert torch.equal(x.grad, torch.zeros(9))
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2), (), (1,), (3,), (5, 7), (2, 3, 4, 5)])
+def test_any_shape(shape):
+    x = torch.ones(shape, requires_grad=True)
+    y = drop(x)
+    assert y.shape == shape
+    y.sum().backward()
+    assert torch.equal(x.grad, y)
+
+
+def test_the_layout_in_memory_does_not_matter():
+    x = torch.randn(6, 8, 5)
+    assert torch.equal(drop(x.transpose(0, 2)), drop(x.transpose(0, 2).contiguous()))
+    assert torch.equal(drop(x[::2, 1:]), drop(x[::2, 1:].contiguous()))
+    assert torch.equal(drop(x[:1].expand(6, 8, 5)), drop(x[:1].repeat(6, 1, 1)))
+
+
+def test_another_device_gets_torch_s_dropout(monkeypatch):
+    source, calls = LaneSource(1), []
+    monkeypatch.setattr(nn.functional, "dropout", lambda *arguments: calls.append(arguments))
+    x = torch.empty(9, device="meta")
+    LaneDropout(0.5, source)(x)
+    assert calls == [(x, 0.5)]
+    assert source.get_state() == LaneSource(1).get_state()
+
+
+def test_seeds_ranks_and_states(monkeypatch):
+    source = LaneSource(1)
+    first = source.draw(1001)
+    assert np.array_equal(LaneSource(1).draw(1001), first)
+    assert not np.array_equal(LaneSource(2).draw(1001), first)
+    state = source.get_state()
+    rest = source.draw(77)
+    resumed = LaneSource(1)
+    resumed.set_state(state)
+    assert np.array_equal(resumed.draw(77), rest)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
+    assert not np.array_equal(LaneSource(1).draw(1001), first)
+
+
+def test_a_module_that_stands_twice_is_replaced_by_one():
+    shared = nn.Dropout(0.25)
+    model = nn.Sequential(shared, nn.Sequential(nn.Linear(2, 2), shared), nn.Dropout(0.5), nn.Identity()).eval()
+    assert replace_dropout(model, LaneSource(1)) == 2
+    assert model[0] is model[1][1]
+    assert [module.p for module in model.modules() if isinstance(module, LaneDropout)] == [0.25, 0.5]
+    assert not any(module.training for module in model.modules())
+    assert not [module for module in model.modules() if isinstance(module, nn.Dropout)]
+
+
+FAMILIES = {
+    "bert": {}, "roberta": {}, "electra": {"embedding_size": 8}, "mpnet": {},
+    "albert": {"embedding_size": 8, "hidden_dropout_prob": 0.1},
+    "deberta-v2": {}, "distilbert": {"dim": 8, "n_layers": 1, "n_heads": 2, "hidden_dim": 8},
+    "modernbert": {"embedding_dropout": 0.1, "mlp_dropout": 0.1, "bos_token_id": 1, "eos_token_id": 2},
+    "gpt2": {"n_embd": 8, "n_layer": 1, "n_head": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_trains_with_lanes(family):
+    """The rates are the family's own, evaluation is unchanged, and training draws from the source only."""
+    from transformers import AutoConfig, AutoModel
+
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    sizes |= {"vocab_size": 30, "max_position_embeddings": 40, "pad_token_id": 0}
+    config = AutoConfig.for_model(family, **{**sizes, **FAMILIES[family]})
+    config._attn_implementation = "eager"  # sdpa's dropout is always torch's
+    model = AutoModel.from_config(config).eval()
+    ids = torch.arange(3, 21).reshape(3, 6)
+    rates = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    with torch.no_grad():
+        before = model(input_ids=ids).last_hidden_state
+        source = LaneSource(1)
+        assert replace_dropout(model, source) == len(rates) > 0
+        assert [module.p for module in model.modules() if isinstance(module, LaneDropout)] == rates
+        assert torch.equal(model(input_ids=ids).last_hidden_state, before)
+    model.train()
+    outputs = []
+    for seed in (1, 1, 2):
+        source.set_state(LaneSource(seed).get_state())
+        torch.manual_seed(0)  # of the attention weights' dropout, in families that call torch's function
+        outputs.append(model(input_ids=ids).last_hidden_state)
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+    assert not torch.equal(outputs[0], before)
+
+
+def make_attention_inputs():
+    generator = torch.Generator().manual_seed(4)
+    q, k, v = (torch.randn(3, 2, 5, 4, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(3))
+    read = (torch.arange(5) < torch.tensor([5, 3, 1])[:, None])[:, None, None]
+    added = torch.zeros(read.shape, dtype=torch.float64).masked_fill(~read, -math.inf)
+    return (q, k, v), {"none": None, "boolean": read, "added": added}
+
+
+@pytest.mark.parametrize("name", ["none", "boolean", "added"])
+def test_attention_without_dropout_is_torch_s(name):
+    inputs, masks = make_attention_inputs()
+    ours = attend_with_dropout(*inputs, masks[name], 0.4, nn.Identity())
+    theirs = nn.functional.scaled_dot_product_attention(*inputs, attn_mask=masks[name], scale=0.4)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    weight = torch.randn(ours.shape, dtype=torch.float64)
+    for mine, other in zip(
+        torch.autograd.grad((ours * weight).sum(), inputs), torch.autograd.grad((theirs * weight).sum(), inputs),
+        strict=True,
+    ):  # fmt: skip
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
+
+
+def test_attention_drops_weights_after_the_softmax():
+    (q, k, v), masks = make_attention_inputs()
+    ours = attend_with_dropout(q, k, v, masks["boolean"], 0.4, LaneDropout(0.3, LaneSource(1)))
+    weights = (0.4 * torch.einsum("bhqd,bhkd->bhqk", q, k) + masks["added"]).softmax(-1)
+    torch.testing.assert_close(ours, torch.einsum("bhqk,bhkd->bhqd", drop(weights), v), rtol=1e-12, atol=1e-12)
+
+
+def test_a_query_that_may_read_nothing_gets_the_mean():
+    (q, k, v), _ = make_attention_inputs()
+    nothing = torch.zeros(3, 1, 5, 5, dtype=torch.bool)
+    found = attend_with_dropout(q, k, v, nothing, 0.4, nn.Identity())
+    torch.testing.assert_close(found, v.mean(2, keepdim=True).expand_as(found))

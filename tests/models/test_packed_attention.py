@@ -1,0 +1,161 @@
+"""Packed sentences: each architecture's outputs and gradients in float64, against one sentence at a time."""
+
+import numpy as np
+import pytest
+import torch
+
+from isobench.data.packing import plan_packing
+from isobench.models.last_layer import restrict_to_first_token
+from isobench.models.packed_attention import find_first_position, make_group_mask, register_packed_attention
+from isobench.models.sentence_encoder import SentenceEncoder
+
+LENGTHS = [9, 9, 7, 6, 6, 1]
+COMMON = {
+    "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
+    "max_position_embeddings": 20, "pad_token_id": 1,
+}  # fmt: skip
+SPECIAL = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+DISTILBERT = {
+    "vocab_size": 40, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 20,
+}  # fmt: skip
+BART = {
+    "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 20,
+}  # fmt: skip
+SETTINGS = {
+    "bert": COMMON,
+    "roberta": COMMON,
+    "electra": COMMON | {"embedding_size": 8},
+    "albert": COMMON | {"embedding_size": 8},
+    "distilbert": DISTILBERT,
+    "modernbert": COMMON | SPECIAL | {"num_hidden_layers": 4, "local_attention": 4},
+    "gpt2": {"vocab_size": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 20} | SPECIAL,
+    "mistral": COMMON | {"num_key_value_heads": 1, "sliding_window": 4},
+}
+FIRST_POSITION = {"roberta": 2}
+
+
+def build_model(kind, settings):
+    from transformers import AutoConfig, AutoModel
+
+    torch.manual_seed(0)
+    register_packed_attention()
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **settings))
+    return model.eval()
+
+
+def make_row(lengths, groups):
+    torch.manual_seed(1)
+    return {
+        "input_ids": torch.randint(5, 40, (1, sum(lengths))),
+        "positions": torch.cat([torch.arange(n) for n in lengths])[None],
+        "packing": plan_packing(np.array(lengths), groups),
+    }
+
+
+def encode_alone(encoder, row, lengths):
+    return torch.cat(
+        [
+            encoder(input_ids=part[None], attention_mask=torch.ones(1, len(part), dtype=torch.long))
+            for part in row["input_ids"][0].split(lengths)
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("groups", [[0, 6], [0, 2, 3, 6]], ids=["one group", "three groups"])
+def test_packed_sentences_are_encoded_as_alone(kind, groups):
+    model = build_model(kind, SETTINGS[kind])
+    assert find_first_position(model) == FIRST_POSITION.get(kind, 0)
+    model.double()
+    row = make_row(LENGTHS, groups)
+    for pooling, layer in (("mean", None), ("cls", None), ("last", 1)):
+        encoder = SentenceEncoder(model, pooling, layer, first_position=find_first_position(model))
+        gradients = []
+        alone, packed = encode_alone(encoder, row, LENGTHS), encoder(**row)
+        torch.testing.assert_close(packed, alone, rtol=1e-10, atol=1e-12)
+        weight = torch.randn(alone.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        for output in (alone, packed):
+            model.zero_grad()
+            (output * weight).sum().backward()
+            gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+        assert gradients[0].keys() == gradients[1].keys()
+        for name, gradient in gradients[0].items():
+            torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-9, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
+def test_the_last_layers_first_tokens_are_those_of_the_whole_layer(kind):
+    row = make_row(LENGTHS, [0, 2, 3, 6])
+    outputs = []
+    for restricted in (False, True):
+        model = build_model(kind, SETTINGS[kind])
+        first = find_first_position(model)
+        assert not restricted or restrict_to_first_token(model)
+        encoder = SentenceEncoder(model.double(), "cls", None, restricted, first)
+        output = encoder(**row)
+        output.square().sum().backward()
+        outputs.append((output, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
+    torch.testing.assert_close(outputs[1][0], outputs[0][0], rtol=1e-10, atol=1e-12)
+    assert outputs[0][1].keys() == outputs[1][1].keys()
+    for name, gradient in outputs[0][1].items():
+        torch.testing.assert_close(outputs[1][1][name], gradient, rtol=1e-9, atol=1e-11, msg=name)
+
+
+def test_a_model_that_can_not_read_a_row_is_found_out():
+    t5 = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}
+    assert find_first_position(build_model("bart", BART).get_encoder()) is None  # takes no positions
+    assert find_first_position(build_model("t5", t5).get_encoder()) is None  # positions inside attention
+    assert find_first_position(build_model("deberta-v2", COMMON)) is None  # attention of its own
+    eager = build_model("bert", COMMON)
+    eager.config._attn_implementation = "eager"
+    assert find_first_position(eager) is None
+
+
+def test_the_probe_sees_a_model_that_mixes_sentences():
+    """The probe must fail for a model whose attention does not keep packed sentences apart."""
+    model = build_model("bert", COMMON)
+    forward = model.forward
+    model.forward = lambda packing=None, **arguments: forward(**arguments)
+    assert find_first_position(model) is None
+
+
+def test_the_probe_leaves_the_mode():
+    model = build_model("bert", COMMON).train()
+    find_first_position(model)
+    assert model.training
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 2, 9])
+def test_a_groups_mask_is_that_of_its_definition(causal, window):
+    """A token reads the tokens of its own sentence, none that come later if causal, none at a distance of window."""
+    lengths = [5, 3]
+    padding = torch.arange(5) < torch.tensor(lengths)[:, None]
+    mask = make_group_mask(padding, 5, causal, window, torch.device("cpu"))
+    if causal and mask is None:  # then attention itself applies causality, and padding comes after every token
+        mask = torch.ones(5, 5).tril().bool()[None, None]
+    read = mask.expand(2, 1, 5, 5)
+    for sentence, length in enumerate(lengths):
+        for i in range(length):
+            for j in range(5):
+                expected = j < length and (j <= i or not causal) and (window is None or abs(i - j) < window)
+                assert bool(read[sentence, 0, i, j]) == expected
+
+
+def test_sentences_of_one_length_need_no_mask_and_no_copies():
+    (group,) = plan_packing(np.array([4, 4, 4]), [0, 3]).groups
+    assert group.mask is group.tokens is group.places is None
+    row = torch.arange(12.0)[:, None]
+    assert group.pad(row).data_ptr() == row.data_ptr()
+    torch.testing.assert_close(group.unpad(group.pad(row)), row)
+
+
+def test_padding_and_unpadding_give_the_row_back():
+    packing = plan_packing(np.array(LENGTHS), [0, 2, 6])
+    row = torch.randn(sum(LENGTHS), 3)
+    torch.testing.assert_close(torch.cat([group.unpad(group.pad(row)) for group in packing.groups]), row)
+    means = torch.stack([part.mean(0) for part in row.split(LENGTHS)])
+    torch.testing.assert_close(packing.average(row), means)
+    assert packing.first.tolist() == [0, 9, 18, 25, 31, 37]
+    assert packing.last.tolist() == [8, 17, 24, 30, 36, 37]

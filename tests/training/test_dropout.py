@@ -1,0 +1,99 @@
+"""trainer.dropout: where lanes are used, what the key and the record say, and bits that depend on the seed alone."""
+
+import pytest
+import torch
+from helpers import make_config, train_run
+
+from isobench.common.errors import UserError
+from isobench.models.dropout import LaneDropout
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+from isobench.training.build import build_run_parts, uses_lane_dropout
+
+LANES, TORCH = "trainer.dropout=lanes", "trainer.dropout=torch"
+OBSTACLES = ["encoder.gradient_checkpointing=true", "encoder.compile=true"]
+
+
+def key(*overrides):
+    return identify(make_config(*overrides)).key
+
+
+def build(*overrides):
+    cfg = make_config(*overrides)
+    return build_run_parts(cfg, identify(cfg)).module
+
+
+def list_dropout(module):
+    return {type(child) for child in module.modules() if "Dropout" in type(child).__name__}
+
+
+@pytest.mark.parametrize("overrides", [[], [LANES], ["head=huggingface"]])
+def test_encoder_and_head_get_lanes(small, overrides):
+    module = build(*small, *overrides)
+    assert list_dropout(module) == {LaneDropout}
+    assert isinstance(module.dropout, LaneDropout)
+    assert all(child.source is module.lanes for child in module.modules() if isinstance(child, LaneDropout))
+
+
+def test_torch_s_dropout_stays_on_request_and_with_gradient_checkpointing(small):
+    for override in (TORCH, "encoder.gradient_checkpointing=true"):
+        module = build(*small, override)
+        assert module.lanes is None
+        assert list_dropout(module) == {torch.nn.Dropout}
+
+
+def test_a_gpu_gets_torch_s_dropout(monkeypatch):
+    assert uses_lane_dropout(make_config())
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert not uses_lane_dropout(make_config())
+    assert uses_lane_dropout(make_config("trainer.accelerator=cpu"))
+    with pytest.raises(UserError, match=r"^trainer.dropout=lanes needs the CPU: set trainer.accelerator=cpu, or"):
+        uses_lane_dropout(make_config(LANES))
+
+
+def test_what_can_t_have_lanes_has_the_key_of_torch_s_dropout():
+    for obstacle in OBSTACLES:
+        assert key(obstacle) == key(obstacle, TORCH)
+    assert len({key(), key(LANES), key(TORCH)}) == 3
+
+
+@pytest.mark.parametrize("obstacle", [*OBSTACLES, "trainer.accelerator=gpu", "trainer.accelerator=mps"])
+def test_lanes_are_refused_where_they_can_t_be_used(obstacle):
+    with pytest.raises(
+        UserError, match=rf"^trainer.dropout=lanes can't be used with {obstacle}: set trainer.dropout="
+    ):
+        validate_config(make_config(LANES, obstacle))
+
+
+def test_translation_has_torch_s_dropout(tiny_translation):
+    assert not uses_lane_dropout(make_config(*tiny_translation))
+    assert key(*tiny_translation) == key(*tiny_translation, TORCH)
+    with pytest.raises(UserError, match=r"^trainer.dropout=lanes can't be used with task="):
+        validate_config(make_config(*tiny_translation, LANES))
+
+
+def compute_loss(small, *overrides):
+    """The loss of a step on the same batch with the same weights, with dropout in the head alone."""
+    module = build(*small, "head.dropout=0.5", "seeds.init=1", "seeds.order=1", *overrides)
+    module.encoder.eval()  # the dropout of its attention weights is torch's
+    module.log = module.compute_total_loss = lambda loss, *_, **__: loss
+    torch.seed()  # whatever torch would draw
+    return module.training_step(BATCH, 0).item()
+
+
+BATCH = {
+    "chunks": [{"input_ids": torch.arange(4, 24).reshape(4, 5), "attention_mask": torch.ones(4, 5).long()}],
+    "restore": torch.arange(4), "labels": torch.tensor([0, 1, 1, 0]),
+}  # fmt: skip
+
+
+def test_the_masks_follow_from_the_seed_alone(small):
+    first = compute_loss(small, "seeds.dropout=1")
+    assert compute_loss(small, "seeds.dropout=1") == first
+    assert compute_loss(small, "seeds.dropout=2") != first
+
+
+@pytest.mark.parametrize(("override", "used"), [("trainer.dropout=auto", "lanes"), (TORCH, "torch")])
+def test_the_record_says_whose_random_numbers_were_used(small, override, used):
+    record, _, *_ = train_run(*small, "optimization.epochs=1", "task.train_samples=16", override)
+    assert record["dropout"] == used

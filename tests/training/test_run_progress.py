@@ -1,0 +1,123 @@
+"""A run shows on a terminal how far it is, says where it goes on, and tells its heartbeat."""
+
+import os
+import re
+import signal
+from multiprocessing import Pipe
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import make_config, train_run
+from pseudo_terminal import PseudoTerminal
+
+from isobench.common.interruption import Interrupted
+from isobench.common.progress import ProgressBar
+from isobench.runs.heartbeat import Heartbeat
+from isobench.sweep.pool_worker import LineSender
+from isobench.training.build import should_show_progress
+from isobench.training.classifier import Classifier
+from isobench.training.progress import ProgressReporter
+
+SPEED = r" +[\d.]+(?:step/s|s/step)"
+WIDE = re.compile(rf"epoch (\d)/2: +\d+%\|[^|]+\| (\d+)/20, loss (\d\.\d{{3}}),{SPEED}, \d\d:\d\d left")
+NARROW = re.compile(r"(\d\.\d{3}) +[\d.]+s?/s? \d\d:\d\d?")
+
+
+@pytest.fixture
+def every_step(monkeypatch):
+    """Bars are drawn at every step, not at most ten times a second."""
+
+    class EagerBar(ProgressBar):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.mininterval = 0
+
+    monkeypatch.setattr("isobench.training.progress.ProgressBar", EagerBar)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "columns"), [(0, 0), (24, 80), (10, 20)])
+def test_a_run_shows_loss_speed_and_time_left_on_any_terminal(small, every_step, monkeypatch, rows, columns):
+    reported = []
+    original = Heartbeat.report_training
+
+    def report(self, step, steps, loss=None, speed=None):
+        reported.append((step, loss))
+        original(self, step, steps, loss, speed)
+
+    monkeypatch.setattr(Heartbeat, "report_training", report)
+    with PseudoTerminal(rows, columns) as terminal:
+        record, _, _ = train_run(*small)
+    assert record["status"] == "finished"
+    assert max(map(len, terminal.lines)) < (columns or 80)
+    assert terminal.output.endswith(b"\r")
+    assert [step for step, _ in reported] == list(range(21))
+    if columns == 20:
+        shown = [match[1] for line in terminal.lines if (match := NARROW.match(line))]
+        assert list(dict.fromkeys(shown)) == list(dict.fromkeys(f"{loss:.3f}" for _, loss in reported[1:]))
+    else:
+        shown = [match.groups() for line in terminal.lines if (match := WIDE.fullmatch(line))]
+        assert list(dict.fromkeys((int(step), loss) for _, step, loss in shown)) == [
+            (step, f"{loss:.3f}") for step, loss in reported[1:]
+        ]
+        assert list(dict.fromkeys(epoch for epoch, _, _ in shown)) == ["1", "2"]
+        assert sum("evaluating 1/1" in line for line in terminal.lines) == 2
+
+
+@pytest.mark.slow
+def test_a_resumed_run_says_where_it_goes_on(small, every_step, capsys, monkeypatch):
+    original = Classifier.training_step
+
+    def stop(self, *rest):
+        if self.global_step == 12:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classifier, "training_step", stop)
+        with pytest.raises(Interrupted):
+            train_run(*small)
+    assert capsys.readouterr().err == ""  # no terminal, no bar
+    with PseudoTerminal(0, 0) as terminal:
+        record, _, _ = train_run(*small)
+    assert record["attempts"] == 2
+    assert terminal.lines[0] == "sst2 local none seed 1: goes on from step 13 of 20, in epoch 2/2"
+    assert terminal.lines[1].startswith("epoch 2/2:  65%|")
+    assert "| 13/20, " in terminal.lines[1]
+
+
+@pytest.mark.slow
+def test_a_crash_removes_the_bar(small, every_step, monkeypatch):
+    monkeypatch.setattr(Classifier, "on_validation_epoch_end", lambda self: 1 / 0)
+    with PseudoTerminal(0, 0) as terminal:
+        record, _, _ = train_run(*small)
+    assert record["failure"]["name"] == "crash"
+    assert "10/20" in terminal.lines[-1]
+    assert terminal.output.endswith(b"\r")
+
+
+def test_on_a_gpu_the_loss_is_read_only_where_it_is_checked(tmp_path):
+    beats = []
+    heartbeat = SimpleNamespace(report_training=lambda step, steps, *rest: beats.append((step, *rest)))
+    reporter = ProgressReporter(heartbeat, show=False, name="run")
+    trainer = SimpleNamespace(global_step=0, current_epoch=0, max_epochs=1, callback_metrics={})
+    module = SimpleNamespace(total_steps=60, device=torch.device("meta"))
+    reporter.on_train_start(trainer, module)
+    for step in range(1, 61):
+        trainer.global_step = step
+        trainer.callback_metrics = {"train/loss": torch.tensor(float(step))} if step % 25 == 0 else {}
+        reporter.on_train_batch_end(trainer, module, None, None, step - 1)
+    assert {step: loss for step, loss, _ in beats[1:] if loss is not None} == {25: 25.0, 50: 50.0}
+    assert all(speed > 0 for _, _, speed in beats[1:])
+
+
+def test_a_bar_is_shown_on_a_terminal_unless_others_share_it(monkeypatch):
+    cfg = make_config()
+    assert not should_show_progress(cfg)
+    with PseudoTerminal(0, 0):
+        assert should_show_progress(cfg)
+        assert not should_show_progress(make_config("trainer.progress_bar=false"))
+        monkeypatch.setattr("sys.stderr", LineSender(Pipe()[0]))  # as in a sweep's worker process
+        assert not should_show_progress(cfg)
+        assert should_show_progress(make_config("trainer.progress_bar=true"))
