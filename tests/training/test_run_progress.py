@@ -118,6 +118,6 @@ def test_a_bar_is_shown_on_a_terminal_unless_others_share_it(monkeypatch):
     with PseudoTerminal(0, 0):
         assert should_show_progress(cfg)
         assert not should_show_progress(make_config("trainer.progress_bar=false"))
-        monkeypatch.setattr("sys.stderr", LineSender(Pipe()[0]))  # as in a sweep's worker process
-        assert not should_show_progress(cfg)
-        assert should_show_progress(make_config("trainer.progress_bar=true"))
+    monkeypatch.setattr("sys.stderr", LineSender(Pipe()[0]))  # as in a sweep's worker process
+    assert not should_show_progress(cfg)
+    assert should_show_progress(make_config("trainer.progress_bar=true"))
