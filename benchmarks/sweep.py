@@ -70,7 +70,8 @@ def time_beyond_startup(module: str, arguments: list[str], *flags: str) -> float
 
 def time_launching(folder: str, runs: int = 100) -> float:
     """Return the seconds that the sequential launcher adds to a run: runs that do nothing, less their planning."""
-    arguments = ["-m", f"seed=range(1,{runs + 1})", "tracking=none", f"output_dir={folder}/launch"]
+    settings = ["tracking=none", f"output_dir={folder}/launch", "hydra/launcher=sequential"]
+    arguments = ["-m", f"seed=range(1,{runs + 1})", *settings]
 
     def sweep(*more: str) -> float:
         sys.argv = ["isobench", *arguments, *more]

@@ -20,7 +20,6 @@ from isobench.common.resources import conf_dir
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.report.sweep_table import print_table
-from isobench.sweep import joblib_pool
 from isobench.sweep.grid import expand_chains
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
@@ -76,7 +75,7 @@ def run_job(config: DictConfig) -> int:
         if hydra_config.mode == RunMode.RUN:
             return run_alone(to_config(config))
         position = f"[{hydra_config.job.num + 1}/{environment.read_run_count() or '?'}] "
-        return joblib_pool.run_unless_stopped(lambda: execute_run(to_config(config), position)[0])
+        return execute_run(to_config(config), position)[0]
     except Exception as error:  # printed here, since Hydra would print more than one line
         if environment.is_debugging():
             raise

@@ -4,6 +4,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
+os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # sweeps run in this process unless a test names a number of processes
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import gc

@@ -8,8 +8,6 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
@@ -17,7 +15,7 @@ RUN_COUNT = "ISOBENCH_RUNS"  # how many runs the sweep starts
 JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
-POOL_OWNER = "ISOBENCH_POOL"  # while a pool of processes works: the id of the process that started it
+BEAT_SECONDS = "ISOBENCH_BEAT"  # seconds between the beats of a run that somebody watches
 
 SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # options of the GNU C library's mallopt
@@ -102,17 +100,12 @@ def read_device_share() -> int:
     return int(os.environ.get(DEVICE_SHARE, "1"))
 
 
-@contextmanager
-def pool_of_processes(size: int) -> Iterator[None]:
-    """A context in which the processes that are started are this process's pool, and share its device."""
-    os.environ[POOL_OWNER] = str(os.getpid())
-    note_device_share(size)
-    try:
-        yield
-    finally:
-        del os.environ[POOL_OWNER], os.environ[DEVICE_SHARE]
+def note_beat_seconds(seconds: float) -> None:
+    """Note that somebody watches this process's runs, and how many seconds may pass between their beats."""
+    os.environ[BEAT_SECONDS] = str(seconds)
 
 
-def is_pool_worker() -> bool:
-    """True in a process that a pool's owner started."""
-    return os.environ.get(POOL_OWNER, str(os.getpid())) != str(os.getpid())
+def read_beat_seconds() -> float | None:
+    """Return how many seconds may pass between the beats of a run; None if nobody watches it."""
+    seconds = os.environ.get(BEAT_SECONDS)
+    return float(seconds) if seconds else None

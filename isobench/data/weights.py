@@ -105,6 +105,20 @@ def find_packaged_weights(encoder: Encoder) -> Path:
     return find_packaged_file(package.requirement, package.weights, package.sha256, needed_by)
 
 
+def measure_weight_bytes(encoder: Encoder) -> int | None:
+    """Return the size of the files with an encoder's weights; None if it comes from the hub or has none yet.
+
+    Raises:
+        UserError: the folder or package is missing, or not what it should be.
+    """
+    source = find_encoder_source(encoder)
+    if source == "embedded":
+        return find_packaged_weights(encoder).stat().st_size
+    if source == "path":
+        return sum(file.stat().st_size for file in require_encoder_folder(encoder).glob("*.safetensors"))
+    return None
+
+
 def require_encoder_folder(encoder: Encoder) -> Path:
     """Return the folder ``encoder.path``, checked to hold a config and safetensors weights.
 

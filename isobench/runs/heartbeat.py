@@ -15,7 +15,7 @@ from isobench.common.files import replace_text
 from isobench.runs.layout import PROGRESS_FILE
 from isobench.runs.record import Beat, Where
 
-BEAT_INTERVAL = 10.0  # seconds between beats
+BEAT_INTERVAL = 10.0  # seconds between beats, unless a terminal shows them
 STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
 
 
@@ -78,7 +78,7 @@ class Heartbeat:
             replace_text(self.file, self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
 
     def _beat_until_stopped(self) -> None:
-        while not self._stop.wait(BEAT_INTERVAL):
+        while not self._stop.wait(environment.read_beat_seconds() or BEAT_INTERVAL):
             self.write()
 
 

@@ -34,10 +34,10 @@ from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.layout import jobs_folder, run_folder_name
 from isobench.sweep.compose import Composer
-from isobench.sweep.joblib_pool import SAVE_TIMEOUT
 from isobench.sweep.saved_commands import drop_launch_arguments
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
+SAVE_TIMEOUT = 30.0  # seconds for the local processes to save when their sweep is interrupted
 SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 
 
@@ -137,12 +137,13 @@ class LocalProcessesLauncher(SubmititLauncher):
 
         count = min(self.processes, len(runs))
         threads = max(1, (os.cpu_count() or 1) // count) if "OMP_NUM_THREADS" not in os.environ else None
+        parent = os.getpid() if self.wait else None  # without a wait, the processes go on after this one
         executor = LocalExecutor(folder)
         executor.update_parameters(timeout_min=60 * 24 * 365)
         share = math.ceil(len(runs) / count)
         # The processes inherit that these signals are ignored: this process tells them when to stop.
         with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
-            started = [executor.submit(Worker(runs, index * share, share, threads)) for index in range(count)]
+            started = [executor.submit(Worker(runs, index * share, share, threads, parent)) for index in range(count)]
         folders = [run_folder_name(key) for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 

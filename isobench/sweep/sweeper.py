@@ -19,13 +19,13 @@ from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
 from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
-from isobench.runs import heartbeat
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
-from isobench.sweep import joblib_pool, saved_commands
+from isobench.sweep import saved_commands
+from isobench.sweep.auto import AutomaticLauncher, replace_joblib
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.memory_forecast import print_memory_forecast
@@ -34,7 +34,6 @@ from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
-    EXIT_FAILED,
     EXIT_USER_ERROR,
     choose_exit_code,
     require_metric_packages,
@@ -47,9 +46,11 @@ class GridSweeper(Sweeper):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
         self.loader, self.base = hydra_context.config_loader, config
-        self.launcher: Launcher = Plugins.instance().instantiate_launcher(
+        launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
+        self.launcher: Launcher = replace_joblib(launcher)
+        self.launcher.setup(hydra_context=hydra_context, task_function=task_function, config=config)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; Hydra calls this with the command line's overrides.
@@ -78,6 +79,8 @@ class GridSweeper(Sweeper):
             require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
+        if isinstance(self.launcher, AutomaticLauncher):
+            self.launcher.planned = len(rows)
         codes = self._launch_and_record(todo, rows)
         if message := getattr(self.launcher, "submitted_message", None):
             print(message)
@@ -150,37 +153,13 @@ class GridSweeper(Sweeper):
         new_file = saved_commands.save_command(output_dir, command)
         codes = [EXIT_USER_ERROR]  # if launching raises
         try:
-            with joblib_pool.handle_joblib_signals(self.launcher, [run.row.folder.path for run in todo]):
-                codes = self._launch_with_retry(todo)
+            environment.note_run_count(len(todo))
+            returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
+            codes = [int(job.return_value or 0) for job in returns]
         finally:
             if new_file and EXIT_USER_ERROR in codes and not list(runs_folder(output_dir).glob("*")):
                 saved_commands.remove_command(new_file)  # nothing was started
         return codes
-
-    def _launch_with_retry(self, todo: list[PlannedRun]) -> list[int]:
-        """Launch the runs and return their exit codes.
-
-        If a process is killed and joblib's pool ends with it, launch the remaining runs again: those that had not
-        begun together, and each run that had begun alone, since one of these killed the process.
-        """
-        environment.note_run_count(len(todo))
-        try:
-            returns = self.launcher.launch([run.overrides for run in todo], initial_job_idx=0)
-        except Exception as error:
-            if not joblib_pool.is_killed_worker_error(error):
-                raise
-            start = environment.read_command_start()
-            rest = [run for run in todo if run.row.folder.read_final_record(run.row.cfg.retry_failed, start) is None]
-            begun = [run for run in rest if heartbeat.read_heartbeat(run.row.folder.path)]
-            others = [run for run in rest if run not in begun]
-            print(f"isobench: a process was killed (out of memory?); {len(rest)} runs left", file=sys.stderr)
-            if len(todo) == 1:
-                return [EXIT_FAILED]
-            return [
-                *(self._launch_with_retry(others) if others else []),
-                *(code for run in begun for code in self._launch_with_retry([run])),
-            ]
-        return [int(job.return_value or 0) for job in returns]
 
 
 def format_announcement(rows: list[Row], states: list[RunState], todo: list[PlannedRun]) -> str:

@@ -20,6 +20,7 @@ from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
 from isobench.runs.row import Row, format_run_name
 from isobench.runs.state import find_run_state
+from isobench.sweep.parent import stop_without_parent
 from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run
 
 LOCK_TIMEOUT = 300.0  # seconds for which a file server may keep a dead machine's lock
@@ -37,6 +38,7 @@ class Worker:
             no other process has begun. Without ``first`` and ``share`` the processes of a SLURM job share its runs
             equally.
         threads: torch's threads; None leaves them to SLURM's cpus-per-task.
+        parent: id of the local process that waits for the runs: they save and stop if it is gone. None: nobody waits.
     """
 
     def __init__(
@@ -45,8 +47,9 @@ class Worker:
         first: int | None = None,
         share: int | None = None,
         threads: int | None = None,
+        parent: int | None = None,
     ) -> None:
-        self.runs, self.first, self.share, self.threads = runs, first, share, threads
+        self.runs, self.first, self.share, self.threads, self.parent = runs, first, share, threads, parent
         self.created = time.time()
         self.devices = os.environ.get("CUDA_VISIBLE_DEVICES")  # kept here, since submitit hides it from local jobs
 
@@ -118,6 +121,8 @@ class Worker:
         environment.share_processor()
         environment.keep_freed_memory()
         signal.signal(signal.SIGTERM, raise_interrupted)  # submitit ignores it; training replaces this handler
+        if self.parent is not None:
+            stop_without_parent(self.parent)
         environment.note_job(job.job_id, str(Path(job.paths.stderr)))
         if job.num_tasks > 1:
             environment.note_device_share(job.num_tasks)

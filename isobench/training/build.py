@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
-from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config, format_method_name
@@ -163,8 +162,6 @@ def prepare_chain(chain: Chain, vectors: Iterable[Tensor], pooler: nn.Module) ->
 def should_show_progress(cfg: Config) -> bool:
     """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal.
 
-    By default a process that shares its terminal with others of its pool shows none, because the lines would mix.
+    In a sweep's worker process stderr is none: the sweep's own process shows the progress of all runs.
     """
-    if cfg.trainer.progress_bar is not None:
-        return cfg.trainer.progress_bar
-    return sys.stderr.isatty() and not environment.is_pool_worker()
+    return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()

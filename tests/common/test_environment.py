@@ -42,7 +42,7 @@ def test_without_a_message_there_are_defaults():
     assert environment.read_run_count() is None
     assert (environment.read_job(), environment.read_log()) == (None, None)
     assert environment.read_device_share() == 1
-    assert not environment.is_pool_worker()
+    assert environment.read_beat_seconds() is None
 
 
 def test_what_is_noted_is_read():
@@ -58,19 +58,10 @@ def test_what_is_noted_is_read():
     assert environment.read_run_count() == 12
     environment.note_job("17_3", "/logs/17_3.err")
     assert (environment.read_job(), environment.read_log()) == ("17_3", "/logs/17_3.err")
+    environment.note_beat_seconds(0.5)
+    assert environment.read_beat_seconds() == 0.5
     environment.note_device_share(4)
     assert environment.read_device_share() == 4
-
-
-def test_a_pools_owner_is_not_its_worker(monkeypatch):
-    with environment.pool_of_processes(3):
-        assert environment.read_device_share() == 3
-        assert not environment.is_pool_worker()
-        owner = os.getpid()
-        monkeypatch.setattr(os, "getpid", lambda: owner + 1)  # as in a process of the pool, which inherits the rest
-        assert environment.is_pool_worker()
-    assert environment.read_device_share() == 1
-    assert not environment.is_pool_worker()
 
 
 @pytest.mark.parametrize("chosen", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])

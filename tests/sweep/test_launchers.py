@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from isobench.runs.heartbeat import is_process_alive
+
 HERE = Path(__file__).resolve().parents[1]  # tests/
 
 
@@ -38,8 +40,9 @@ def quick(small, monkeypatch):
         ["hydra/launcher=basic"],
         ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
         ["hydra/launcher=local", "hydra.launcher.processes=2"],
+        ["hydra/launcher=auto", "hydra.launcher.processes=2"],
     ],
-    ids=["basic", "joblib", "local"],
+    ids=["basic", "joblib", "local", "auto"],
 )
 def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tmp_path, launcher):
     grid = ["-m", "seed=1,2,3"]
@@ -60,16 +63,17 @@ def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tm
     [
         ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
         ["hydra/launcher=local", "hydra.launcher.processes=2"],
+        ["hydra/launcher=auto", "hydra.launcher.processes=2"],
     ],
-    ids=["joblib", "local"],
+    ids=["joblib", "local", "auto"],
 )
 def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, outputs, monkeypatch, launcher):
-    """Two of four runs take their process, and with it joblib's whole pool; the others still end."""
+    """Two of four runs take their process; the others still end."""
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.2")
     grid = ["calibration._target_=slow_calibration.Either", "+calibration.kind=killing,slow", "seed=1,2", "-m"]
     code, out, err = cli(*quick, *grid, *launcher)
-    if "joblib" in launcher[0]:
+    if "local" not in launcher[0]:
         assert "a process was killed (out of memory?)" in err
     assert code == 1
     assert len(results(outputs)) == 2
@@ -181,6 +185,8 @@ def test_ctrl_c_in_a_terminal_reaches_only_the_waiting_process(quick, outputs, m
                 ("slurm", "hydra.launcher.time=4h", "hydra.launcher.time=4h must be a whole number"),
             )
         ),
+        ("auto", "hydra.launcher.processes=0", "hydra.launcher.processes=0 must be at least 1"),
+        ("joblib", "hydra.launcher.n_jobs=0", "hydra.launcher.n_jobs=0 must be a number of processes"),
         ("local", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
     ],
 )
@@ -201,7 +207,7 @@ def wait_until_training(outputs, runs: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("launcher", ["joblib", "local"])
+@pytest.mark.parametrize("launcher", ["joblib", "local", "auto"])
 def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
     quick, outputs, monkeypatch, launcher, signum
 ):
@@ -218,6 +224,27 @@ def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
     states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
     assert states.count("interrupted") == 2
+    assert not results(outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["auto", "local"])
+def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkeypatch, launcher):
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"hydra/launcher={launcher}", "seed=1,2,3,4", "-m"]
+    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    wait_until_training(outputs, 2)
+    beats = [json.loads(file.read_text()) for file in outputs.glob("runs/*/progress.json")]
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    while any(is_process_alive(beat["pid"]) for beat in beats):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
+    states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
+    assert states == ["interrupted"] * 2  # and no other run was begun
     assert not results(outputs)
 
 

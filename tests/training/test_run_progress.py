@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from multiprocessing import Pipe
 from types import SimpleNamespace
 
 import pytest
@@ -10,10 +11,10 @@ import torch
 from helpers import make_config, train_run
 from pseudo_terminal import PseudoTerminal
 
-from isobench.common import environment
 from isobench.common.interruption import Interrupted
 from isobench.common.progress import ProgressBar
 from isobench.runs.heartbeat import Heartbeat
+from isobench.sweep.pool_worker import LineSender
 from isobench.training.build import should_show_progress
 from isobench.training.classifier import Classifier
 from isobench.training.progress import ProgressReporter
@@ -117,6 +118,6 @@ def test_a_bar_is_shown_on_a_terminal_unless_others_share_it(monkeypatch):
     with PseudoTerminal(0, 0):
         assert should_show_progress(cfg)
         assert not should_show_progress(make_config("trainer.progress_bar=false"))
-        monkeypatch.setattr(environment, "is_pool_worker", lambda: True)
-        assert not should_show_progress(cfg)
-        assert should_show_progress(make_config("trainer.progress_bar=true"))
+    monkeypatch.setattr("sys.stderr", LineSender(Pipe()[0]))  # as in a sweep's worker process
+    assert not should_show_progress(cfg)
+    assert should_show_progress(make_config("trainer.progress_bar=true"))

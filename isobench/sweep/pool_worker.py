@@ -1,0 +1,136 @@
+"""A worker process of a sweep: it carries out the runs that come through a pipe, one after another."""
+
+import contextlib
+import io
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from isobench.common import environment
+from isobench.common.errors import StorageError
+from isobench.common.interruption import Interrupted, raise_interrupted
+from isobench.config.schema import Config
+from isobench.sweep.parent import stop_without_parent
+from isobench.training.execute import EXIT_DONE, execute_run
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run for a worker: its config, its place in the sweep, and how many runs share the machine with it."""
+
+    cfg: Config
+    position: str
+    share: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that a worker printed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a run: its exit code and its peak memory in bytes, where that is known."""
+
+    code: int
+    peak: float | None
+
+
+@dataclass(frozen=True)
+class StorageFailure:
+    """The end of a worker: results can't be written any more."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker is told when it starts.
+
+    Args:
+        parent: the process id of the sweep's own process.
+        variables: environment variables to set before torch is imported: its threads, its GPU.
+        beat_seconds: the time between the heartbeats of its runs; None takes the usual one.
+    """
+
+    parent: int
+    variables: dict[str, str] = field(default_factory=dict)
+    beat_seconds: float | None = None
+
+
+class LineSender(io.TextIOBase):
+    """A text file that sends each whole line through a pipe; what a progress bar draws over is dropped."""
+
+    def __init__(self, pipe: Connection) -> None:
+        super().__init__()
+        self.pipe, self.rest, self.lock = pipe, "", threading.RLock()
+
+    def writable(self) -> bool:
+        """Return True: this is a file for output."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Send the lines that are whole now. If the parent is gone, they are dropped."""
+        with self.lock:
+            *lines, self.rest = (self.rest + text).replace("\r\n", "\n").split("\n")
+            self.rest = self.rest.rpartition("\r")[2]
+            for line in lines:
+                self.send(Line(line.rpartition("\r")[2]))
+        return len(text)
+
+    def send(self, message: Any) -> None:
+        """Send a message, unless the parent is gone."""
+        with self.lock, contextlib.suppress(OSError):
+            self.pipe.send(message)
+
+
+def work(pipe: Connection, setup: WorkerSetup) -> None:
+    """Carry out runs until None comes, or the parent is gone.
+
+    A signal lets the run that is being carried out save, and ends the process with the exit code 128 + its number.
+
+    Args:
+        pipe: brings `Work` and takes `Line`, `Ended` and `StorageFailure`.
+        setup: see `WorkerSetup`.
+    """
+    for signum in (signal.SIGTERM, signal.SIGUSR2):
+        signal.signal(signum, raise_interrupted)
+    os.environ.update(setup.variables)
+    environment.share_processor()
+    if setup.beat_seconds is not None:
+        environment.note_beat_seconds(setup.beat_seconds)
+    output = LineSender(pipe)
+    sys.stdout = sys.stderr = output
+    try:
+        stop_without_parent(setup.parent)
+        carry_out(pipe, output)
+    except StorageError as error:
+        output.send(StorageFailure(str(error)))
+    except Interrupted as stop:
+        raise SystemExit(128 + stop.signum) from None
+    finally:  # nothing is left to save: a later signal must not disturb the end of the process
+        for signum in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(signum, signal.SIG_IGN)
+
+
+def carry_out(pipe: Connection, output: LineSender) -> None:
+    """Carry out the runs that the pipe brings, and report the end of each."""
+    while True:
+        try:
+            message = pipe.recv()
+        except (EOFError, OSError):  # the parent is gone
+            return
+        if message is None:
+            return
+        environment.note_device_share(message.share)
+        code, row = execute_run(message.cfg, message.position)
+        record = row.record if row is not None and code == EXIT_DONE else None
+        output.send(Ended(code, record.cost.peak_memory_mib.resident * MIB if record else None))

@@ -1,0 +1,135 @@
+"""How runs are handed out to workers, with threads in the workers' place; and the workers' own output."""
+
+import multiprocessing
+import threading
+import time
+from itertools import count
+
+import pytest
+from helpers import make_config
+
+from isobench.common.errors import StorageError
+from isobench.common.interruption import Interrupted
+from isobench.runs.folder import RunFolder
+from isobench.sweep import pool
+from isobench.sweep.capacity import GIB, Division, MemoryNeeds
+from isobench.sweep.pool import PlannedJob, Pool, WorkerProcess
+from isobench.sweep.pool_worker import Ended, Line, LineSender, StorageFailure
+
+
+class FakeProcess:
+    """A thread that answers every run as ``answer`` says: with messages, or with the exit code of its own end."""
+
+    pids = count(10**8)  # of no process
+
+    def __init__(self, pipe, answer, running):
+        self.pipe, self.answer, self.running, self.pid = pipe, answer, running, next(self.pids)
+        self.exitcode = None
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    def work(self):
+        while self.exitcode is None:
+            if not self.pipe.poll(0.01):
+                continue
+            if (message := self.pipe.recv()) is None:
+                break
+            self.running.append(self.running[-1] + 1)
+            time.sleep(0.02)
+            answer = self.answer(message)
+            self.running.append(self.running[-1] - 1)
+            if isinstance(answer, int):
+                self.exitcode = answer
+            elif self.exitcode is None:
+                self.pipe.send(answer)
+        self.pipe.close()
+
+    def join(self):
+        self.thread.join(5)
+
+    def terminate(self):
+        self.exitcode = -15
+
+    kill = terminate
+
+
+@pytest.fixture
+def carry_out(monkeypatch):
+    """Carry out runs with fake workers; returns their exit codes and how many ran at once, over time."""
+
+    def run(seeds, answer, memory=None, free=0.0, processes=2):
+        running = [0]
+
+        def start(self):
+            ours, theirs = multiprocessing.Pipe()
+            self.workers.append(WorkerProcess(FakeProcess(theirs, answer, running), ours, len(self.workers)))
+            return self.workers[-1]
+
+        monkeypatch.setattr(Pool, "_start_worker", start)
+        monkeypatch.setattr(pool, "measure_free_memory", lambda: free)
+        configs = [make_config(f"seed={seed}") for seed in seeds]
+        jobs = [PlannedJob(i, cfg, RunFolder("nowhere", str(i) * 64), "") for i, cfg in enumerate(configs)]
+        return Pool(Division(processes, 1), memory).carry_out(jobs), running
+
+    return run
+
+
+def test_runs_are_carried_out_at_the_same_time_and_a_failure_stops_none(carry_out):
+    codes, running = carry_out(range(5), lambda work: Ended(int(work.cfg.seed == 1), None))
+    assert codes == [0, 1, 0, 0, 0]
+    assert max(running) == 2
+
+
+def test_memory_for_one_run_carries_out_one_at_a_time(carry_out, capsys):
+    codes, running = carry_out(range(4), lambda work: Ended(0, 3 * GIB), MemoryNeeds(), free=1.2 * GIB)
+    assert codes == [0] * 4
+    assert max(running) == 1
+    assert "1 at once: one more run needs about" in capsys.readouterr().err
+
+
+def test_a_measured_peak_makes_room_for_more(carry_out, monkeypatch):
+    """The estimate by the weights is larger than what is free, until the first run was measured."""
+    codes, running = carry_out(range(5), lambda work: Ended(0, 0.5 * GIB), MemoryNeeds(), free=1.2 * GIB)
+    assert codes == [0] * 5
+    assert running[:3] == [0, 1, 0]
+    assert max(running) == 2
+
+
+def test_a_killed_run_is_tried_again_alone_and_then_left(carry_out, capsys):
+    asked = []
+
+    def answer(work):
+        asked.append(work.cfg.seed)
+        return -9 if work.cfg.seed == 0 else Ended(0, None)
+
+    codes, _ = carry_out(range(4), answer)
+    assert codes == [1, 0, 0, 0]
+    assert sorted(asked) == [0, 0, 1, 2, 3]
+    assert asked[-1] == 0
+    err = capsys.readouterr().err
+    assert "seed 0: a process was killed (out of memory?); it is tried again at the end, alone" in err
+    assert "seed 0: a process was killed (out of memory?); the same command goes on with it" in err
+
+
+def test_a_full_disk_stops_the_sweep(carry_out):
+    with pytest.raises(StorageError, match="no space left"):
+        carry_out(range(50), lambda work: StorageFailure("no space left") if work.cfg.seed == 1 else Ended(0, None))
+
+
+def test_a_signal_to_a_worker_stops_the_sweep(carry_out):
+    with pytest.raises(Interrupted) as stop:
+        carry_out(range(50), lambda work: 143 if work.cfg.seed == 1 else Ended(0, None))
+    assert stop.value.signum == 15
+
+
+def test_a_worker_sends_whole_lines_and_no_progress_bars():
+    ours, theirs = multiprocessing.Pipe()
+    sender = LineSender(theirs)
+    for text in ("one\ntw", "o\n", "10%\r20%", "\r\n", "30%\rdone\n"):
+        sender.write(text)
+    received = []
+    while ours.poll():
+        received.append(ours.recv())
+    assert received == [Line("one"), Line("two"), Line("20%"), Line("done")]
+    ours.close()
+    assert sender.write("nobody reads this\n") == 18
