@@ -252,7 +252,10 @@ def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
         assert (ours.ids == theirs.ids).all()
         assert (ours.offsets == theirs.offsets).all()
         assert ours.truncated_count == theirs.truncated_count
-    file.write_bytes(file.read_bytes()[:40])
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert load_pair_tokens(file) is None
+    file.write_bytes(whole[:40])
     assert load_pair_tokens(file) is None
 
 
