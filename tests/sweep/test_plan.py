@@ -144,8 +144,9 @@ def test_a_config_survives_its_record():
 
 
 def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
-    metrics = dict.fromkeys(row.cfg.task.dev_splits, {row.cfg.task.primary: 0.5, "constant_predictor": False})
-    best = {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5, **metrics}
+    metrics = {row.cfg.task.primary: 0.5, "constant_predictor": False}
+    best = {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5}
+    best |= dict.fromkeys(row.cfg.task.dev_splits, metrics)
     epochs = {} if more.get("failure") else {"best": best, "history": [best]}
     row.record = make_record(row.cfg, key=row.folder.key, cost={"seconds": seconds}, **epochs, **more)
     row.folder.path.mkdir(parents=True)

@@ -281,9 +281,10 @@ def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, com
     record.write_text(start + best + changed)
     content = predictions.read_bytes()
     predictions.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
+    remove = f"remove {second}/result.json to run again"
     troubles = [
         f"isobench: {record} is damaged; remove it to run again (it was changed after it was written)",
-        f"isobench: {predictions} is damaged; remove {second}/result.json to run again (its sha256 is not the record's)",
+        f"isobench: {predictions} is damaged; {remove} (its sha256 is not the record's)",
     ]
     code, out, err = command(report.main, *sweep)
     assert code == 0
