@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isobench.common.files import sha256_file
+from isobench.common.files import explain_disk_errors, sha256_file
 
 VERSION = 1
 MODEL_CONFIG = {
@@ -41,6 +41,9 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
     """Return the folder of the converted encoder inside ``cache``; convert on the first call.
 
     The folder appears whole or not at all, also if several processes convert at the same time.
+
+    Raises:
+        OSError: the cache can't be written.
     """
     target = cache / f"distilbert-quire-v{VERSION}"
     if is_converted_folder(target):
@@ -69,7 +72,9 @@ def is_converted_folder(folder: Path) -> bool:
 def _write_model_folder(onnx_file: Path, folder: Path) -> None:
     from safetensors.numpy import save_file
 
-    save_file(read_weights(onnx_file), folder / "model.safetensors", metadata={"format": "pt"})
+    weights = read_weights(onnx_file)
+    with explain_disk_errors(folder / "model.safetensors"):
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(MODEL_CONFIG, indent=1))
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=1))
     (folder / "sha256").write_text(sha256_file(folder / "model.safetensors"))

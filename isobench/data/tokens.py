@@ -88,7 +88,7 @@ def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) 
 
 
 def save_tokens(tokens: Tokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all; UserError if it can't be written."""
+    """Write tokens to the cache, whole or not at all; StorageError if it can't be written."""
     arrays = {
         "ids": tokens.ids,
         "types": tokens.types,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_file
+from isobench.common.files import cache_dir, make_cache_error, sha256_file
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
 from isobench.data.packaged import find_packaged_file
@@ -167,7 +167,8 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
         cache: the folder ``data.cache``; None is the user's cache folder.
 
     Raises:
-        UserError: files that are missing or not what they should be, or a cache that can't be written.
+        UserError: files that are missing or not what they should be.
+        StorageError: the cache can't be written.
     """
     source = find_encoder_source(encoder)
     if source == "hub":
@@ -182,5 +183,4 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     try:
         return str(convert_distilbert(file, cache_dir(cache) / "encoders"))
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"the cache {cache_dir(cache)} can't be used: {reason}; set data.cache=FOLDER") from error
+        raise make_cache_error(error, cache_dir(cache)) from error

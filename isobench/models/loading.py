@@ -41,6 +41,8 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
     except UserError:
         raise
     except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...
+        if on_hub:
+            hub.raise_if_cache_is_full(error)
         reason = extract_first_line(error)
         if not reachable:
             raise UserError(

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import is_storage_error, make_storage_error
-from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.common.interruption import Interrupted, handle_signals, hold_signals, raise_interrupted
 from isobench.config.bounds import (
     Bound,
     NonNegativeInt,
@@ -141,8 +141,8 @@ class LocalProcessesLauncher(SubmititLauncher):
         executor = LocalExecutor(folder)
         executor.update_parameters(timeout_min=60 * 24 * 365)
         share = math.ceil(len(runs) / count)
-        # The processes inherit that these signals are ignored: this process tells them when to stop.
-        with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
+        # The processes never get these signals: this process tells them when to stop.
+        with hold_signals(signal.SIGINT, signal.SIGHUP):
             started = [executor.submit(Worker(runs, index * share, share, threads, parent)) for index in range(count)]
         folders = [run_folder_name(key) for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())

@@ -7,6 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
+from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
@@ -35,6 +36,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
         StorageError: the result can't be written; no other run of the sweep could keep its own either.
         Interrupted: a signal asked to stop.
     """
+    raise_if_noted()
     try:
         row, known = train_if_needed(cfg, environment.read_command_start() if since is None else since)
     except StorageError:
@@ -74,10 +76,7 @@ def require_metric_packages(cfg: Config) -> None:
 
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
-    """Check whether the hub can be reached, if one of these configs needs it.
-
-    Call it before importing libraries that read the answer from the environment.
-    """
+    """Check whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
     if any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
         for cfg in configs
