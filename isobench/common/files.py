@@ -78,18 +78,17 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
 def explain_disk_errors(file: Path) -> Iterator[None]:
     """A context for code that writes ``file``: what it raises because of the disk becomes an OSError that says why.
 
-    torch, safetensors and tokenizers raise errors of their own when a disk is full, and torch's give no reason. After
-    such an error, this appends some bytes to the file, and the system's own error tells the reason.
+    When a disk is full, torch, safetensors and tokenizers raise errors of their own, and NumPy an OSError without a
+    number. After such an error, this appends some bytes to the file, and the system's own error tells the reason.
 
     Raises:
         OSError: the disk is full or can't be written for another reason.
     """
     try:
         yield
-    except OSError:
-        raise
     except Exception as error:
-        if file.exists() and (reason := _find_write_error(file)):
+        has_number = isinstance(error, OSError) and error.errno is not None
+        if not has_number and file.exists() and (reason := _find_write_error(file)):
             raise reason from error
         raise
 

@@ -62,7 +62,9 @@ def raise_if_cache_is_full(error: BaseException) -> None:
     while cause is not None:
         if isinstance(cause, OSError) and is_storage_error(cause):
             reason = (cause.strerror or str(cause)).lower()
-            raise StorageError(f"the hub's cache can't be written: {reason}; make room or set HF_HOME=FOLDER") from error
+            raise StorageError(
+                f"the hub's cache can't be written: {reason}; make room or set HF_HOME=FOLDER"
+            ) from error
         cause = cause.__cause__ or cause.__context__
 
 
