@@ -54,7 +54,7 @@ class Mended(Calibration):
 
 
 class Destroying(Calibration):
-    """Sends TERM to its process while the run is prepared and an object is destroyed, where exceptions are dropped."""
+    """Sends TERM to its process while the run is prepared, in a ``__del__``, where Python drops exceptions."""
 
     def prepare(self, embeddings):
         Destroyed()

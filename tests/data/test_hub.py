@@ -111,15 +111,16 @@ def test_a_full_disk_under_the_hubs_cache_is_named(monkeypatch):
     "settings",
     [
         ["task=rte", "data.root=null", "seed=1,2", "-m"],
-        ["task=sst2", "encoder=bert-base-cased", "seed=1,2", "-m"],
-        ["task=sst2", "encoder=bert-base-cased", "dry_run=true"],
+        ["task=sst2", "data.root=REVIEWS", "encoder=bert-base-cased", "seed=1,2", "-m"],
+        ["task=sst2", "data.root=REVIEWS", "encoder=bert-base-cased", "dry_run=true"],
     ],
     ids=["data", "encoder", "plan"],
 )
 def test_a_sweep_whose_hub_never_answers_says_so_soon(silent_port, reviews, tmp_path, settings):
     """It took 55 seconds once. The limit here leaves time for the libraries' imports on a busy machine."""
     variables = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": f"http://127.0.0.1:{silent_port}", "HF_HOME": str(tmp_path)}
-    folders = [f"data.root={reviews}", f"output_dir={tmp_path}/outputs", f"data.cache={tmp_path}/cache"]
+    folders = [f"output_dir={tmp_path}/outputs", f"data.cache={tmp_path}/cache"]
+    settings = [setting.replace("REVIEWS", reviews) for setting in settings]
     command = [sys.executable, "-m", "isobench", *folders, "tracking=none", *settings]
     answer = subprocess.run(
         command, env=os.environ | variables, capture_output=True, text=True, timeout=30, check=False
