@@ -64,7 +64,7 @@ def test_hashes_follow_content_and_not_the_order_of_keys(tmp_path):
 
 def test_an_unwritable_cache_names_the_setting(tmp_path):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(UserError, match=r"the cache .*cache can't be written: .*; set data\.cache"):
+    with pytest.raises(UserError, match=r"the cache .*cache can't be written: .* set data\.cache"):
         write_cached(tmp_path / "cache" / "tokens", lambda temporary: temporary.write_text("x"))
 
 
