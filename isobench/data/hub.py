@@ -7,6 +7,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import StorageError, UserError, extract_first_line
@@ -68,6 +69,26 @@ def raise_if_cache_is_full(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
+def is_absent(kind: str, name: str) -> bool:
+    """True if the client libraries' caches surely have nothing of a repository, without importing these libraries.
+
+    Args:
+        kind: ``models`` or ``datasets``.
+        name: the repository, such as ``nyu-mll/glue``.
+    """
+    from huggingface_hub import constants
+
+    if (Path(constants.HF_HUB_CACHE) / f"{kind}--{name.replace('/', '--')}").exists():
+        return False
+    prepared = Path(os.environ.get("HF_DATASETS_CACHE") or f"{constants.HF_HOME}/datasets").expanduser()
+    return kind == "models" or not list(prepared.glob(f"{name.partition('/')[0]}*"))
+
+
+def make_absence_error(setting: str, name: str, advice: str) -> UserError:
+    """Make the error for what ``setting`` needs of the hub and can't get; ``advice`` says what to do."""
+    return UserError(f"{setting}: the hub can't be reached and {name} is not in its cache; {advice}")
+
+
 def load_hub_dataset(
     name: str, subset: str | None, revision: str | None, split: str | None, setting: str, advice: str
 ) -> Any:
@@ -98,6 +119,4 @@ def load_hub_dataset(
         if reachable:
             part = f" {split}" if split else ""
             raise UserError(f"the hub did not give {full_name}{part}: {extract_first_line(error)}") from error
-        raise UserError(
-            f"{setting}: the hub can't be reached and {full_name} is not in its cache; {advice}"
-        ) from error
+        raise make_absence_error(setting, full_name, advice) from error

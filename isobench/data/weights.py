@@ -11,6 +11,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, make_cache_error, sha256_file
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
+from isobench.data import hub
 from isobench.data.packaged import find_packaged_file
 
 # The files of a folder that decide what its encoder computes.
@@ -50,6 +51,12 @@ def find_encoder_source(encoder: Encoder) -> str:
     if encoder.path:
         return "path"
     return "embedded" if encoder.embedded else "hub"
+
+
+def make_absence_error(encoder: Encoder, instead: str) -> UserError:
+    """Make the error for an encoder of the hub that can't be had; ``instead``: the encoder that it suggests."""
+    advice = f"set encoder.path=FOLDER to its files, or use scale=embedded encoder={instead}"
+    return hub.make_absence_error(f"encoder={encoder.name}", str(encoder.hub), advice)
 
 
 def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:

@@ -66,9 +66,7 @@ class SubmititLauncher(Launcher):
 
     name: str
     wait: bool
-    held_signals: tuple[
-        signal.Signals, ...
-    ] = ()  # held back while jobs are submitted; these never get them
+    held_signals: tuple[signal.Signals, ...] = ()  # held back while jobs are submitted; these never get them
     submitted_message: str | None = None  # for the user, after a launch that did not wait
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
