@@ -122,6 +122,7 @@ def work(pipe: Connection, setup: WorkerSetup) -> None:
         signal.signal(signum, signal.SIG_IGN)
     os.environ.update(setup.variables)
     environment.share_processor()
+    environment.keep_freed_memory()
     if setup.beat_seconds is not None:
         environment.note_beat_seconds(setup.beat_seconds)
     output = LineSender(pipe)

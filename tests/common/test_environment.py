@@ -78,25 +78,55 @@ def test_idle_threads_sleep_soon_unless_the_user_has_chosen(monkeypatch, chosen)
 
 # The system's work for new memory, in pages, while the same tensor is made several times.
 COUNT_PAGES = """
-import resource, torch
+import resource, sys
 from isobench.common.environment import keep_freed_memory
 
-keep_freed_memory()
-for _ in range(8):  # the heap grows to its size
-    torch.ones(1 << 24)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(4):
-    torch.ones(1 << 24)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+def count_pages(*_):
+    import torch
+    for _ in range(8):  # the heap grows to its size
+        torch.ones(1 << 24)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        torch.ones(1 << 24)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, file=sys.__stdout__)
+    return 0, None
 """
+COUNT_IN_COMMAND = (
+    COUNT_PAGES
+    + """
+keep_freed_memory()
+count_pages()
+"""
+)
+# Makes this process a sweep's worker, with one run.
+WORK = """
+import multiprocessing, os, sys
+from isobench.sweep import pool_worker
+
+def work(carry_out_run):
+    pool_worker.execute_run = carry_out_run
+    pipe, theirs = multiprocessing.Pipe()
+    for message in (pool_worker.Work(None, ""), None):
+        pipe.send(message)
+    pool_worker.work(theirs, pool_worker.WorkerSetup(os.getpid()))
+"""
+COUNT_IN_WORKER = COUNT_PAGES + WORK + "work(count_pages)"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the GNU C library's allocator")
-@pytest.mark.parametrize(("chosen", "kept"), [({}, True), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, False)])
-def test_freed_memory_is_kept_unless_the_user_has_chosen(chosen, kept):
+@pytest.mark.parametrize(
+    ("code", "chosen", "kept"),
+    [
+        (COUNT_IN_COMMAND, {}, True),
+        (COUNT_IN_COMMAND, {"MALLOC_TRIM_THRESHOLD_": "131072"}, False),
+        (COUNT_IN_WORKER, {}, True),
+    ],
+    ids=["command", "chosen", "worker"],
+)
+def test_freed_memory_is_kept_unless_the_user_has_chosen(code, chosen, kept):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    command = [sys.executable, "-c", COUNT_PAGES]
+    command = [sys.executable, "-c", code]
     printed = subprocess.run(command, env=clean | chosen, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert (int(printed) < 20_000) == kept  # 4 tensors of 64 MiB have 65,536 pages of 4 KiB
 
@@ -146,12 +176,19 @@ for file in sorted(Path({folder!r}).glob("*.py")):
         pass
     print("end", os.environ.get("GOMP_SPINCOUNT"))
 """
-POOL = """
-from joblib import Parallel, delayed
-from isobench.cli.guard import run_guarded
+IMPORT_IN_WORKER = (
+    WORK
+    + """
+def import_torch(*_):
+    sys.stdout = sys.__stdout__
+    import torch
 
-run_guarded(lambda: print("pool", *set(Parallel(n_jobs=2)(delayed(os.environ.get)("GOMP_SPINCOUNT") for _ in "ab"))))
+try:
+    work(import_torch)
+except TorchImported:
+    pass
 """
+)
 
 
 def watch_torch(code: str, folder: Path) -> list[str]:
@@ -180,8 +217,8 @@ def test_a_jobs_worker_sets_it_before_torch_is_imported(tmp_path):
 
 
 @pytest.mark.slow
-def test_joblibs_processes_inherit_it(tmp_path):
-    assert watch_torch(POOL, tmp_path) == ["pool", "1000"]
+def test_a_sweeps_worker_sets_it_before_torch_is_imported(tmp_path):
+    assert watch_torch(IMPORT_IN_WORKER, tmp_path) == ["torch", "1000"]
 
 
 @pytest.mark.parametrize("word", COMMANDS)
