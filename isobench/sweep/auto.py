@@ -14,7 +14,8 @@ from isobench.runs.identity import identify
 from isobench.sweep.capacity import MemoryNeeds, count_cores, divide_machine
 from isobench.sweep.compose import Composer
 from isobench.sweep.launchers import InProcessLauncher, make_job_return
-from isobench.sweep.pool import PlannedJob, Pool
+from isobench.sweep.pool import Pool
+from isobench.sweep.pool_jobs import PlannedJob
 
 NOT_ZERO = Bound(lambda count: count != 0, "must be a number of processes, or -1 for one for each core")
 

@@ -1,7 +1,7 @@
 """Show a sweep's running runs in the terminal, one line each."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from isobench.common.terminal import print_if_read
 from isobench.config.schema import Config
 from isobench.runs.heartbeat import read_heartbeat
 from isobench.runs.record import Beat
@@ -47,14 +48,16 @@ class Board:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.live:
-            self.live.stop()
+            with self._survive_closed_terminal():
+                self.live.stop()
 
     def print(self, line: str) -> None:
         """Print a line above the moving ones."""
         if self.live:
-            self.console.print(Text(line), soft_wrap=True)
+            with self._survive_closed_terminal():
+                self.console.print(Text(line), soft_wrap=True)
         else:
-            print(line, file=sys.stderr, flush=True)
+            print_if_read(line)
 
     def count_ended(self, count: int) -> None:
         """Note how many runs have ended."""
@@ -67,7 +70,16 @@ class Board:
         table = Table.grid(*(Column(no_wrap=True) for _ in range(COLUMNS)), padding=(0, 2))
         for cfg, folder, pid in running:
             table.add_row(format_run_name(cfg), *self._describe(cfg, folder, pid))
-        self.live.update(Group(table, Text(f"{self.ended} of {self.total} runs have ended")), refresh=True)
+        with self._survive_closed_terminal():
+            self.live.update(Group(table, Text(f"{self.ended} of {self.total} runs have ended")), refresh=True)
+
+    @contextmanager
+    def _survive_closed_terminal(self) -> Iterator[None]:
+        """A context that passes over errors of writing: the runs go on after their terminal was closed."""
+        try:
+            yield
+        except OSError:
+            self.console.quiet = True
 
     def _describe(self, cfg: Config, folder: Path, pid: int | None) -> list[str]:
         """Describe how far a run is: its epoch, its step, its loss, its speed and the time that it has left."""

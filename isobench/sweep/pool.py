@@ -6,55 +6,21 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
 from typing import cast
 
-import psutil
-
 from isobench.common.errors import StorageError
-from isobench.common.interruption import Interrupted, SignalWatch, handle_signals
+from isobench.common.interruption import Interrupted, SignalWatch, handle_signals, obey_ctrl_c
 from isobench.common.terminal import format_count
-from isobench.config.schema import Config
-from isobench.runs.folder import RunFolder
 from isobench.runs.row import format_run_name
 from isobench.sweep.board import Board
 from isobench.sweep.capacity import GIB, Division, MemoryNeeds, measure_free_memory
+from isobench.sweep.pool_jobs import PlannedJob, WorkerProcess
 from isobench.sweep.pool_worker import Ended, Line, StorageFailure, Work, WorkerSetup, start_process
 from isobench.training.execute import EXIT_FAILED
 
 POLL_SECONDS = 1.0  # between two looks at the runs' progress
 WATCHED_BEAT_SECONDS = 1.0
-
-
-@dataclass
-class PlannedJob:
-    """A run to carry out: its config, its folder, its place in the sweep, and whether its process was killed."""
-
-    index: int
-    cfg: Config
-    folder: RunFolder
-    position: str
-    was_killed: bool = False
-
-
-@dataclass
-class WorkerProcess:
-    """A worker: its process, the pipe to it, its number, its run if it has one, and whether it was told to end."""
-
-    process: SpawnProcess
-    pipe: Connection
-    slot: int
-    job: PlannedJob | None = None
-    is_ending: bool = False
-
-    def measure_memory(self) -> float:
-        """Return the bytes of memory that the process holds; 0 if it is gone."""
-        try:
-            return float(psutil.Process(self.process.pid).memory_info().rss)
-        except psutil.Error:
-            return 0.0
 
 
 class Pool:
@@ -97,7 +63,6 @@ class Pool:
                     self._receive(POLL_SECONDS)
                     self.board.show([(w.job.cfg, w.job.folder.path, w.process.pid) for w in self.workers if w.job])
             except BaseException:
-                watch.stop()
                 self._stop()
                 raise
             finally:
@@ -223,19 +188,20 @@ class Pool:
             self.board.print(f"{name}; it is tried again at the end, alone")
 
     def _stop(self) -> None:
-        """Let the running runs save, and wait for their processes. A second Ctrl-C ends the processes at once."""
-        try:
-            with handle_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGUSR2):
-                if busy := len(self._find_busy()):
-                    self.board.print(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
+        """Let the running runs save, and wait for their processes. Ctrl-C ends the processes at once."""
+        with handle_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGUSR2), obey_ctrl_c():
+            try:
                 for worker in self.workers:
                     worker.process.terminate()
+                if busy := len(self._find_busy()):
+                    self.board.print(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
                 while self.workers:
                     self._drain()
-        finally:
-            for worker in self.workers:
-                worker.process.kill()
-                worker.process.join()
+            except KeyboardInterrupt:
+                for worker in self.workers:
+                    worker.process.kill()
+                    worker.process.join()
+                raise
 
     def _drain(self) -> None:
         """Read what the workers still send, print their lines, and forget those that have ended."""

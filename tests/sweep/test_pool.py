@@ -1,77 +1,20 @@
 """How runs are handed out to workers, with threads in the workers' place; and the workers' own output."""
 
 import multiprocessing
-import threading
-import time
-from itertools import count
 
+import fake_workers
 import pytest
-from helpers import make_config
 
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted
-from isobench.runs.folder import RunFolder
-from isobench.sweep import pool
-from isobench.sweep.capacity import GIB, Division, MemoryNeeds
-from isobench.sweep.pool import PlannedJob, Pool, WorkerProcess
+from isobench.sweep.capacity import GIB, MemoryNeeds
 from isobench.sweep.pool_worker import Ended, Line, LineSender, StorageFailure
-
-
-class FakeProcess:
-    """A thread that answers every run as ``answer`` says: with messages, or with the exit code of its own end."""
-
-    pids = count(10**8)  # of no process
-
-    def __init__(self, pipe, answer, running):
-        self.pipe, self.answer, self.running, self.pid = pipe, answer, running, next(self.pids)
-        self.exitcode = None
-        self.thread = threading.Thread(target=self.work, daemon=True)
-        self.thread.start()
-
-    def work(self):
-        while self.exitcode is None:
-            if not self.pipe.poll(0.01):
-                continue
-            if (message := self.pipe.recv()) is None:
-                break
-            self.running.append(self.running[-1] + 1)
-            time.sleep(0.02)
-            answer = self.answer(message)
-            self.running.append(self.running[-1] - 1)
-            if isinstance(answer, int):
-                self.exitcode = answer
-            elif self.exitcode is None:
-                self.pipe.send(answer)
-        self.pipe.close()
-
-    def join(self):
-        self.thread.join(5)
-
-    def terminate(self):
-        self.exitcode = -15
-
-    kill = terminate
 
 
 @pytest.fixture
 def carry_out(monkeypatch):
     """Carry out runs with fake workers; returns their exit codes and how many ran at once, over time."""
-
-    def run(seeds, answer, memory=None, free=0.0, processes=2):
-        running = [0]
-
-        def start(self):
-            ours, theirs = multiprocessing.Pipe()
-            self.workers.append(WorkerProcess(FakeProcess(theirs, answer, running), ours, len(self.workers)))
-            return self.workers[-1]
-
-        monkeypatch.setattr(Pool, "_start_worker", start)
-        monkeypatch.setattr(pool, "measure_free_memory", lambda: free)
-        configs = [make_config(f"seed={seed}") for seed in seeds]
-        jobs = [PlannedJob(i, cfg, RunFolder("nowhere", str(i) * 64), "") for i, cfg in enumerate(configs)]
-        return Pool(Division(processes, 1), memory).carry_out(jobs), running
-
-    return run
+    return lambda *args, **settings: fake_workers.carry_out(monkeypatch, *args, **settings)
 
 
 def test_runs_are_carried_out_at_the_same_time_and_a_failure_stops_none(carry_out):
