@@ -50,7 +50,7 @@ class Pool:
             Interrupted: a signal came; the running runs have saved, and the processes have ended.
         """
         waiting = deque(jobs)
-        self.board = Board(len(waiting))
+        self.board = Board([job.cfg for job in waiting])
         watch = SignalWatch()
         with self.board:
             try:

@@ -1,14 +1,17 @@
 """The lines of running runs in a terminal."""
 
+import errno
 import io
+import re
 import time
+from unittest.mock import Mock
 
 import pytest
 from helpers import make_config
 from rich.console import Console
 
 from isobench.runs.record import Beat
-from isobench.sweep.board import Board, describe_progress
+from isobench.sweep.board import Board, describe_progress, format_briefly
 
 
 def make_beat(**parts) -> Beat:
@@ -20,48 +23,114 @@ def make_beat(**parts) -> Beat:
 
 
 def test_progress_has_epoch_step_loss_speed_and_time_left():
-    assert describe_progress(make_beat(step=10), 2) == ["epoch 1 of 2", "step 10 of 100", ""]
+    assert describe_progress(make_beat(step=10), 2) == ("1/2", "10/100", "", "", "")
     later = make_beat(step=50, loss=0.6931, speed=2.0)
-    expected = ["epoch 2 of 2", "step 50 of 100", "loss 0.693", "2 steps/s", "25 s left"]
-    assert describe_progress(later, 2) == expected
+    assert describe_progress(later, 2) == ("2/2", "50/100", "0.693", "2/s", "25 s")
     end = make_beat(step=100, loss=0.5, speed=2.0, state="evaluating")
-    assert describe_progress(end, 2)[-2:] == ["0 s left", "evaluating"]
-    assert describe_progress(make_beat(state="starting", step=40), 2) == ["starting from step 40"]
-    assert describe_progress(make_beat(state="starting", step=None, steps=None), 2) == ["starting"]
+    assert describe_progress(end, 2) == ("2/2", "100/100", "0.5", "2/s", "evaluating")
+    assert describe_progress(make_beat(state="starting", step=40), 2) == ("1/2", "40/100", "", "", "starting")
+    assert describe_progress(make_beat(state="starting", step=None, steps=None), 2) == ("", "", "", "", "starting")
 
 
-def make_board(width: int) -> Board:
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (99.4, 2, "99"), (99.5, 2, "100"), (123.4, 2, "123"), (2.31, 2, "2.3"), (0.0123, 2, "0.012"),
+        (999.4, 3, "999"), (999.6, 3, "1000"), (12345.6, 3, "12346"), (-1234.5, 3, "-1234"), (3e7, 3, "3e+07"),
+        (float("nan"), 3, "nan"), (float("inf"), 3, "inf"),
+    ],
+)  # fmt: skip
+def test_numbers_have_no_exponent_where_they_need_none(value, digits, text):
+    assert format_briefly(value, digits) == text
+
+
+def make_board(configs, width: int = 80) -> Board:
     return Board(
-        3, Console(file=io.StringIO(), force_terminal=True, width=width, height=20, _environ={"TERM": "xterm"})
+        configs, Console(file=io.StringIO(), force_terminal=True, width=width, height=20, _environ={"TERM": "xterm"})
     )
 
 
-@pytest.mark.parametrize("width", [120, 40])
-def test_every_running_run_has_one_line(tmp_path, width):
-    cfg = make_config("optimization.epochs=2")
-    folders = [tmp_path / "a", tmp_path / "b"]
-    for folder in folders:
-        folder.mkdir()
-        (folder / "progress.json").write_text(make_beat(updated=time.time(), step=50).model_dump_json())
-    board = make_board(width)
-    with board:
-        board.show([(cfg, folders[0], 7), (cfg, folders[1], 8)])  # the second file is of another process
-        lines = board.console.file.getvalue().splitlines()
-        assert len(lines) == 3
-        assert all(line.count("rotten_tomatoes") == 1 for line in lines[:2])
-        assert "star" in lines[1]
-        assert "0 of 3 runs have ended" in lines[2]
-        if width == 120:
-            assert "epoch 2 of 2" in lines[0]
-            assert "step 50 of 100" in lines[0]
-        (folders[0] / "progress.json").unlink()
-        board.show([(cfg, folders[0], 7)])
-        assert "ending" in board.console.file.getvalue() or width == 40
+def show(board, running) -> list[str]:
+    """Show running runs; returns the lines that are drawn, without what moves the cursor."""
+    board.console.file.truncate(board.console.file.seek(0))
+    board.show(running)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", board.console.file.getvalue()).splitlines()
+    return [line for line in lines if line]
+
+
+@pytest.fixture
+def running(tmp_path):
+    """Three runs: one that trains, one whose file is of another process, and one that evaluates."""
+    configs = [
+        make_config("optimization.epochs=2", f"calibration={method}", f"seed={seed}")
+        for method, seed in (("isobn_released", 3), ("none", 1), ("isobn_released", 4))
+    ]
+    known = {"step": 1234, "steps": 2670, "loss": 0.4321, "speed": 2.31}
+    for name, parts in (("a", known), ("b", known), ("c", known | {"step": 2670, "state": "evaluating"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "progress.json").write_text(make_beat(updated=time.time(), **parts).model_dump_json())
+    return [(cfg, tmp_path / name, pid) for cfg, name, pid in zip(configs, "abc", (7, 8, 7), strict=True)]
+
+
+def test_every_running_run_has_one_line_that_fits(running):
+    with make_board([cfg for cfg, *_ in running]) as board:
+        assert show(board, running) == [
+            "run                    epoch  step       loss   speed  time left",
+            "isobn_released seed=3  1/2    1234/2670  0.432  2.3/s  10.4 min",
+            "none seed=1                                            starting",
+            "isobn_released seed=4  2/2    2670/2670  0.432  2.3/s  evaluating",
+            "0 of 3 runs have ended",
+        ]
+        (running[0][1] / "progress.json").unlink()
+        board.count_ended(1)
+        assert show(board, running[:1]) == [
+            "run                    epoch  step  loss  speed  time left",
+            "isobn_released seed=3                            ending",
+            "1 of 3 runs have ended",
+        ]
+
+
+def test_runs_of_one_name_keep_it(running):
+    with make_board([running[0][0]]) as board:
+        assert show(board, running[:1])[1].startswith("rotten_tomatoes minilm isobn_released seed=3  1/2  ")
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (60, "isobn_released seed=3  1/2    1234/2670  0.432  10.4 min"),
+        (55, "isobn_released seed=3  1/2    1234/2670  10.4 min"),
+        (45, "isobn_released seed=3  1234/2670  10.4 min"),
+        (35, "isobn_released seed=3  10.4 min"),
+        (30, "isobn_released se…  10.4 min"),
+    ],
+)
+def test_narrow_terminals_show_fewer_columns_and_then_cut_names(running, width, line):
+    with make_board([cfg for cfg, *_ in running], width) as board:
+        lines = show(board, running)
+        assert lines[1] == line
+        assert all(len(line) <= width for line in lines)
+
+
+def test_a_terminal_that_was_closed_stops_nothing(running, monkeypatch):
+    with make_board([cfg for cfg, *_ in running]) as board:
+        monkeypatch.setattr(board.console.file, "write", Mock(side_effect=OSError(errno.EIO, "closed")))
+        board.show(running)
+        board.print("one line")
+        board.show(running)
+    assert board.console.quiet
 
 
 def test_where_there_is_no_terminal_only_whole_lines_are_printed(capsys, tmp_path):
-    with Board(3) as board:
+    with Board([make_config()]) as board:
         assert not board.is_moving
         board.show([(make_config(), tmp_path, 7)])
         board.print("[1/3] done")
     assert capsys.readouterr().err == "[1/3] done\n"
+
+
+def test_standard_output_is_left_alone(running, capsys):
+    with make_board([cfg for cfg, *_ in running]) as board:
+        print("a table")
+        assert "a table" not in board.console.file.getvalue()
+    assert capsys.readouterr().out == "a table\n"
