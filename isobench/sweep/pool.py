@@ -26,8 +26,8 @@ WATCHED_BEAT_SECONDS = 1.0
 class Pool:
     """Worker processes, among which a sweep's runs are divided: each takes the next run as soon as it is free.
 
-    A run that fails does not stop the others. A run whose process is killed from outside, as the system does for lack
-    of memory, is tried again at the end, alone.
+    A run that fails does not stop the others. When a process is killed from outside, as the system does for lack of
+    memory, fewer run at once from then on, and its run is tried again at the end; after a second time, alone.
 
     Args:
         division: how many processes, with how many threads, and their GPUs.
@@ -38,7 +38,8 @@ class Pool:
         self.division, self.memory = division, memory
         self.limit = division.processes
         self.workers: list[WorkerProcess] = []
-        self.killed: list[PlannedJob] = []
+        self.waiting: deque[PlannedJob] = deque()
+        self.waiting_alone: deque[PlannedJob] = deque()  # runs that were killed twice
         self.codes: dict[int, int] = {}
         self.told_of_memory = False
 
@@ -49,17 +50,17 @@ class Pool:
             StorageError: results can't be written; the running runs were stopped.
             Interrupted: a signal came; the running runs have saved, and the processes have ended.
         """
-        waiting = deque(jobs)
-        self.board = Board([job.cfg for job in waiting])
+        self.waiting.extend(jobs)
+        self.board = Board([job.cfg for job in self.waiting])
         watch = SignalWatch()
         with self.board:
             try:
                 watch.start()
-                while waiting or self.killed or self.workers:
+                while self.waiting or self.waiting_alone or self.workers:
                     watch.raise_if_signalled()
-                    if self.killed and not waiting and not self._find_busy():
-                        waiting.append(self.killed.pop(0))
-                    self._hand_out(waiting)
+                    if self.waiting_alone and not self.waiting and not self.workers:
+                        self.waiting.append(self.waiting_alone.popleft())
+                    self._hand_out()
                     self._receive(POLL_SECONDS)
                     self.board.show([(w.job.cfg, w.job.folder.path, w.process.pid) for w in self.workers if w.job])
             except BaseException:
@@ -72,23 +73,27 @@ class Pool:
     def _find_busy(self) -> list[WorkerProcess]:
         return [worker for worker in self.workers if worker.job is not None]
 
-    def _hand_out(self, waiting: deque[PlannedJob]) -> None:
+    def _hand_out(self) -> None:
         """Give runs to the idle workers, start workers for more, and end those that nothing is left for."""
         given: list[tuple[WorkerProcess, PlannedJob]] = []
         for worker in [worker for worker in self.workers if worker.job is None and not worker.is_ending]:
-            if waiting and self._has_room(waiting[0], worker):
-                worker.job = waiting.popleft()
+            if self.waiting and len(self._find_busy()) < self.limit and self._has_room(self.waiting[0], worker):
+                worker.job = self.waiting.popleft()
                 given.append((worker, worker.job))
             else:
                 worker.is_ending = True
                 self._send(worker, None)
-        while waiting and len(self.workers) < self.limit and self._has_room(waiting[0]):
+        while self.waiting and len(self.workers) < self.limit and self._has_room(self.waiting[0]):
             worker = self._start_worker()
-            worker.job = waiting.popleft()
+            worker.job = self.waiting.popleft()
             given.append((worker, worker.job))
-        share = math.ceil(len(self._find_busy()) / max(1, len(self.division.gpus)))
+        busy = self._find_busy()
+        share = math.ceil(len(busy) / max(1, len(self.division.gpus)))
         for worker, job in given:
+            job.had_company = False
             self._send(worker, Work(job.cfg, job.position, share))
+        for worker in busy if given and len(busy) > 1 else []:
+            cast(PlannedJob, worker.job).had_company = True
 
     def _has_room(self, job: PlannedJob, worker: WorkerProcess | None = None) -> bool:
         """True if a run may start now: there is memory for it, or no other is running.
@@ -97,8 +102,6 @@ class Pool:
             job: the run.
             worker: the idle worker that would carry it out, whose memory it takes over; None for a new one.
         """
-        if job.was_killed:
-            return not [other for other in self.workers if other is not worker]
         busy = self._find_busy()
         if not busy or self.memory is None:
             return True
@@ -106,20 +109,21 @@ class Pool:
         if need is None:
             return False
         free = measure_free_memory() + (worker.measure_memory() if worker else 0.0)
+        reserved = 0.0
         for other in busy:
             expected = self.memory.estimate(cast(PlannedJob, other.job).cfg) or 0.0
-            free -= max(0.0, expected - other.measure_memory())
-        if need > free and not self.told_of_memory:
+            reserved += max(0.0, expected - other.measure_memory())
+        if need > free - reserved and not self.told_of_memory:
             self.told_of_memory = True
             self.board.print(
-                f"isobench: {len(busy)} at once: one more run needs about {need / GIB:.1f} GiB of memory, and "
-                f"{max(0.0, free) / GIB:.1f} GiB are free"
+                f"isobench: {len(busy)} at once: one more run needs about {need / GIB:.1f} GiB of memory; "
+                f"{free / GIB:.1f} GiB are free, of which the others may still take {reserved / GIB:.1f} GiB"
             )
-        return need <= free
+        return need <= free - reserved
 
     def _start_worker(self) -> WorkerProcess:
         """Start a worker in the first free slot."""
-        slot = min(set(range(self.limit)) - {worker.slot for worker in self.workers})
+        slot = min(set(range(self.division.processes)) - {worker.slot for worker in self.workers})
         variables = {}
         if self.division.threads:
             variables["OMP_NUM_THREADS"] = str(self.division.threads)
@@ -178,14 +182,26 @@ class Pool:
             raise Interrupted(code - 128)
         if code >= 0:
             raise RuntimeError(f"a worker process ended with exit code {code}")
-        name = f"isobench: {format_run_name(job.cfg)}: a process was killed (out of memory?)"
-        if job.was_killed:
+        self._put_back(job, signal.Signals(-code))
+
+    def _put_back(self, job: PlannedJob, signum: signal.Signals) -> None:
+        """Decide whether a run is tried again whose process a signal has ended.
+
+        Lack of memory looks like SIGKILL. Then no more runs are carried out at once than now, without this one.
+        """
+        job.kills += 1
+        reason = "was killed (out of memory?)" if signum == signal.SIGKILL else f"was ended by {signum.name}"
+        name = f"isobench: {format_run_name(job.cfg)}: a process {reason}"
+        if job.kills > 1 and not job.had_company:
             self.codes[job.index] = EXIT_FAILED
             self.board.print(f"{name}; the same command goes on with it")
-        else:
-            job.was_killed = True
-            self.killed.append(job)
-            self.board.print(f"{name}; it is tried again at the end, alone")
+            return
+        again = "it is tried again at the end" + (", alone" if job.kills > 1 else "")
+        if signum == signal.SIGKILL and job.had_company:
+            self.limit = max(1, min(self.limit, len(self._find_busy())))
+            again += f"; from now on, at most {format_count(self.limit, 'run')} at once"
+        (self.waiting_alone if job.kills > 1 else self.waiting).append(job)
+        self.board.print(f"{name}; {again}")
 
     def _stop(self) -> None:
         """Let the running runs save, and wait for their processes. Ctrl-C ends the processes at once."""

@@ -12,13 +12,23 @@ from isobench.runs.folder import RunFolder
 
 @dataclass
 class PlannedJob:
-    """A run to carry out: its config, its folder, its place in the sweep, and whether its process was killed."""
+    """A run to carry out, and what has happened to it.
+
+    Args:
+        index: its place among the sweep's runs, from 0.
+        cfg: its config.
+        folder: its folder.
+        position: its place, as its outcome's line shows it.
+        kills: how many of its processes were killed.
+        had_company: whether others ran at the same time as its last process.
+    """
 
     index: int
     cfg: Config
     folder: RunFolder
     position: str
-    was_killed: bool = False
+    kills: int = 0
+    had_company: bool = False
 
 
 @dataclass

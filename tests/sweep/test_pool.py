@@ -1,6 +1,9 @@
 """How runs are handed out to workers, with threads in the workers' place; and the workers' own output."""
 
 import multiprocessing
+import re
+import threading
+import time
 
 import fake_workers
 import pytest
@@ -27,7 +30,12 @@ def test_memory_for_one_run_carries_out_one_at_a_time(carry_out, capsys):
     codes, running = carry_out(range(4), lambda work: Ended(0, 3 * GIB), MemoryNeeds(), free=1.2 * GIB)
     assert codes == [0] * 4
     assert max(running) == 1
-    assert "1 at once: one more run needs about" in capsys.readouterr().err
+    said = re.search(
+        r"1 at once: one more run needs about ([\d.]+) GiB of memory; 1.2 GiB are free, of which the others may still "
+        r"take ([\d.]+) GiB",
+        capsys.readouterr().err,
+    )
+    assert float(said[1]) == float(said[2]) > 1.2  # before a peak is known, both runs need the same
 
 
 def test_a_measured_peak_makes_room_for_more(carry_out, monkeypatch):
@@ -38,7 +46,7 @@ def test_a_measured_peak_makes_room_for_more(carry_out, monkeypatch):
     assert max(running) == 2
 
 
-def test_a_killed_run_is_tried_again_alone_and_then_left(carry_out, capsys):
+def test_a_killed_run_is_tried_again_and_then_left(carry_out, capsys):
     asked = []
 
     def answer(work):
@@ -50,8 +58,57 @@ def test_a_killed_run_is_tried_again_alone_and_then_left(carry_out, capsys):
     assert sorted(asked) == [0, 0, 1, 2, 3]
     assert asked[-1] == 0
     err = capsys.readouterr().err
-    assert "seed 0: a process was killed (out of memory?); it is tried again at the end, alone" in err
+    assert (
+        "seed 0: a process was killed (out of memory?); it is tried again at the end; from now on, at most 1" in err
+    )
     assert "seed 0: a process was killed (out of memory?); the same command goes on with it" in err
+
+
+def test_after_a_lack_of_memory_fewer_runs_are_carried_out_at_once(carry_out):
+    """There is memory for three runs at once. The pool learns it from one killed process."""
+    lock, active, crowds, killed = threading.Lock(), [0], [], []
+
+    def answer(work):
+        with lock:
+            active[0] += 1
+            crowds.append((len(killed), active[0]))
+            is_killed = active[0] > 3
+            killed.extend([work.cfg.seed] * is_killed)
+        time.sleep(0.1)
+        with lock:
+            active[0] -= 1
+        return -9 if is_killed else Ended(0, None)
+
+    codes, _ = carry_out(range(12), answer, processes=4)
+    assert codes == [0] * 12
+    assert len(killed) == 1
+    assert max(crowd for kills, crowd in crowds if kills) == 3
+
+
+def test_a_run_that_is_killed_twice_in_company_is_tried_alone(carry_out):
+    """A run that needs all the memory does not take its company with it, and ends when it is alone."""
+    asked, active = [], [0]
+
+    def answer(work):
+        active[0] += 1
+        asked.append(work.cfg.seed)
+        time.sleep(0.15 * work.cfg.seed)
+        is_killed = work.cfg.seed == 0 and active[0] > 1
+        active[0] -= 1
+        return -9 if is_killed else Ended(0, None)
+
+    codes, _ = carry_out(range(4), answer, processes=4)
+    assert codes == [0] * 4
+    assert sorted(asked) == [0, 0, 0, 1, 2, 3]
+    assert asked[-1] == 0
+
+
+def test_a_crash_leaves_the_number_of_runs_at_once(carry_out, capsys):
+    answers = iter([-11, *[Ended(0, None)] * 6])
+    codes, running = carry_out(range(6), lambda work: next(answers))
+    assert codes == [0] * 6
+    assert running[-3:] == [2, 1, 0]
+    assert "a process was ended by SIGSEGV; it is tried again at the end\n" in capsys.readouterr().err
 
 
 def test_a_full_disk_stops_the_sweep(carry_out):
