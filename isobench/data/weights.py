@@ -4,6 +4,7 @@ This module imports nothing heavy, because runs are keyed before torch is import
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,17 +126,33 @@ def find_packaged_weights(encoder: Encoder) -> Path:
 
 
 def measure_weight_bytes(encoder: Encoder) -> int | None:
-    """Return the size of the files with an encoder's weights; None if it comes from the hub or has none yet.
+    """Return the bytes of an encoder's weights in float32, in which they are trained, whatever type their files have.
+
+    None if the encoder comes from the hub or has no weights yet.
 
     Raises:
         UserError: the folder or package is missing, or not what it should be.
     """
     source = find_encoder_source(encoder)
     if source == "embedded":
-        return find_packaged_weights(encoder).stat().st_size
+        file = find_packaged_weights(encoder)
+        return 4 * count_values(file) if file.suffix == ".safetensors" else file.stat().st_size
     if source == "path":
-        return sum(file.stat().st_size for file in require_encoder_folder(encoder).glob("*.safetensors"))
+        return sum(4 * count_values(file) for file in require_encoder_folder(encoder).glob("*.safetensors"))
     return None
+
+
+def count_values(file: Path) -> int:
+    """Count the values of all tensors in a safetensors file by its header; 0 if it is damaged, as loading will say.
+
+    The header is JSON; the file's first eight bytes are its length.
+    """
+    try:
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError):
+        return 0
 
 
 def require_encoder_folder(encoder: Encoder) -> Path:

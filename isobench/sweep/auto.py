@@ -1,7 +1,8 @@
 """Hydra's launcher ``auto``, the default one: as many runs at the same time as this machine has room for."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from hydra.core.utils import JobReturn
@@ -11,6 +12,7 @@ from isobench.common.errors import UserError
 from isobench.config.bounds import Bound, PositiveInt, check_values, read_hints
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
+from isobench.runs.row import Row
 from isobench.sweep.capacity import MemoryNeeds, count_cores, divide_machine
 from isobench.sweep.compose import Composer
 from isobench.sweep.launchers import InProcessLauncher, make_job_return
@@ -30,7 +32,7 @@ class AutomaticLauncher(InProcessLauncher):
         processes: the user's choice of how many, whatever the memory; null leaves it to the machine.
     """
 
-    planned: int | None = None  # how many runs the whole sweep has, where the sweeper told
+    rows: Sequence[Row] = ()  # all runs of the sweep, the finished ones included, where the sweeper told
 
     def __init__(self, processes: PositiveInt | None) -> None:
         check_values("hydra.launcher", locals(), read_hints(AutomaticLauncher.__init__))
@@ -40,15 +42,35 @@ class AutomaticLauncher(InProcessLauncher):
         """Carry out the runs. A run that fails does not stop the others; a disk that can't be written to does."""
         composer = Composer(self.loader, self.config)
         configs = [composer.compose(overrides) for overrides in job_overrides]
-        division = divide_machine(configs, self.planned or len(configs), self.processes)
+        division = divide_machine(configs, len(self.rows) or len(configs), self.processes)
         if division.processes == 1:
-            return super().launch(job_overrides, initial_job_idx)
+            with use_threads(division.threads):
+                return super().launch(job_overrides, initial_job_idx)
+        memory = None
+        if self.processes is None:
+            memory = MemoryNeeds()
+            memory.add_finished(self.rows, with_gpu=bool(division.gpus))
         jobs = [
             PlannedJob(index, cfg, RunFolder(cfg.output_dir, identify(cfg).key), f"[{index + 1}/{len(configs)}] ")
             for index, cfg in enumerate(configs, initial_job_idx)
         ]
-        pool = Pool(division, MemoryNeeds() if self.processes is None else None)
-        return [make_job_return(code) for code in pool.carry_out(jobs)]
+        return [make_job_return(code) for code in Pool(division, memory).carry_out(jobs)]
+
+
+@contextlib.contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """A context in which torch computes with so many threads; None leaves them as they are."""
+    if count is None:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class FixedPoolLauncher(AutomaticLauncher):

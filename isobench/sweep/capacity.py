@@ -1,6 +1,7 @@
 """Tell how many runs this machine can carry out at the same time: its cores, its GPUs and its free memory."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import psutil
 
 from isobench.config.schema import Config
 from isobench.data.weights import measure_weight_bytes
+from isobench.runs.row import Row
 from isobench.sweep.forecast import build_run_shape
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 MARGIN = 1.15  # a run may need this much more memory than the runs that were measured
-# A run that no other was measured for: Python with its libraries, and so many times the bytes of its weights: the
+# A run that no other was measured for: Python with its libraries, and so many times its weights in float32: the
 # weights, their gradient, AdamW's two averages, and as much again for activations.
 BASE_BYTES, COPIES_OF_WEIGHTS = 1 * GIB, 6
 CGROUPS = Path("/sys/fs/cgroup")
@@ -36,24 +38,26 @@ class Division:
 def divide_machine(configs: list[Config], planned: int, processes: int | None = None) -> Division:
     """Divide the machine among a sweep's runs: a process for each GPU, or else for each core.
 
-    Each process has one thread. A sweep of fewer runs than there are cores divides the cores among them, and a user
-    who sets ``trainer.threads`` or OMP_NUM_THREADS has chosen how many cores a run takes. The division does not
-    depend on how many runs are left, so that a sweep that goes on computes with as many threads as before.
+    Apple's GPU counts as one. There are never more processes than runs to carry out. Each process has one thread. A
+    sweep of fewer runs than there are cores divides the cores among them, and a user who sets ``trainer.threads`` or
+    OMP_NUM_THREADS has chosen how many cores a run takes. The number of threads does not depend on how many runs are
+    left, so that a sweep that goes on computes with as many as before.
 
     Args:
         configs: the runs that are to be carried out.
         planned: how many runs the whole sweep has, the finished ones included.
         processes: the user's choice of a number of processes; None leaves it to this function.
     """
-    gpus = list_gpus() if any(cfg.trainer.accelerator in ("auto", "gpu") for cfg in configs) else []
-    cores = count_cores()
-    if gpus:
-        count = processes or len(gpus)
-        return Division(count, None if count == 1 else max(1, cores // count), tuple(gpus))
+    wanted = {cfg.trainer.accelerator for cfg in configs}
+    gpus = list_gpus() if wanted & {"auto", "gpu"} else []
+    cores, runs = count_cores(), len(configs)
+    if gpus or (wanted & {"auto", "gpu", "mps"} and has_apple_gpu()):
+        count = processes or max(1, len(gpus))
+        return Division(min(count, runs), None if count == 1 else max(1, cores // count), tuple(gpus))
     chosen = max((cfg.trainer.threads or 0 for cfg in configs), default=0) or read_thread_setting()
     threads = chosen or max(1, cores // (processes or planned))
     count = processes or max(1, cores // threads)
-    return Division(count, threads if count > 1 else None)
+    return Division(min(count, runs), threads if count > 1 else None)
 
 
 def count_cores() -> int:
@@ -78,6 +82,13 @@ def list_gpus() -> list[str]:
     return names.split(",")[:count] if names and count else [str(index) for index in range(count)]
 
 
+def has_apple_gpu() -> bool:
+    """True if torch can use the GPU of an Apple computer."""
+    import torch
+
+    return bool(torch.backends.mps.is_available())
+
+
 @dataclass
 class MemoryNeeds:
     """Forecasts how much memory a run needs, from the peaks of runs that have ended."""
@@ -88,6 +99,13 @@ class MemoryNeeds:
         """Note the peak of a run that has ended, in bytes."""
         for kind in (build_run_shape(cfg), (cfg.encoder.name,)):
             self.peaks[kind] = max(peak, self.peaks.get(kind, 0.0))
+
+    def add_finished(self, rows: Iterable[Row], with_gpu: bool) -> None:
+        """Note the peaks of runs that finished before, on machines with a GPU or on ones without."""
+        for row in rows:
+            record = row.record
+            if record and record.status == "finished" and bool(record.provenance.gpus) == with_gpu:
+                self.add(row.cfg, record.cost.peak_memory_mib.resident * MIB)
 
     def estimate(self, cfg: Config) -> float | None:
         """Estimate a run's peak in bytes.

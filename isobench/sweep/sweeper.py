@@ -83,7 +83,7 @@ class GridSweeper(Sweeper):
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
         if isinstance(self.launcher, AutomaticLauncher):
-            self.launcher.planned = len(rows)
+            self.launcher.rows = rows
         codes = self._launch_and_record(todo, rows)
         if message := getattr(self.launcher, "submitted_message", None):
             print(message)

@@ -4,8 +4,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 
+from isobench.data import weights
+from isobench.runs.folder import RunFolder
+from isobench.runs.row import Row
 from isobench.sweep import capacity
 from isobench.sweep.capacity import Division, MemoryNeeds, divide_machine, read_memory_limits
 
@@ -15,6 +18,7 @@ def cores(monkeypatch):
     """Set the number of cores; there is no GPU, and the user has set no threads."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(capacity, "list_gpus", list)
+    monkeypatch.setattr(capacity, "has_apple_gpu", lambda: False)
     return lambda count: monkeypatch.setattr(capacity, "count_cores", lambda: count)
 
 
@@ -33,24 +37,49 @@ def cores(monkeypatch):
 )
 def test_every_run_has_a_core_or_a_share_of_the_cores(cores, count, planned, processes, division):
     cores(count)
-    assert divide_machine([make_config()], planned, processes) == division
+    assert divide_machine([make_config()] * planned, planned, processes) == division
 
 
 def test_a_user_chooses_the_threads_of_a_run(cores, monkeypatch):
     cores(8)
-    assert divide_machine([make_config("trainer.threads=4")], 15) == Division(2, 4)
-    assert divide_machine([make_config("trainer.threads=8")], 15) == Division(1)
+    assert divide_machine([make_config("trainer.threads=4")] * 15, 15) == Division(2, 4)
+    assert divide_machine([make_config("trainer.threads=8")] * 15, 15) == Division(1)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert divide_machine([make_config()], 15) == Division(4, 2)
+    assert divide_machine([make_config()] * 15, 15) == Division(4, 2)
 
 
 def test_every_gpu_has_a_process(cores, monkeypatch):
     cores(8)
     monkeypatch.setattr(capacity, "list_gpus", lambda: ["0", "1"])
-    assert divide_machine([make_config()], 15) == Division(2, 4, ("0", "1"))
-    assert divide_machine([make_config("trainer.accelerator=cpu")], 15) == Division(8, 1)
+    assert divide_machine([make_config()] * 15, 15) == Division(2, 4, ("0", "1"))
+    assert divide_machine([make_config("trainer.accelerator=cpu")] * 15, 15) == Division(8, 1)
     monkeypatch.setattr(capacity, "list_gpus", lambda: ["0"])
-    assert divide_machine([make_config()], 15) == Division(1, None, ("0",))
+    assert divide_machine([make_config()] * 15, 15) == Division(1, None, ("0",))
+
+
+def test_apples_gpu_counts_as_one(cores, monkeypatch):
+    cores(8)
+    monkeypatch.setattr(capacity, "has_apple_gpu", lambda: True)
+    assert divide_machine([make_config()] * 15, 15) == Division(1)
+    assert divide_machine([make_config("trainer.accelerator=mps")] * 15, 15) == Division(1)
+    assert divide_machine([make_config("trainer.accelerator=cpu")] * 15, 15) == Division(8, 1)
+    assert divide_machine([make_config()] * 15, 15, processes=2) == Division(2, 4)
+
+
+def test_torch_is_asked_for_apples_gpu(monkeypatch):
+    import torch
+
+    for answer in (True, False):
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda answer=answer: answer)
+        assert capacity.has_apple_gpu() is answer
+
+
+@pytest.mark.parametrize(("left", "division"), [(1, Division(1, 1)), (3, Division(3, 1)), (9, Division(8, 1))])
+def test_there_are_no_more_processes_than_runs_left_and_their_threads_stay(cores, monkeypatch, left, division):
+    cores(8)
+    assert divide_machine([make_config()] * left, 15) == division
+    monkeypatch.setattr(capacity, "list_gpus", lambda: ["0", "1"])
+    assert divide_machine([make_config()] * left, 15) == Division(min(2, left), 4, ("0", "1"))
 
 
 @pytest.mark.parametrize(("visible", "count", "names"), [(None, 2, ["0", "1"]), ("3,5", 2, ["3", "5"]), ("", 0, [])])
@@ -101,3 +130,33 @@ def test_memory_limits_of_control_groups_are_read(tmp_path):
     assert sorted(read_memory_limits(tmp_path, own)) == [(400.0, 300.0), (1000.0, 500.0)]
     assert read_memory_limits(tmp_path, tmp_path / "none") == []
     assert capacity.measure_free_memory() > 0
+
+
+def test_finished_runs_of_the_sweep_give_the_first_forecast():
+    forecast, cfg = MemoryNeeds(), make_config()
+    on_cpu = make_record(cfg, cost={"peak_memory_mib": {"resident": 700.0}})
+    failed = make_record(
+        cfg, cost={"peak_memory_mib": {"resident": 90_000.0}}, failure={"name": "crash", "message": ""}
+    )
+    on_gpu = make_record(cfg, cost={"peak_memory_mib": {"resident": 300.0}})
+    on_gpu.provenance.gpus.append("H100")
+    rows = [Row(cfg, RunFolder("nowhere", "0" * 64), record) for record in (None, on_cpu, failed, on_gpu)]
+    forecast.add_finished(rows, with_gpu=False)
+    assert forecast.estimate(cfg) == pytest.approx(1.15 * 700 * 2**20)
+    forecast = MemoryNeeds()
+    forecast.add_finished(rows, with_gpu=True)
+    assert forecast.estimate(cfg) == pytest.approx(1.15 * 300 * 2**20)
+
+
+def test_weights_in_half_precision_count_in_the_precision_of_training(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    tensors = {"a": torch.zeros(30, 50, dtype=torch.float16), "b": torch.zeros(7), "c": torch.tensor(1.0)}
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    assert weights.count_values(tmp_path / "model.safetensors") == 30 * 50 + 7 + 1
+    (tmp_path / "config.json").write_text("{}")
+    cfg = make_config(f"encoder.path={tmp_path}")
+    assert weights.measure_weight_bytes(cfg.encoder) == 4 * 1508
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    assert weights.count_values(tmp_path / "model.safetensors") == 0

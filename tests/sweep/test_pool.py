@@ -4,6 +4,7 @@ import multiprocessing
 import re
 import threading
 import time
+from itertools import count
 
 import fake_workers
 import pytest
@@ -31,8 +32,8 @@ def test_memory_for_one_run_carries_out_one_at_a_time(carry_out, capsys):
     assert codes == [0] * 4
     assert max(running) == 1
     said = re.search(
-        r"1 at once: one more run needs about ([\d.]+) GiB of memory; 1.2 GiB are free, of which the others may still "
-        r"take ([\d.]+) GiB",
+        r"1 at once: one more run needs about ([\d.]+) GiB of memory; 1.2 GiB are free, of which the others "
+        r"may still take ([\d.]+) GiB",
         capsys.readouterr().err,
     )
     assert float(said[1]) == float(said[2]) > 1.2  # before a peak is known, both runs need the same
@@ -64,17 +65,23 @@ def test_a_killed_run_is_tried_again_and_then_left(carry_out, capsys):
     assert "seed 0: a process was killed (out of memory?); the same command goes on with it" in err
 
 
-def test_after_a_lack_of_memory_fewer_runs_are_carried_out_at_once(carry_out):
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_after_a_lack_of_memory_fewer_runs_are_carried_out_at_once(carry_out, capsys):
     """There is memory for three runs at once. The pool learns it from one killed process."""
-    lock, active, crowds, killed = threading.Lock(), [0], [], []
+    lock, active, killed = threading.Lock(), [0], []
 
     def answer(work):
         with lock:
             active[0] += 1
-            crowds.append((len(killed), active[0]))
             is_killed = active[0] > 3
             killed.extend([work.cfg.seed] * is_killed)
-        time.sleep(0.1)
+        wait_until(lambda: killed)
+        time.sleep(0.05)
         with lock:
             active[0] -= 1
         return -9 if is_killed else Ended(0, None)
@@ -82,32 +89,44 @@ def test_after_a_lack_of_memory_fewer_runs_are_carried_out_at_once(carry_out):
     codes, _ = carry_out(range(12), answer, processes=4)
     assert codes == [0] * 12
     assert len(killed) == 1
-    assert max(crowd for kills, crowd in crowds if kills) == 3
+    assert "it is tried again at the end; from now on, at most 3 runs at once\n" in capsys.readouterr().err
 
 
 def test_a_run_that_is_killed_twice_in_company_is_tried_alone(carry_out):
-    """A run that needs all the memory does not take its company with it, and ends when it is alone."""
-    asked, active = [], [0]
+    """Run 0 needs all the memory. The others end when it has been killed once, twice and twice."""
+    active, asked, kills = set(), [], []
 
     def answer(work):
-        active[0] += 1
-        asked.append(work.cfg.seed)
-        time.sleep(0.15 * work.cfg.seed)
-        is_killed = work.cfg.seed == 0 and active[0] > 1
-        active[0] -= 1
+        seed = work.cfg.seed
+        asked.append(seed)
+        active.add(seed)
+        wait_until(lambda: len(kills) >= min(2, seed) if seed else kills or len(active) == 4)
+        is_killed = seed == 0 and len(active) > 1
+        active.remove(seed)
+        if is_killed:
+            kills.append(seed)
         return -9 if is_killed else Ended(0, None)
 
     codes, _ = carry_out(range(4), answer, processes=4)
     assert codes == [0] * 4
     assert sorted(asked) == [0, 0, 0, 1, 2, 3]
-    assert asked[-1] == 0
 
 
 def test_a_crash_leaves_the_number_of_runs_at_once(carry_out, capsys):
-    answers = iter([-11, *[Ended(0, None)] * 6])
-    codes, running = carry_out(range(6), lambda work: next(answers))
+    """After it, six runs end in pairs: each waits for another one."""
+    calls, pair = count(), threading.Barrier(2, timeout=10)
+
+    def answer(work):
+        if next(calls) == 0:
+            return -11
+        try:
+            pair.wait()
+        except threading.BrokenBarrierError:
+            return Ended(1, None)
+        return Ended(0, None)
+
+    codes, _ = carry_out(range(6), answer)
     assert codes == [0] * 6
-    assert running[-3:] == [2, 1, 0]
     assert "a process was ended by SIGSEGV; it is tried again at the end\n" in capsys.readouterr().err
 
 
