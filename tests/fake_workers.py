@@ -52,7 +52,11 @@ class FakeProcess:
             elif self.exitcode is None:
                 self.pipe.send(answer)
         time.sleep(0.05 if self.exitcode == -15 else 0)  # saving
+        self.before_end()
         self.pipe.close()
+
+    def before_end(self):
+        """Called when this process has nothing left to do."""
 
     def join(self):
         self.thread.join(5)

@@ -56,13 +56,14 @@ class Pool:
         with self.board:
             try:
                 watch.start()
-                while self.waiting or self.waiting_alone or self.workers:
+                while self.waiting or self.waiting_alone or self._find_busy():
                     watch.raise_if_signalled()
                     if self.waiting_alone and not self.waiting and not self.workers:
                         self.waiting.append(self.waiting_alone.popleft())
                     self._hand_out()
                     self._receive(POLL_SECONDS)
                     self.board.show([(w.job.cfg, w.job.folder.path, w.process.pid) for w in self.workers if w.job])
+                self._let_go()
             except BaseException:
                 self._stop()
                 raise
@@ -139,6 +140,17 @@ class Pool:
         with contextlib.suppress(OSError):
             worker.pipe.send(message)
 
+    def _let_go(self) -> None:
+        """Tell the idle workers to end, and don't wait: that takes seconds, and nothing of theirs is left to save.
+
+        Python waits for them when this process itself ends.
+        """
+        for worker in self.workers:
+            if not worker.is_ending:
+                self._send(worker, None)
+            worker.pipe.close()
+        self.workers.clear()
+
     def _receive(self, timeout: float) -> None:
         """Read what the workers have sent, and notice those that have ended.
 
@@ -181,7 +193,7 @@ class Pool:
         if code > 128:
             raise Interrupted(code - 128)
         if code >= 0:
-            raise RuntimeError(f"a worker process ended with exit code {code}")
+            raise RuntimeError(f"{format_run_name(job.cfg)}: a worker process ended with exit code {code}")
         self._put_back(job, signal.Signals(-code))
 
     def _put_back(self, job: PlannedJob, signum: signal.Signals) -> None:

@@ -43,6 +43,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
         raise
     except Exception as error:
         if environment.is_debugging():
+            error.add_note(f"in the run {format_run_name(cfg)}")
             raise
         print_error(error)
         return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None

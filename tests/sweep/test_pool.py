@@ -130,6 +130,26 @@ def test_a_crash_leaves_the_number_of_runs_at_once(carry_out, capsys):
     assert "a process was ended by SIGSEGV; it is tried again at the end\n" in capsys.readouterr().err
 
 
+def test_the_pool_does_not_wait_for_workers_that_have_nothing_left_to_do(carry_out, monkeypatch):
+    """They take as long to end as this test lasts, and then they have ended."""
+    over = threading.Event()
+    monkeypatch.setattr(fake_workers.FakeProcess, "before_end", lambda self: over.wait(10))
+    assert carry_out(range(3), lambda work: Ended(0, None))[0] == [0] * 3
+    workers = fake_workers.FakeProcess.started
+    assert any(worker.thread.is_alive() for worker in workers)
+    over.set()
+    for worker in workers:
+        worker.join()
+    assert not any(worker.thread.is_alive() for worker in workers)
+
+
+def test_a_worker_that_ends_by_an_error_names_its_run(carry_out):
+    with pytest.raises(
+        RuntimeError, match=r"rotten_tomatoes minilm none seed 2: a worker process ended with exit code 1"
+    ):
+        carry_out(range(4), lambda work: 1 if work.cfg.seed == 2 else Ended(0, None))
+
+
 def test_a_full_disk_stops_the_sweep(carry_out):
     with pytest.raises(StorageError, match="no space left"):
         carry_out(range(50), lambda work: StorageFailure("no space left") if work.cfg.seed == 1 else Ended(0, None))
