@@ -22,7 +22,7 @@ from isobench.report.markdown_latex import format_claims_markdown, format_latex,
 from isobench.report.sweep_table import print_table
 from isobench.runs.layout import report_folder, reports_folder
 from isobench.runs.state import add_states
-from isobench.sweep.plan import compose_sweep
+from isobench.sweep.plan import compose_sweep, convert_to_overrides
 from isobench.sweep.rows import SELECTION_PREFIX, drop_selection, find_sweep_rows, read_selection
 
 
@@ -49,7 +49,8 @@ def report(arguments: Sequence[str]) -> None:
         UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
         StorageError: the report's folder can't be written.
     """
-    if all(argument.startswith(("output_dir=", "data.", SELECTION_PREFIX)) for argument in arguments):
+    no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
+    if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
         report_claims(list(arguments))
         return
     _, rows = find_sweep_rows(drop_selection(arguments))
@@ -69,7 +70,7 @@ def report(arguments: Sequence[str]) -> None:
         rows = add_states(rows)
         built = build_report(experiment, rows)
         write_report_files(built, folder)
-    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]])
+    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
     for sentence in built.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)

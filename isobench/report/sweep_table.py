@@ -1,6 +1,7 @@
 """Print the table that ends a sweep: one line for each configuration, every seed, the published cell beside it."""
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
@@ -13,27 +14,36 @@ from isobench.report.paper_terminal import print_paper_tables
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.runs.grouping import (
     find_varying_settings,
-    format_setting_heading,
     group_over_seeds,
     list_setting_values,
+    shorten_setting_names,
 )
+from isobench.runs.labels import format_settings
 from isobench.runs.layout import RECORD_FILE
 from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
 
-def print_table(experiment: Any, rows: list[Row]) -> None:
-    """Print the table of a sweep's runs, the paper's tables with our numbers, and the footnotes."""
+def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()) -> None:
+    """Print the table of a sweep's runs, the paper's tables with our numbers, and the footnotes.
+
+    Args:
+        experiment: its name, paper and tables.
+        rows: the runs to show.
+        candidates: all the runs, if ``rows`` were selected from them: a column then says which values were chosen.
+    """
     out = make_console()
     varying = find_varying_settings(rows)
+    chosen = [name for name in find_varying_settings(list(candidates)) if name not in varying]
     table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
-    for name in ("task", "encoder", "method", *map(format_setting_heading, varying)):
+    settings = [*shorten_setting_names(varying).values(), *(["chosen"] if chosen else [])]
+    for name in ("task", "encoder", "method", *settings):
         table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
     for name in ("n", "median", "SD"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("every seed", *(["published"] if experiment.tables else []), "failures"):
         table.add_column(name, overflow="fold")
     for group in group_over_seeds(rows, varying):
-        table.add_row(*format_table_line(group, varying, experiment))
+        table.add_row(*format_table_line(group, varying, experiment, chosen))
     out.print(table)
     if varying and experiment.tables:
         out.print(
@@ -46,8 +56,15 @@ def print_table(experiment: Any, rows: list[Row]) -> None:
         out.print(note, highlight=False, markup=False)
 
 
-def format_table_line(group: list[Row], varying: list[str], experiment: Any) -> list[str]:
-    """Write the cells of one line, for runs that differ in their seeds only."""
+def format_table_line(group: list[Row], varying: list[str], experiment: Any, chosen: Sequence[str]) -> list[str]:
+    """Write the cells of one line, for runs that differ in their seeds only.
+
+    Args:
+        group: the runs.
+        varying: the settings that have a column each.
+        experiment: its paper and tables.
+        chosen: the settings whose values were chosen among several, which share one column.
+    """
     cfg = group[0].cfg
     metric = cfg.task.primary
     best = [row.record.best for row in group if row.record and row.record.best and not row.record.failure]
@@ -63,6 +80,7 @@ def format_table_line(group: list[Row], varying: list[str], experiment: Any) -> 
         cfg.encoder.name,
         method,
         *list_setting_values(cfg, varying),
+        *([format_settings(group[0], chosen) or "-"] if chosen else []),
         str(len(scores)),
         format_median(group, scores),
         f"{statistics.stdev(scores):.2f}" if len(scores) > 1 and not are_constant_predictors(group) else "-",

@@ -59,10 +59,20 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
     return settings
 
 
-def format_setting_heading(name: str) -> str:
-    """Return a setting's heading in tables: its name without its section; ``head.name`` is headed ``head``."""
-    section, _, setting = name.partition(".")
-    return section if setting == "name" else setting
+def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:
+    """Shorten dotted names of settings to their last parts, as many as it takes to tell them apart.
+
+    ``optimization.lr`` becomes ``lr``, and ``head.name`` becomes ``head``. ``head.dropout`` and ``trainer.dropout``
+    stay as they are if both are among the names.
+    """
+    short_names = {}
+    for name in names:
+        parts = name.removesuffix(".name").split(".")
+        tails = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        others = [other.removesuffix(".name") for other in names if other != name]
+        unique = (tail for tail in tails if not any(f".{other}".endswith(f".{tail}") for other in others))
+        short_names[name] = next(unique, name)
+    return short_names
 
 
 def group_over_seeds(rows: list[Row], varying: list[str]) -> list[list[Row]]:

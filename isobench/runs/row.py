@@ -74,5 +74,6 @@ def format_score(row: Row) -> str:
 
 
 def format_run_name(cfg: Config) -> str:
-    """Name a run in one line: task, encoder, method and seed."""
-    return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"
+    """Name a run in one line: task, encoder, method, seed, and what else tells it from its sweep's other runs."""
+    names = [cfg.task.name, cfg.encoder.name, format_method_name(cfg.calibration), f"seed {cfg.seed}"]
+    return " ".join([*names, *filter(None, [cfg.tracking.label])])

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hydra.errors import HydraException
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
+from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_grid
 from isobench.sweep.plan import compose_sweep, plan_runs
 
@@ -107,8 +109,9 @@ def test_isobn_as_released_has_the_papers_betas_at_paper_scale():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["calibration.beta=0.3,0.4", "scale=paper"], "only .*calibration=isobn_paper.* has the setting"),
-        (["calibration=none,isobn_paper", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has"),
+        (["calibration=none", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has the setting"),
+        (["calibration=none,cosine", "calibration.beta=0.3"], "only .*calibration=isobn_paper.* has the setting"),
+        (["calibration=none,isobn_paper", "calibration.bete=0.3"], "no setting calibration.bete: did you mean beta"),
         (["calibration=batch_norm", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has the setting"),
         (["calibration=isobn_paper", "calibration.bete=0.3,0.4"], "there is no setting calibration.bete"),
         (["tracking.group=a,b", "seed=1"], "tracking.group=a and tracking.group=b give the same run"),
@@ -137,3 +140,60 @@ def test_equal_values_are_one_run_and_no_error():
     assert len(plan("optimization.lr=0.003,3e-3,0.0030")) == 1
     with pytest.raises(HydraException):
         plan("calibration=none", "calibration.beta=0.3")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["calibration=none,isobn_paper", "calibration.beta=0.25,0.5"], [None, 0.25, 0.5]),
+        (["calibration.beta=0.25,0.5", "calibration=isobn_paper,none"], [0.25, 0.5, None]),
+        (["calibration=none,isobn_paper", "calibration.beta=0.25"], [None, 0.25]),
+        (["calibration=none,isobn_released,isobn_paper", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
+        (["+experiment=glue_isobn", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
+        (["+experiment=glue_isobn", "calibration.beta=0.3"], [None, 0.3, 0.3]),
+    ],
+)
+def test_a_methods_setting_multiplies_with_the_methods_that_have_it(arguments, expected):
+    assert [cfg.calibration.get("beta") for cfg in plan(*arguments)] == expected
+
+
+@pytest.mark.slow
+def test_settings_of_two_methods_and_of_a_chain_go_to_their_own():
+    both = plan("calibration=isobn_paper,cosine", "calibration.beta=0.3,0.4", "calibration.strength=1,2,3")
+    assert [cfg.calibration.get("beta", cfg.calibration.get("strength")) for cfg in both] == [0.3, 0.4, 1, 2, 3]
+    chain = plan("calibration=[isobn_paper,cosine]", "calibration.then.strength=2", "calibration.beta=0.3,0.4")
+    assert [(cfg.calibration["beta"], cfg.calibration["then"]["strength"]) for cfg in chain] == [(0.3, 2), (0.4, 2)]
+
+
+@pytest.mark.slow
+def test_at_the_papers_scale_plain_fine_tuning_keeps_its_runs():
+    planned = plan("+experiment=glue_isobn", "scale=paper", "calibration.beta=0.3,0.4", *ONE_CELL)
+    counts = Counter((cfg.calibration["name"], cfg.calibration.get("beta")) for cfg in planned)
+    assert counts == {("none", None): 6} | {(name, beta): 6 for name in VARIANTS for beta in (0.3, 0.4)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("typed_beta", ["calibration.beta=0.25,0.5", "calibration.beta=0.25"])
+@pytest.mark.parametrize("flags", [["-m", "calibration=none,isobn_paper"], ["+experiment=glue_isobn"]])
+def test_the_announcement_says_which_methods_lack_a_setting(cli, tmp_path, flags, typed_beta):
+    arguments = [f"output_dir={tmp_path}", "tracking=none", *flags, typed_beta, "dry_run=true"]
+    code, out, err = cli(*arguments)
+    having = "isobn_paper, isobn_released" if "+experiment=glue_isobn" in flags else "isobn_paper"
+    assert (code, err) == (
+        0, f"isobench: calibration.beta is set for {having}; methods without this setting: none\n"
+    ), err  # fmt: skip
+    methods = 1 + having.count(",") + 1
+    assert f"{1 + (methods - 1) * (1 + typed_beta.count(','))} runs: " in out
+
+
+@pytest.mark.slow
+def test_the_runs_of_a_plan_have_names_of_their_own():
+    with compose_sweep(["tracking=none", "calibration=none,isobn_paper", "calibration.beta=0.25,0.5"]) as parts:
+        planned = list(plan_runs(*parts).values())
+        composer = Composer(*parts[:2])
+    assert [run.row.cfg.tracking.label for run in planned] == [None, "beta=0.25", "beta=0.5"]
+    for run in planned:  # launchers compose the configs from the overrides
+        assert composer.compose(run.overrides) == run.row.cfg
+    (named, _) = plan("tracking.label=mine", "optimization.lr=1e-5,2e-5")
+    assert named.tracking.label == "mine"
