@@ -147,7 +147,7 @@ def test_equal_values_are_one_run_and_no_error():
     ("arguments", "expected"),
     [
         (["calibration=none,isobn_paper", "calibration.beta=0.25,0.5"], [None, 0.25, 0.5]),
-        (["calibration.beta=0.25,0.5", "calibration=isobn_paper,none"], [0.25, 0.5, None]),
+        (["calibration.beta=0.25,0.5", "calibration=isobn_paper,none"], [0.25, None, 0.5]),
         (["calibration=none,isobn_paper", "calibration.beta=0.25"], [None, 0.25]),
         (["calibration=none,isobn_released,isobn_paper", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
         (["+experiment=glue_isobn", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
