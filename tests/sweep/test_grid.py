@@ -174,11 +174,15 @@ def test_at_the_papers_scale_plain_fine_tuning_keeps_its_runs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("typed_beta", ["calibration.beta=0.25,0.5", "calibration.beta=0.25"])
-@pytest.mark.parametrize("flags", [["-m", "calibration=none,isobn_paper"], ["+experiment=glue_isobn"]])
+@pytest.mark.parametrize(
+    ("flags", "typed_beta"),
+    [
+        (["-m", "calibration=none,isobn_paper"], "calibration.beta=0.25,0.5"),
+        (["+experiment=glue_isobn"], "calibration.beta=0.25"),
+    ],
+)
 def test_the_announcement_says_which_methods_lack_a_setting(cli, tmp_path, flags, typed_beta):
-    arguments = [f"output_dir={tmp_path}", "tracking=none", *flags, typed_beta, "dry_run=true"]
-    code, out, err = cli(*arguments)
+    code, out, err = cli(f"output_dir={tmp_path}", "tracking=none", *flags, typed_beta, "dry_run=true")
     having = "isobn_paper, isobn_released" if "+experiment=glue_isobn" in flags else "isobn_paper"
     assert (code, err) == (
         0, f"isobench: calibration.beta is set for {having}; methods without this setting: none\n"
