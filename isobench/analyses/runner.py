@@ -74,7 +74,7 @@ def compute_findings(
     from isobench.analyses.subject import Subject, collect_scale_notes
     from isobench.common.plots import add_scale_note, use_figure_style
 
-    start = time.time()
+    start = time.perf_counter()
     subjects = [Subject(row, row_names) for row, row_names in zip(rows, names, strict=True)]
     with use_figure_style():
         findings = function(subjects, **settings)
@@ -88,7 +88,7 @@ def compute_findings(
     if findings.differs:
         setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."
     findings.notes.insert(0, f"scale={rows[0].cfg.scale}.{setting}")
-    return findings, time.time() - start
+    return findings, time.perf_counter() - start
 
 
 def describe_analysis(

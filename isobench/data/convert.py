@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from isobench.common.checksums import print_remaking
-from isobench.common.files import sha256_file
+from isobench.common.files import explain_disk_errors, sha256_file
 
 VERSION = 2
 SUMS_FILE = "sums.json"  # in the converted folder: the sha256 of each of its other files
@@ -44,6 +44,9 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
 
     A folder with a file that is not as it was written is made again, after a line that says so. The folder
     appears whole or not at all, also if several processes convert at the same time.
+
+    Raises:
+        OSError: the cache can't be written.
     """
     target = cache / f"distilbert-quire-v{VERSION}"
     if is_converted_folder(target):
@@ -82,7 +85,9 @@ def compute_sums(folder: Path) -> dict[str, str]:
 def _write_model_folder(onnx_file: Path, folder: Path) -> None:
     from safetensors.numpy import save_file
 
-    save_file(read_weights(onnx_file), folder / "model.safetensors", metadata={"format": "pt"})
+    weights = read_weights(onnx_file)
+    with explain_disk_errors(folder / "model.safetensors"):
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(MODEL_CONFIG, indent=1))
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=1))
     tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))

@@ -165,7 +165,7 @@ def load_pair_tokens(file: Path) -> PairTokens | None:
 
 
 def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all; UserError if it can't be written."""
+    """Write tokens to the cache, whole or not at all; StorageError if it can't be written."""
     arrays: dict[str, np.ndarray] = {}
     for name, part in (("source", tokens.sources), ("target", tokens.targets)):
         arrays |= {

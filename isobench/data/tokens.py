@@ -78,7 +78,7 @@ def load_tokens(file: Path) -> Tokens | None:
 
 
 def save_tokens(tokens: Tokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all; UserError if it can't be written."""
+    """Write tokens to the cache, whole or not at all; StorageError if it can't be written."""
     arrays = {
         "ids": tokens.ids,
         "types": tokens.types,

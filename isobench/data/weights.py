@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_file
+from isobench.common.files import cache_dir, make_cache_error, sha256_file
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
+from isobench.data import hub
 from isobench.data.packaged import find_packaged_file
 
 # The files of a folder that decide what its encoder computes.
@@ -62,6 +63,12 @@ def find_encoder_source(encoder: Encoder) -> str:
     if encoder.path:
         return "path"
     return "embedded" if encoder.embedded else "hub"
+
+
+def make_absence_error(encoder: Encoder, instead: str) -> UserError:
+    """Make the error for an encoder of the hub that can't be had; ``instead``: the encoder that it suggests."""
+    advice = f"set encoder.path=FOLDER to its files, or use scale=embedded encoder={instead}"
+    return hub.make_absence_error(f"encoder={encoder.name}", str(encoder.hub), advice)
 
 
 def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
@@ -179,7 +186,8 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
         cache: the folder ``data.cache``; None is the user's cache folder.
 
     Raises:
-        UserError: files that are missing or not what they should be, or a cache that can't be written.
+        UserError: files that are missing or not what they should be.
+        StorageError: the cache can't be written.
     """
     source = find_encoder_source(encoder)
     if source == "hub":
@@ -197,5 +205,4 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     try:
         return str(convert_distilbert(file, cache_dir(cache) / "encoders"))
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"the cache {cache_dir(cache)} can't be used: {reason}; set data.cache=FOLDER") from error
+        raise make_cache_error(error, cache_dir(cache)) from error

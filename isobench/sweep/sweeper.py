@@ -37,6 +37,7 @@ from isobench.training.execute import (
     EXIT_DONE,
     EXIT_USER_ERROR,
     choose_exit_code,
+    require_hub_files_of_some,
     require_metric_packages,
 )
 
@@ -70,6 +71,8 @@ class GridSweeper(Sweeper):
         states = find_run_states(rows)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
+        if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
+            require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)

@@ -192,8 +192,12 @@ class Checkpointer(Callback):
         started = time.monotonic()
         try:
             trainer.save_checkpoint(self.files.folder / f"step-{trainer.global_step:09d}.ckpt")
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            print(f"isobench: no checkpoint: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
+        except (OSError, RuntimeError) as error:  # RuntimeError: torch's own, if the disk has room again
+            reason = (getattr(error, "strerror", None) or extract_first_line(error)).lower()
+            print(
+                f"isobench: no checkpoint: {self.files.folder} can't be written: {reason}; the run goes on without",
+                file=sys.stderr,
+            )
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
         self.save_seconds += self._last_save_time - started
 

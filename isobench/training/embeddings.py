@@ -8,8 +8,14 @@ import torch
 from torch import Tensor
 
 from isobench.common.checksums import print_remaking, require_checksum, with_checksum
-from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
+from isobench.common.files import (
+    cache_dir,
+    make_cache_error,
+    remove_temporaries,
+    sha256_json,
+    shorten_digest,
+    write_atomic,
+)
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
@@ -29,7 +35,7 @@ def load_pretrained_embeddings(
     data, weights, tokenizer, settings, torch's version and the device.
 
     Raises:
-        UserError: the cache can't be written.
+        StorageError: the cache can't be written.
     """
     where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
     e = cfg.encoder
@@ -67,9 +73,7 @@ def load_pretrained_embeddings(
                 )
                 vectors = _read_cached(file, shape)
     except OSError as error:
-        raise UserError(
-            f"the cache {file.parent} can't be written: {error.strerror}; set data.cache=FOLDER"
-        ) from error
+        raise make_cache_error(error, file.parent) from error
     assert vectors is not None
     return vectors
 
