@@ -3,18 +3,26 @@
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
+import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+
+import yaml
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, sha256_file
 from isobench.common.packages import require_package
+from isobench.common.resources import conf_dir
 from isobench.config.schema import Encoder
 from isobench.data.packaged import find_packaged_file
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
+
+# Names of files that a tokenizer is made from. One of them is enough: some tokenizers have settings only.
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes", "merges.txt", "*.py")
+ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,41 @@ def find_encoder_source(encoder: Encoder) -> str:
     if encoder.path:
         return "path"
     return "embedded" if encoder.embedded else "hub"
+
+
+def describe_weights(encoder: Encoder) -> str:
+    """Say in a few words where an encoder's weights come from: its folder, package, or model on the hub."""
+    source = find_encoder_source(encoder)
+    if source == "hub":
+        return f"{encoder.hub}@{str(encoder.revision)[:7]}"
+    words = {"scratch": "random initialisation", "path": encoder.path, "embedded": f"package {encoder.embedded}"}
+    return str(words[source])
+
+
+def format_encoder_name(encoder: Encoder) -> str:
+    """Return an encoder's name for tables, with whose weights it has if they are not those that the name stands for.
+
+    ``encoder=minilm encoder.path=/models/other`` gives ``minilm (weights of other)``. Names that isobench ships no
+    encoder for, and ``local``, which brings no weights, stand for whatever they are given.
+    """
+    own = read_shipped_encoder(encoder.name)
+    if own is None or not (own.hub or own.embedded or own.scratch):
+        return encoder.name
+    if describe_weights(own) == describe_weights(encoder):
+        return encoder.name
+    is_folder = find_encoder_source(encoder) == "path"
+    return f"{encoder.name} (weights of {Path(str(encoder.path)).name if is_folder else describe_weights(encoder)})"
+
+
+@functools.cache
+def read_shipped_encoder(name: str) -> Encoder | None:
+    """Read the settings of an encoder that isobench ships; None if it ships none of this name."""
+    file = Path(conf_dir()) / "encoder" / f"{name}.yaml"
+    if not file.is_file():
+        return None
+    names = {setting.name for setting in fields(Encoder)}
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return Encoder(**{key: value for key, value in settings.items() if key in names})
 
 
 def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
@@ -145,6 +188,15 @@ def require_encoder_folder(encoder: Encoder) -> Path:
             "model.save_pretrained(FOLDER) (pickled checkpoints are not loaded: they can run code)"
         )
     return folder
+
+
+def check_tokenizer_files(encoder: Encoder) -> None:
+    """Raise UserError if the folder ``encoder.path`` has no file of a tokenizer; other sources are not looked at."""
+    folder = Path(str(encoder.path)).expanduser()
+    if find_encoder_source(encoder) != "path" or not folder.is_dir():
+        return
+    if not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
+        raise UserError(f"encoder.path: {folder} has no tokenizer: {ADD_TOKENIZER}")
 
 
 def require_missing_from_file(encoder: Encoder) -> Path:

@@ -23,8 +23,9 @@ def find_encoder_differences(cfg: Config) -> list[str]:
     if cfg.encoder.scratch is not None:
         why = "is randomly initialised: its numbers can't be compared with the paper's"
         return [f"encoder {cfg.encoder.name} {why}"]
+    name = weights.format_encoder_name(cfg.encoder)
     is_from_hub = cfg.encoder.hub and weights.find_encoder_source(cfg.encoder) != "path"
-    return [] if is_from_hub else [f"encoder {cfg.encoder.name} is not the paper's"]
+    return [] if is_from_hub and name == cfg.encoder.name else [f"encoder {name} is not the paper's"]
 
 
 def find_task_differences(cfg: Config) -> list[str]:

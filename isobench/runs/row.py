@@ -6,7 +6,9 @@ from typing import Self
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
+from isobench.data.weights import format_encoder_name
 from isobench.runs.folder import RunFolder
+from isobench.runs.identity import Identity
 from isobench.runs.record import RunRecord
 
 
@@ -22,11 +24,12 @@ class Row:
     record: RunRecord | None
     state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
     trouble: str | None = None  # why its record can't be trusted
+    identity: Identity | None = None  # tells apart runs on other data, and with other weights; None if not computed
 
     @classmethod
-    def of(cls, cfg: Config, key: str) -> Self:
+    def of(cls, cfg: Config, key: str, identity: Identity | None = None) -> Self:
         """Make the row of the run with this key, and read its record."""
-        row = cls(cfg, RunFolder(cfg.output_dir, key), None)
+        row = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         row.read_record()
         return row
 
@@ -75,4 +78,5 @@ def format_score(row: Row) -> str:
 
 def format_run_name(cfg: Config) -> str:
     """Name a run in one line: task, encoder, method and seed."""
-    return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"
+    encoder = format_encoder_name(cfg.encoder)
+    return f"{cfg.task.name} {encoder} {format_method_name(cfg.calibration)} seed {cfg.seed}"

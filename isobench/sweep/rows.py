@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
+from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Selection, to_config
 from isobench.runs.layout import run_folder_name
 from isobench.runs.listing import read_run_rows
@@ -41,6 +42,7 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     Raises:
         UserError: there are no such runs, or the arguments are wrong.
     """
+    check_typed_settings(arguments)
     settings = [argument for argument in arguments if argument not in MULTIRUN_FLAGS]
     with compose_sweep(settings) as (loader, base, overrides):
         name, output_dir = base.experiment.name, base.output_dir

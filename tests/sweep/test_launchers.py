@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers import drop_replaced
 
 from isobench.runs.heartbeat import is_process_alive
 
@@ -30,7 +31,7 @@ def logs(outputs) -> list[str]:
 @pytest.fixture
 def quick(small, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    return [*small, "optimization.epochs=1", "trainer.threads=1"]
+    return drop_replaced([*small, "optimization.epochs=1", "trainer.threads=1"])
 
 
 @pytest.mark.slow
