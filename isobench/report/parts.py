@@ -4,6 +4,8 @@ A part holds one protocol (``PROTOCOL_SETTINGS``). For each encoder and task it 
 one set of weights.
 """
 
+from typing import Any
+
 from isobench.report.run_notes import list_scale_differences
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
@@ -11,6 +13,7 @@ from isobench.runs.grouping import (
     find_varying_settings,
     format_setting_heading,
     list_setting_values,
+    read_fingerprints,
     read_run_names,
     read_scale_differences,
 )
@@ -19,13 +22,13 @@ from isobench.runs.row import Row
 
 def split_into_parts(rows: list[Row]) -> list[list[Row]]:
     """Split runs into parts, in order of appearance."""
-    kinds: dict[tuple[str, ...], list[list[str]]] = {}  # protocol, task, encoder -> scales and sources of its runs
+    kinds: dict[tuple[str, ...], list[Any]] = {}  # protocol, task, encoder -> scales and fingerprints of its runs
     parts: dict[tuple[tuple[str, ...], int], list[Row]] = {}
     for row in rows:
         protocol = tuple(list_setting_values(row, PROTOCOL_SETTINGS))
         task, encoder, _ = read_run_names(row.cfg)
         known = kinds.setdefault((*protocol, task, encoder), [])
-        kind = [*read_scale_differences(row), *list_setting_values(row, SOURCE_SETTINGS)]
+        kind = (read_scale_differences(row), *read_fingerprints(row))
         if kind not in known:
             known.append(kind)
         parts.setdefault((protocol, known.index(kind)), []).append(row)

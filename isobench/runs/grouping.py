@@ -47,7 +47,7 @@ def find_varying_settings(rows: list[Row]) -> list[str]:
     settings_by_names: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in by_sections.values():
         task, encoder, method = read_run_names(row.cfg)
-        sources = dict(zip(SOURCE_SETTINGS, list_setting_values(row, SOURCE_SETTINGS), strict=True))
+        sources = dict(zip(SOURCE_SETTINGS, read_fingerprints(row), strict=True))  # equal in copies elsewhere
         settings = {k: v for k, v in flatten_settings(row.cfg).items() if k not in NOT_COMPARED} | sources
         protocol = {key: settings[key] for key in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)}
         settings_by_names.setdefault((task, encoder, method), []).append(settings)

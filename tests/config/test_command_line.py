@@ -16,7 +16,7 @@ from isobench.config.command_line import check_typed_settings
         (["+monitors.x=1", "++monitors.x=2"], "monitors.x is given twice"),
         (["+experiment=glue_isobn", "+experiment=isobn_ev"], "experiment is given twice"),
         (["+experiment=[glue_isobn,glue_calibration]"], "a run has one experiment: give each a command of its own"),
-        (["task=[rte,sst2]"], "a run has one task: write -m task=A,B to run several"),
+        (["task=[rte,sst2]"], "a run has one task: to run several, write -m task=A,B"),
         (["hydra/launcher=[local,slurm]"], "a run has one hydra/launcher"),
     ],
 )
@@ -33,7 +33,9 @@ def test_what_is_kept_is_not_refused():
 
 def test_every_command_refuses_a_setting_that_is_given_twice(monkeypatch, capfd, tmp_path):
     for main in (entry.main, status.main):
-        monkeypatch.setattr("sys.argv", ["isobench", f"output_dir={tmp_path}", "seed=1", "seed=2", "-m", "dry_run=true"])
+        monkeypatch.setattr(
+            "sys.argv", ["isobench", f"output_dir={tmp_path}", "seed=1", "seed=2", "-m", "dry_run=true"]
+        )
         with pytest.raises(SystemExit) as stop:
             main()
         output = capfd.readouterr()
