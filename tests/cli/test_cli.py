@@ -81,7 +81,7 @@ MORE_BAD = [
     (["task.labels=[a,a]"], "must name at least two classes, each with a name of its own"),
     (["task.labels=[a,b,c]", "task.metrics=[accuracy]"], "names 3 classes, and movie-reviews has no example of c"),
     (["experiment.selection.rule=bestest"], "experiment.selection.rule=bestest is not known"),
-    (["experiment.selection.rule=seeds"], "rule=seeds needs experiment.selection.seeds=[1,2]"),
+    (["experiment.selection.rule=seeds"], "needs the seeds to select by: experiment.selection.seeds=[1,2]"),
     (["experiment.selection.rule=held_out"], "rule=held_out needs runs with task.held_out=0.1"),
     (["calibration=[]"], "a chain is a list of methods' names"),
     (["calibration=[isobn_paper,cosine]", "calibration.then.strengh=2"], "did you mean strength"),
