@@ -3,7 +3,7 @@
 import pytest
 
 from isobench import __main__ as entry
-from isobench.cli import status
+from isobench.cli import prune, report, status
 from isobench.common.errors import UserError
 from isobench.config.command_line import check_typed_settings
 
@@ -32,10 +32,8 @@ def test_what_is_kept_is_not_refused():
 
 
 def test_every_command_refuses_a_setting_that_is_given_twice(monkeypatch, capfd, tmp_path):
-    for main in (entry.main, status.main):
-        monkeypatch.setattr(
-            "sys.argv", ["isobench", f"output_dir={tmp_path}", "seed=1", "seed=2", "-m", "dry_run=true"]
-        )
+    for main in (entry.main, status.main, report.main, prune.main):
+        monkeypatch.setattr("sys.argv", ["isobench", f"output_dir={tmp_path}", "seed=1", "seed=2", "dry_run=true"])
         with pytest.raises(SystemExit) as stop:
             main()
         output = capfd.readouterr()
