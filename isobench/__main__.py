@@ -17,6 +17,7 @@ from isobench.cli.guard import run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.report.sweep_table import print_table
@@ -49,6 +50,7 @@ def main() -> None:
 
 def run_hydra() -> None:
     """Hand the command line to Hydra, in an order and a form that Hydra accepts."""
+    check_typed_settings(sys.argv[1:])
     arguments = expand_chains(sys.argv[1:])
     if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
         arguments = postpone_method_settings(arguments)

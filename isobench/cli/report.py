@@ -15,6 +15,7 @@ from isobench.common.files import make_storage_error, require_writable, write_at
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console
 from isobench.common.tidy import write_columns, write_rows
+from isobench.config.command_line import check_typed_settings
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
@@ -50,6 +51,7 @@ def report(arguments: Sequence[str]) -> None:
         UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
         StorageError: the report's folder can't be written.
     """
+    check_typed_settings(arguments)
     no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
     if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
         report_claims(list(arguments))

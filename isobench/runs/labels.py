@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from isobench.runs.grouping import find_varying_settings, read_setting, shorten_setting_names
+from isobench.runs.grouping import find_varying_settings, read_setting, read_value, shorten_setting_names
 from isobench.runs.row import Row
 
 # Tables don't show these as settings that vary, but runs that differ in them need different names.
-MORE_SETTINGS = ("seeds.init", "seeds.order", "seeds.dropout", "data.root")
+MORE_SETTINGS = ("seeds.init", "seeds.order", "seeds.dropout")
 
 
 def label_rows(rows: Sequence[Row]) -> None:
@@ -34,7 +34,7 @@ def format_settings(row: Row, names: Sequence[str]) -> str:
         row: the run.
         names: dotted names of settings; each is shortened to the part that no other of them has.
     """
-    values = {short: read_setting(row.cfg, name) for name, short in shorten_setting_names(names).items()}
+    values = {short: read_value(row, name) for name, short in shorten_setting_names(names).items()}
     return " ".join(f"{short}={format_value(value)}" for short, value in values.items() if value != "-")
 
 

@@ -1,7 +1,7 @@
 """Plan a sweep: compose, check and key every run before anything is started."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,7 +62,6 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
     command_line = parse_sweep_overrides(loader, arguments)
-    _check_swept_settings(command_line)
     if base.experiment.name is None and (name := find_experiment_name(base)):
         command_line["experiment.name"] = [f"experiment.name={name}"]
     grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
@@ -76,7 +75,8 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         cfg = composer.compose(overrides)
         validator.validate(cfg)
         identity = identifier.identify(cfg)
-        planned_run = planned.setdefault(identity.key, PlannedRun(Row.of(cfg, identity.key), overrides, left_out))
+        row = Row.of(cfg, identity.key, identity)
+        planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
     _add_labels(list(planned.values()))
@@ -97,16 +97,12 @@ def _add_labels(planned: Sequence[PlannedRun]) -> None:
             run.overrides = [*run.overrides, f"tracking.label={quote_for_hydra(label)}"]
 
 
-def _check_swept_settings(command_line: Mapping[str, Sequence[str]]) -> None:
-    """Raise UserError for several values of a setting that belongs to the whole sweep, such as its experiment."""
-    for key, values in command_line.items():
-        name = key.lstrip("+")
-        if len(values) < 2:
-            continue
-        if name == "output_dir":
-            raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-        if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
-            raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
+def _check_swept_setting(name: str) -> None:
+    """Raise UserError if a setting that is swept over belongs to the whole sweep, as its experiment does."""
+    if name == "output_dir":
+        raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
+    if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
+        raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
 
 
 def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
@@ -121,7 +117,8 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
     """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value.
 
     Raises:
-        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``.
+        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``, or over a setting of the
+            whole sweep, such as its experiment.
     """
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
@@ -129,6 +126,7 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
         if not override.is_sweep_override():
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
+            _check_swept_setting(key.lstrip("+"))  # Hydra keeps even choice(true) out of the sweep's own config
             values = list(override.sweep_string_iterator())
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")

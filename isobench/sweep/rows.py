@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
+from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Selection, to_config
 from isobench.runs.labels import label_rows
 from isobench.runs.layout import run_folder_name
@@ -43,6 +44,7 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     Raises:
         UserError: there are no such runs, or the arguments are wrong.
     """
+    check_typed_settings(arguments)
     with compose_sweep(arguments) as (loader, base, overrides):  # the overrides lack the folder of configs
         name, output_dir = find_experiment_name(base), base.output_dir
         is_general = all(text.startswith(GENERAL_SETTINGS) for text in drop_launch_arguments(overrides))

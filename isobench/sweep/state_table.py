@@ -44,7 +44,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
         todo = [row for row in group if by_row[id(row)].name in (*starts, "queued", "running")]
         table.add_row(
             *read_run_names(group[0].cfg),
-            *list_setting_values(group[0].cfg, varying),
+            *list_setting_values(group[0], varying),
             format_seed_ranges([row.cfg.seed for row in group]),
             *(str(counts[name] or "") for name in shown),
             format_forecast(todo, forecast),

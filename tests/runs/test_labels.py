@@ -3,6 +3,7 @@
 from helpers import make_config
 
 from isobench.runs.grouping import shorten_setting_names
+from isobench.runs.identity import Identity
 from isobench.runs.labels import format_value, label_rows, make_labels
 from isobench.runs.row import Row, format_run_name
 from isobench.training.tracking import format_wandb_name
@@ -43,8 +44,9 @@ def test_a_label_has_the_settings_that_vary_and_the_method_has():
 def test_seeds_set_one_by_one_and_folders_of_data_tell_runs_apart_too():
     rows = make_rows(["seeds.order=1"], ["seeds.order=2"])
     assert make_labels(rows) == ["order=1", "order=2"]
-    rows = make_rows(["data.root=a"], ["data.root=b"])
-    assert make_labels(rows) == ["root=a", "root=b"]
+    folders = [(make_config("task=sst2", f"data.root={name}"), Identity("", {"train": name}, {})) for name in "ab"]
+    labels = make_labels([Row(cfg, None, None, identity=identity) for cfg, identity in folders])
+    assert [label.partition(" (")[0] for label in labels] == ["data=a", "data=b"]
     assert make_labels(make_rows(["seed=1"], ["seed=2"])) == [None, None]
 
 

@@ -117,6 +117,10 @@ def test_isobn_as_released_has_the_papers_betas_at_paper_scale():
         (["tracking.group=a,b", "seed=1"], "tracking.group=a and tracking.group=b give the same run"),
         (["scale=embedded,paper"], "scale can't be swept over"),
         (["retry_failed=true,false"], "retry_failed can't be swept over"),
+        (["dry_run=choice(false)"], "dry_run can't be swept over"),
+        (["retry_failed=choice(true)"], "retry_failed can't be swept over"),
+        (["seed=1,-1"], "seed=-1 must be at least 0"),
+        (["experiment.selection.rule=bestest"], "experiment.selection.rule=bestest is not known"),
     ],
 )
 def test_a_setting_that_can_t_be_in_every_run_is_one_line_and_exit_code_2(cli, arguments, message):
@@ -127,8 +131,12 @@ def test_a_setting_that_can_t_be_in_every_run_is_one_line_and_exit_code_2(cli, a
 
 @pytest.mark.slow
 def test_experiments_and_combinations_of_a_real_grid(cli):
-    code, _, err = cli("+experiment=glue_isobn,glue_calibration", "-m", "dry_run=true")
-    assert (code, "experiment can't be swept over" in err) == (2, True)
+    for several in ("glue_isobn,glue_calibration", "choice(glue_isobn)", "[glue_isobn,glue_calibration]"):
+        code, out, err = cli(f"+experiment={several}", "-m", "dry_run=true")
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "experiment can't be swept over" in err or "a run has one experiment" in err
+    code, out, err = cli("-m", "dry_run=true,false")
+    assert (code, out, "dry_run can't be swept over" in err) == (2, "", True)
     adaptation = ["+experiment=glue_adaptation", "-m", "dry_run=true", "scale=paper"]
     code, _, err = cli(*adaptation, "calibration=gradient_norm", "task=rte,mnli")  # mnli has no gradient_norm there
     assert (code, len(err.splitlines())) == (2, 1)
