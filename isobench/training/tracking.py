@@ -15,6 +15,7 @@ from urllib.parse import urlparse
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
+from isobench.data.weight_names import format_encoder_name
 from isobench.runs.layout import run_folder_name
 from isobench.runs.record import Epoch
 
@@ -78,7 +79,8 @@ def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pat
 
 def format_wandb_name(cfg: Config) -> str:
     """Name the W&B run by task, encoder, method, seed and label: ``sst2-minilm-isobn_paper-1-beta=0.25``."""
-    names = [cfg.task.name, cfg.encoder.name, format_method_name(cfg.calibration), str(cfg.seed)]
+    encoder, method = format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
+    names = [cfg.task.name, encoder, method, str(cfg.seed)]
     return "-".join([*names, *(cfg.tracking.label or "").split()])[:MAX_WANDB_NAME]
 
 
