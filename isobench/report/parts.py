@@ -11,7 +11,6 @@ from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
     find_varying_settings,
-    format_setting_heading,
     list_setting_values,
     read_fingerprints,
     read_run_names,
@@ -50,6 +49,6 @@ def name_parts(parts: list[list[Row]]) -> list[str]:
         ]
         for setting in sources:
             places = dict.fromkeys(list_setting_values(row, [setting])[0] for row in part)
-            words.append(f"{format_setting_heading(setting)} {' and '.join(places)}")
+            words.append(f"{setting.partition('.')[2]} {' and '.join(places)}")
         names.append("; ".join([*words, *(scale if any(other != scale for other in scales) else [])]))
     return names
