@@ -15,7 +15,6 @@ from isobench.runs.grouping import (
     read_fingerprints,
     read_run_names,
     read_scale_differences,
-    shorten_setting_names,
 )
 from isobench.runs.row import Row
 
@@ -50,6 +49,6 @@ def name_parts(parts: list[list[Row]]) -> list[str]:
         ]
         for setting in sources:
             places = dict.fromkeys(list_setting_values(row, [setting])[0] for row in part)
-            words.append(f"{shorten_setting_names([setting])[setting]} {' and '.join(places)}")
+            words.append(f"{setting.partition('.')[2]} {' and '.join(places)}")
         names.append("; ".join([*words, *(scale if any(other != scale for other in scales) else [])]))
     return names
