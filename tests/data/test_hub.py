@@ -114,9 +114,7 @@ def test_a_sweep_goes_on_if_one_of_its_runs_needs_nothing_of_the_hub(monkeypatch
     far, near = make_config("task=rte", "data.root=null"), make_config("task=rotten_tomatoes")
     require_hub_files_of_some([far, near])
     require_hub_files_of_some([])
-    with pytest.raises(
-        UserError, match="task=rte: the hub can't be reached and nyu-mll/glue/rte is not in"
-    ):
+    with pytest.raises(UserError, match="task=rte: the hub can't be reached and nyu-mll/glue/rte is not in"):
         require_hub_files_of_some([far, far])
 
 
