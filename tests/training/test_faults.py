@@ -219,7 +219,7 @@ def test_a_full_cache_stops_the_sweep_with_one_line_and_is_no_runs_failure(cli, 
     ]
     assert len(error_lines) == 1, err
     assert "can't be written: no space left on device; make room or set data.cache=FOLDER" in error_lines[0]
-    assert not list(outputs.glob("runs/*"))
+    assert not list(outputs.glob("runs/*/result.json"))
 
 
 def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(cli, small, small_disk):
