@@ -14,7 +14,7 @@ from rich.table import Table
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.analyses.setting_checks import check_settings
 from isobench.common.errors import UserError
-from isobench.common.files import make_storage_error, replace_non_finite, require_writable, write_json
+from isobench.common.files import make_storage_error, replace_non_finite, require_writable, sha256_file, write_json
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
@@ -103,6 +103,7 @@ def describe_analysis(
         "seconds": round(seconds, 1),
         "scale": {"name": rows[0].cfg.scale, "differs": findings.differs},
         "files": sorted(file.name for file in files),
+        "sha256": {file.name: sha256_file(file) for file in sorted(files)},
         "runs": [asdict(row.cfg) for row in rows],
         "provenance": collect_provenance(),
     }

@@ -26,13 +26,16 @@ def cache_dir(configured: str | None) -> Path:
 
 
 def sha256_file(path: Path) -> str:
-    """Compute the hex sha256 of a file; a file that did not change since the last call is not read again."""
+    """Compute the hex sha256 of a file; a file that this process has read and nobody wrote since is not read again.
+
+    Every write changes ``ctime``, which no program can set back, unlike ``mtime``.
+    """
     stat = path.stat()
-    return _sha256(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+    return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 @functools.lru_cache(maxsize=4096)
-def _sha256(path: str, size: int, mtime_ns: int) -> str:
+def _sha256(path: str, *version: int) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
 from torch.utils.data import Dataset
 
-from isobench.common.files import write_cached
 from isobench.common.progress import track_progress
+from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
 from isobench.data.pairs import TextPairs
-from isobench.data.tokens import find_chunk_bounds, load_cached_arrays, pad_rows
+from isobench.data.tokens import find_chunk_bounds, pad_rows
 
-VERSION = 1  # of the cached files' content, part of their cache key
+VERSION = 2  # of the cached files' content, part of their cache key
 TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 
 
@@ -153,7 +152,7 @@ def tokenise_texts(
 
 
 def load_pair_tokens(file: Path) -> PairTokens | None:
-    """Read tokens from the cache; None if the file is missing or damaged."""
+    """Read tokens from the cache; None if the file is missing, or damaged, which is said in a line."""
 
     def build(arrays: dict[str, np.ndarray]) -> PairTokens:
         sides = (
@@ -174,7 +173,7 @@ def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
             f"{name}_offsets": part.offsets,
             f"{name}_cut": np.array([part.truncated_count]),
         }
-    write_cached(file, lambda temporary: save_file(arrays, temporary), "token cache")
+    save_cached_arrays(arrays, file)
 
 
 class PairCollator:

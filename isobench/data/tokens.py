@@ -1,22 +1,20 @@
 """Tokenise examples once, keep the tokens on disk, and build batches with as little padding as pays off."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file, save_file
 from torch.utils.data import Dataset, Sampler
 
-from isobench.common.files import write_cached
+from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
 from isobench.data.packing import plan_packing
 from isobench.data.sources import Examples
 
-T = TypeVar("T")
-VERSION = 1  # of the cached files' content, part of their cache key
+VERSION = 2  # of the cached files' content, part of their cache key
 
 
 @dataclass
@@ -70,21 +68,13 @@ def tokenise_examples(examples: Examples, tokenizer: Any, max_length: int) -> To
 
 
 def load_tokens(file: Path) -> Tokens | None:
-    """Read tokens from the cache; None if the file is missing or damaged."""
+    """Read tokens from the cache; None if the file is missing, or damaged, which is said in a line."""
     return load_cached_arrays(
         file,
         lambda arrays: Tokens(
             arrays["ids"], arrays["types"], arrays["offsets"], arrays["labels"], int(arrays["at_limit"][0])
         ),
     )
-
-
-def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
-    """Build an object from a cached file's arrays, by name; None if the file is missing or damaged."""
-    try:
-        return build(load_file(file))
-    except Exception:  # a missing file, or one of safetensors' own errors for a truncated or foreign one
-        return None
 
 
 def save_tokens(tokens: Tokens, file: Path) -> None:
@@ -96,7 +86,7 @@ def save_tokens(tokens: Tokens, file: Path) -> None:
         "labels": tokens.labels,
         "at_limit": np.array([tokens.at_limit]),
     }
-    write_cached(file, lambda temporary: save_file(arrays, temporary), "token cache")
+    save_cached_arrays(arrays, file)
 
 
 class EpochSampler(Sampler[int]):

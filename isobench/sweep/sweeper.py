@@ -21,7 +21,7 @@ from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
-from isobench.runs.row import Row
+from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import saved_commands
@@ -107,14 +107,13 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.record is None or row.record.status == "failed":
                 row.read_record()
+        check_predictions(rows)
         rows = add_states(rows)
         for row in rows:
             if row.record is not None:
                 row.folder.remove_old_checkpoints(row.record)
         print_table(self.base.experiment, rows)
-        for row in rows:
-            if row.trouble:
-                print(f"isobench: {row.trouble}", file=sys.stderr)
+        print_troubles(rows)
         if rows[0].cfg.analysis:
             self._analyse_finished_runs(rows)
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isobench.common.checksums import print_remaking, require_checksum, with_checksum
 from isobench.common.files import (
     cache_dir,
     make_cache_error,
@@ -21,7 +22,7 @@ from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 
-VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
+VERSION = 3  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
@@ -60,9 +61,15 @@ def load_pretrained_embeddings(
         file.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{file}.lock"):  # of runs that start together, one computes and the others wait
             if (vectors := _read_cached(file, shape)) is None:
+                if file.exists():
+                    print_remaking(file)
                 remove_temporaries(file.parent, file.name)
                 write_atomic(
-                    file, lambda temporary: _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
+                    file,
+                    with_checksum(
+                        lambda temporary: _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar),
+                        file.name,
+                    ),
                 )
                 vectors = _read_cached(file, shape)
     except OSError as error:
@@ -74,6 +81,7 @@ def load_pretrained_embeddings(
 def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
     """Read cached vectors; None if the file is absent, damaged or of another shape or type."""
     try:
+        require_checksum(file)
         array = np.load(file, mmap_mode="c")
     except (OSError, ValueError, EOFError):
         return None

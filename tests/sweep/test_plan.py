@@ -144,9 +144,11 @@ def test_a_config_survives_its_record():
 
 
 def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
-    metrics = {"validation": {"accuracy": 0.5, "constant_predictor": False}}
-    best = None if more.get("failure") else {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5, **metrics}
-    row.record = make_record(row.cfg, key=row.folder.key, best=best, cost={"seconds": seconds}, **more)
+    metrics = {row.cfg.task.primary: 0.5, "constant_predictor": False}
+    best = {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5}
+    best |= dict.fromkeys(row.cfg.task.dev_splits, metrics)
+    epochs = {} if more.get("failure") else {"best": best, "history": [best]}
+    row.record = make_record(row.cfg, key=row.folder.key, cost={"seconds": seconds}, **epochs, **more)
     row.folder.path.mkdir(parents=True)
     row.folder.write_record(row.record)
 

@@ -115,13 +115,17 @@ def interrupted(processes, long, outputs) -> list[Path]:
     return sorted(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign", "flipped", "older"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long, outputs, undisturbed, damage):
     older, newest = interrupted(processes, long, outputs)
     if damage == "foreign":
         import torch
 
         torch.save({"run": "another", "state_dict": {}}, newest)
+    elif damage == "flipped":
+        flip_weight(newest)
+    elif damage == "older":
+        newest.write_bytes(older.read_bytes())
     else:
         os.truncate(newest, 0 if damage == "empty" else newest.stat().st_size // 2)
     code, _, err = cli(*long)
@@ -132,12 +136,24 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long,
     assert not older.exists()
 
 
+def flip_weight(file: Path) -> None:
+    """Change a bit of a weight in a checkpoint; torch.load does not notice it."""
+    before = torch.load(file, weights_only=True)["state_dict"]
+    name, weight = max(before.items(), key=lambda item: item[1].numel())
+    content, values = file.read_bytes(), weight.numpy().tobytes()
+    place = content.index(values) + 2  # of a byte of the first value
+    file.write_bytes(content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :])
+    after = torch.load(file, weights_only=True)["state_dict"]
+    assert not torch.equal(after[name], before[name])
+
+
 def test_all_checkpoints_damaged_start_anew(cli, processes, long, outputs, undisturbed):
     for file in interrupted(processes, long, outputs):
         file.write_bytes(b"not a checkpoint")
     code, _, err = cli(*long)
     assert code == 0, err
     assert err.count("can't be used") == 2
+    assert err.count("trying the one before") == err.count("the run starts anew") == 1
     assert outcome(outputs) == undisturbed
 
 
