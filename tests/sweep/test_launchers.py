@@ -283,7 +283,7 @@ def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["auto", "local", "joblib"])
+@pytest.mark.parametrize("launcher", ["auto", "local"])
 def test_workers_that_are_starting_end_when_their_parent_is_killed(quick, outputs, monkeypatch, launcher):
     process = start_slow_sweep(quick, monkeypatch, launcher)
     deadline = time.monotonic() + 60
