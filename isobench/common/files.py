@@ -16,6 +16,7 @@ from typing import Any
 import platformdirs
 
 from isobench.common.errors import StorageError, UserError
+from isobench.common.reading import require_regular_file
 
 
 def cache_dir(configured: str | None) -> Path:
@@ -24,7 +25,12 @@ def cache_dir(configured: str | None) -> Path:
 
 
 def sha256_file(path: Path) -> str:
-    """Compute the hex sha256 of a file; a file that did not change since the last call is not read again."""
+    """Compute the hex sha256 of a file; a file that did not change since the last call is not read again.
+
+    Raises:
+        UserError: it is no regular file, such as a pipe, which may never end.
+    """
+    require_regular_file(path)
     stat = path.stat()
     return _sha256(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
 

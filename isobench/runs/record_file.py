@@ -6,6 +6,7 @@ import orjson
 
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite, write_json
+from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.runs.record import RECORD_FORMAT, RunRecord
 
 
@@ -17,7 +18,7 @@ def read_record_file(file: Path) -> RunRecord:
         UserError: the record is damaged, or another version's, in another format.
     """
     try:
-        content = orjson.loads(file.read_bytes())  # refuses NaN and infinities
+        content = orjson.loads(read_bounded(file, RECORD_LIMIT))  # refuses NaN and infinities
         version = content["format"]
         if type(version) is int and version > RECORD_FORMAT:
             raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")

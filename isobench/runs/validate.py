@@ -4,14 +4,14 @@ A setting's own bound stands beside it in isobench/config. Here is what concerns
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
 from isobench.config.architectures import check_architecture
-from isobench.config.bounds import Seed, check_value, check_values, read_hints
+from isobench.config.bounds import NAME, Seed, check_value, check_values, read_hints
 from isobench.config.schema import LAST_EPOCH, Config, Generation, Head, MethodSettings, Task, split_chain
 from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
 from isobench.data import weights
@@ -236,6 +236,7 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
 
 def _validate_monitors(cfg: Config) -> None:
     for name, settings in cfg.monitors.items():
+        check_value("a monitor's name", name, Annotated[str, NAME])
         if not isinstance(settings, dict) or not isinstance(settings.get("_target_"), str):
             raise UserError(f"monitors.{name} must name a callback: +monitors.{name}._target_=MODULE.CLASS")
         if cfg.task.generation and settings["_target_"] == DRIFT_MONITOR:

@@ -17,6 +17,7 @@ from isobench.analyses.names import needs_training
 from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, sha256_json
+from isobench.common.terminal import print_note
 from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
@@ -111,7 +112,7 @@ class GridSweeper(Sweeper):
         print_table(self.base.experiment, rows)
         for row in rows:
             if row.trouble:
-                print(f"isobench: {row.trouble}", file=sys.stderr)
+                print_note(row.trouble)
         if rows[0].cfg.analysis:
             self._analyse_finished_runs(rows)
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE

@@ -15,6 +15,7 @@ from pytorch_lightning.plugins.io import CheckpointIO
 from isobench.common.errors import extract_first_line
 from isobench.common.files import write_atomic
 from isobench.common.interruption import SignalWatch
+from isobench.common.reading import require_regular_file
 from isobench.config import schema
 from isobench.data.tokens import EpochSampler
 from isobench.runs.layout import CHECKPOINTS_FOLDER
@@ -48,6 +49,7 @@ class CheckpointFiles(CheckpointIO):
         """
         for file in reversed(self.list_files()):
             try:
+                require_regular_file(file)
                 checkpoint = torch.load(file, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
                     raise ValueError("it belongs to another run")
