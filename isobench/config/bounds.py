@@ -82,11 +82,11 @@ def one_of(*choices: str) -> Bound:
 # and of W&B runs, and cells of tables in many formats. W&B allows 64 characters.
 NAME = Bound(
     lambda name: re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name) is not None,
-    "is a name: letters, digits, _, - and . only, at most 64, no - or . to begin with",
+    "must be a name: letters, digits, _, - and . only, at most 64, no - or . to begin with",
 )
 FOLDER_BELOW = Bound(
     lambda path: re.fullmatch(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", path) is not None,
-    "is a folder below data.root: names with / between them, no .. and no / to begin with",
+    "must be a folder below data.root: names with / between them, no .. and no / to begin with",
 )
 NOT_EMPTY = Bound(bool, "must have at least one entry")
 PositiveInt = Annotated[int, at_least(1)]

@@ -1,7 +1,7 @@
 """List the runs of an output folder, whatever commands they come from."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from isobench.runs.validate import ConfigValidator
 
 UNREADABLE_CONFIG = "its config can't be read, or is not valid in this version of isobench"
 CHANGED_KEY = "its settings have another key now (isobench prune lists it)"
+MAX_DEPTH = 50  # levels of nesting in a config; isobench writes about six
 SECTION = re.compile(r"^[a-z].*\n(?:(?: .*)?\n)*", re.MULTILINE)  # a line with a name, then indented and empty lines
 
 
@@ -81,16 +82,25 @@ def parse_section(text: str) -> tuple[str, Any]:
 def load_yaml(text: str) -> Any:
     """Parse YAML, with the library in C where there is one.
 
-    Aliases (``*name``) are refused: isobench writes none, and a few lines of them can stand for more values than
-    memory holds.
-
     Raises:
-        yaml.YAMLError: it is no YAML, or has aliases.
+        yaml.YAMLError: it is no YAML, or has aliases or deep nesting.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    if "*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
-        raise yaml.YAMLError("it has aliases, which isobench never writes")
+    require_plain_yaml(yaml.parse(text, loader))
     return yaml.load(text, loader)
+
+
+def require_plain_yaml(events: Iterable[yaml.Event]) -> None:
+    """Raise YAMLError for what isobench never writes, and what can end this process.
+
+    A few lines of aliases (``*name``) can stand for more values than memory holds. Nesting of thousands of levels
+    makes the library crash.
+    """
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError(f"it has aliases, or more than {MAX_DEPTH} levels, and isobench writes neither")
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,9 @@ def select_settings(command: SweepCommand, config_dirs: Sequence[str]) -> list[s
             raise UserError(f"it takes configs from {folder}: add --config-dir={folder} if you trust that folder")
         selected = [f"--config-dir={folder}"]
     for argument in arguments:
-        check_setting(argument)
-        selected += [] if argument.startswith("output_dir=") else [argument]
+        if not argument.startswith("output_dir="):
+            check_setting(argument)
+            selected.append(argument)
     return selected
 
 

@@ -29,7 +29,7 @@ REFUSED = [
     "hydra/launcher@hydra.sweeper=x", "~hydra.job", "+task@hydra.job=sst2", "+task@_global_=sst2", "+evil=1",
     "encoder.name=${oc.env:HOME}", "task=${oc.env:HOME}", "seed=${oc.decode:${oc.env:N}}", "seed=${${a}:b}",
     "encoder.name=${hydra.runtime.cwd}", "+experiment=../../outputs/evil", "task=/tmp/evil", "task=sst2,../x",
-    "task='/tmp/evil'", "task=pkg://x", "+experiment/../hydra/job_logging=x", "--config-name=x", "-cn", "--package=p",
+    "task='/tmp/evil'", "task=pkg://x", "--config-name=x", "-cn", "--package=p",
     "encoder=a\\b", "calibration=[a,../b]", "task=choice(sst2,/x)",
 ]  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_no_code_of_a_copied_folder_runs(tmp_path, monkeypatch, capfd):
     arguments = ["hydra.searchpath=[pkg://evil_outputs.conf]", "task=rotten_tomatoes"]
     save_command(output_dir, SweepCommand(None, arguments, str(tmp_path)))
     with pytest.raises(UserError, match="none of the runs"):
-        status.print_status([f"output_dir={output_dir}", "tracking=none"])
+        status.print_status([f"output_dir={output_dir}"])
     assert "hydra.searchpath is no setting of isobench" in capfd.readouterr().err
     assert not (tmp_path / "imported").exists()
 
@@ -91,7 +91,7 @@ def test_an_environment_variable_is_shown_from_no_file(tmp_path, monkeypatch, ca
     write_record_file(folder / "result.json", replace_config(make_record(cfg), content))
     save_command(str(tmp_path), SweepCommand(None, ["encoder.name=${oc.env:CANARY}"], str(tmp_path)))
     with pytest.raises(UserError, match="none of the runs"):
-        status.print_status([f"output_dir={tmp_path}", "tracking=none"])
+        status.print_status([f"output_dir={tmp_path}"])
     output = capfd.readouterr()
     assert "only other settings can be referred to" in output.err
     assert "its config can't be read" in output.err
