@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from isobench.common.errors import UserError
 from isobench.runs.heartbeat import is_process_alive
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
@@ -38,11 +39,10 @@ def quick(small, monkeypatch):
     "launcher",
     [
         ["hydra/launcher=basic"],
-        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
         ["hydra/launcher=local", "hydra.launcher.processes=2"],
         ["hydra/launcher=auto", "hydra.launcher.processes=2"],
     ],
-    ids=["basic", "joblib", "local", "auto"],
+    ids=["basic", "local", "auto"],
 )
 def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tmp_path, launcher):
     grid = ["-m", "seed=1,2,3"]
@@ -61,11 +61,10 @@ def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tm
 @pytest.mark.parametrize(
     "launcher",
     [
-        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
         ["hydra/launcher=local", "hydra.launcher.processes=2"],
         ["hydra/launcher=auto", "hydra.launcher.processes=2"],
     ],
-    ids=["joblib", "local", "auto"],
+    ids=["local", "auto"],
 )
 def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, outputs, monkeypatch, launcher):
     """Two of four runs take their process; the others still end."""
@@ -207,14 +206,13 @@ def wait_until_training(outputs, runs: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("launcher", ["joblib", "local", "auto"])
+@pytest.mark.parametrize("launcher", ["local", "auto"])
 def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
     quick, outputs, monkeypatch, launcher, signum
 ):
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
-    count = "n_jobs=2" if launcher == "joblib" else "processes=2"
     slow = [*quick, "calibration._target_=slow_calibration.Slow", f"hydra/launcher={launcher}", "seed=1,2,3,4", "-m"]
-    command = [sys.executable, "-m", "isobench", *slow, f"hydra.launcher.{count}"]
+    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     wait_until_training(outputs, 2)
     os.kill(process.pid, signum)
@@ -277,3 +275,17 @@ def test_a_crash_starts_anew_when_it_is_tried_again(cli, quick, outputs, monkeyp
     assert cli(*crash)[0] == 1  # recorded as it was
     code, _, err = cli(*crash, "retry_failed=true")
     assert code == 0, err
+
+
+@pytest.mark.parametrize(("n_jobs", "processes"), [(3, 3), (-1, 8), (-2, 7), (-20, 1)])
+def test_joblib_is_carried_out_by_our_own_processes(monkeypatch, n_jobs, processes):
+    from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
+
+    from isobench.sweep import auto
+
+    monkeypatch.setattr(auto, "count_cores", lambda: 8)
+    launcher = auto.replace_joblib(JoblibLauncher(n_jobs=n_jobs, prefer="processes", verbose=0))
+    assert isinstance(launcher, auto.AutomaticLauncher)
+    assert launcher.processes == processes
+    with pytest.raises(UserError, match=r"hydra.launcher.verbose=3: .* takes n_jobs only"):
+        auto.replace_joblib(JoblibLauncher(n_jobs=n_jobs, verbose=3))
