@@ -119,8 +119,9 @@ def list_earlier_files(folder: Path) -> set[str]:
 
     A name with a folder in it is left out: no analysis writes one, and these files may be removed.
     """
-    names = (read_about(folder) or {}).get("files", [])
-    return {name for name in names if isinstance(name, str) and name == Path(name).name} if names else set()
+    names = (read_about(folder) or {}).get("files")
+    plain = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return {name for name in plain if name == Path(name).name and name not in ("", "..")}
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
