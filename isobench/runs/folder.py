@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,13 @@ import filelock
 import yaml
 
 from isobench.common.errors import StorageError, UserError
-from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text
+from isobench.common.files import (
+    is_storage_error,
+    make_storage_error,
+    read_file_time,
+    remove_temporaries,
+    replace_text,
+)
 from isobench.runs.layout import (
     CHECKPOINTS_FOLDER,
     CONFIG_FILE,
@@ -25,6 +32,7 @@ from isobench.runs.layout import (
 from isobench.runs.record import RunRecord
 from isobench.runs.record_file import read_record_file, write_record_file
 
+CLOCK_TOLERANCE = 60.0  # seconds by which the clocks of a cluster's machines may differ
 MARKER_TEXT = """\
 isobench wrote the runs, reports, jobs and commands in this folder.
 Its command prune removes runs only from folders that have a file of this name.
@@ -92,11 +100,13 @@ class RunFolder:
         return None if again and self.read_end_time() < since else record
 
     def read_end_time(self) -> float:
-        """Return when the record was written, in seconds since 1970; 0 if there is none."""
-        try:
-            return self.result_file.stat().st_mtime
-        except OSError:
-            return 0.0
+        """Return when the record was written, in seconds since 1970; 0 if there is none.
+
+        It is 0 too for a time in the future by more than CLOCK_TOLERANCE. A clock was wrong then, and the record must
+        not count as newer than every command and every job.
+        """
+        moment = read_file_time(self.result_file)
+        return moment if moment <= time.time() + CLOCK_TOLERANCE else 0.0
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
