@@ -76,7 +76,7 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
         return not_run, ""
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
-    except (OSError, ValueError, TypeError, LookupError, pyarrow.ArrowException) as error:  # not isobench's own
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
         return Outcome(UNKNOWN, f"{folder} can't be read: {extract_first_line(error)}"), ""
 
 

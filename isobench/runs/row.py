@@ -7,6 +7,7 @@ from typing import Self
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
+from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
 from isobench.runs.folder import RunFolder
 from isobench.runs.layout import PREDICTIONS_FILE
