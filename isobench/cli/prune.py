@@ -15,6 +15,7 @@ from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.common.terminal import format_count, replace_control_characters
+from isobench.config.command_line import check_typed_settings
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.jobs import find_queued_jobs
@@ -52,6 +53,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     Raises:
         UserError: the folder is not marked as isobench's, or a sweep can't be planned any more.
     """
+    check_typed_settings(settings)
     with compose_sweep(settings) as (_, base, _):
         output_dir = base.output_dir
     require_output_folder(output_dir)

@@ -151,7 +151,7 @@ def read_run_rows(output_dir: str, excluded: Collection[str]) -> Iterator[Row]:
     left_out: dict[str, list[Path]] = {}
     for run in read_stored_runs(output_dir, excluded):
         if run.cfg is not None and run.identity is not None and run.has_own_key:
-            yield Row.of(replace(run.cfg, output_dir=output_dir), run.identity.key)
+            yield Row.of(replace(run.cfg, output_dir=output_dir), run.identity.key, run.identity)
         else:
             left_out.setdefault(run.problem or CHANGED_KEY, []).append(run.folder)
     for reason, folders in left_out.items():
