@@ -31,13 +31,19 @@ def list_run_folders(output_dir: str) -> list[Path]:
     return sorted(path for path in paths if is_run_folder_name(path.name) and path.is_dir())
 
 
-def read_run_config(folder: Path, validator: ConfigValidator) -> Config | None:
-    """Read the config that a run was started with; None if it can't be read, or is not valid any more."""
+def read_run_config(folder: Path, validator: ConfigValidator) -> Config:
+    """Read the config that a run was started with.
+
+    Raises:
+        UserError: it can't be read, or is not valid any more.
+    """
     try:
         cfg = parse_config(read_bounded(folder / CONFIG_FILE).decode())
         validator.validate(cfg)
-    except Exception:  # it may be damaged in many ways, or be of another version
-        return None
+    except UserError:
+        raise
+    except Exception as error:  # it may be damaged in many ways, or be of another version
+        raise UserError(UNREADABLE_CONFIG) from error
     return cfg
 
 
@@ -131,13 +137,11 @@ def read_stored_runs(output_dir: str, excluded: Collection[str] = ()) -> Iterato
     for folder in list_run_folders(output_dir):
         if folder.name in excluded:
             continue
-        cfg = read_run_config(folder, validator)
-        if cfg is None:
-            yield StoredRun(folder, problem=UNREADABLE_CONFIG)
-            continue
+        cfg = None
         try:
+            cfg = read_run_config(folder, validator)
             yield StoredRun(folder, cfg, identifier.identify(cfg))
-        except (UserError, OSError) as error:  # data or weights are missing, or can't be read
+        except (UserError, OSError) as error:  # such as data or weights that are missing
             yield StoredRun(folder, cfg, problem=extract_first_line(error))
 
 

@@ -88,7 +88,8 @@ def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
             validator.validate(bad)
         assert str(raised.value) == str(expected.value)
     (tmp_path / "config.yaml").write_text(config_text().replace("seed: 1", "seed: -1"))
-    assert read_run_config(tmp_path, validator) is None
+    with pytest.raises(UserError, match="seed=-1 must be at least 0"):
+        read_run_config(tmp_path, validator)
 
 
 def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared():
@@ -126,7 +127,8 @@ NESTED_MERGES = "monitors:\n  a: &a {x: 1}\n" + "".join(
 def test_a_bomb_or_a_foreign_value_is_refused_at_once(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)
     start = time.monotonic()
-    assert read_run_config(tmp_path, ConfigValidator()) is None
+    with pytest.raises(UserError):
+        read_run_config(tmp_path, ConfigValidator())
     assert time.monotonic() - start < 2
 
 
@@ -136,7 +138,7 @@ def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, 
     folders = [output_dir / "runs" / (name * 8) for name in ("a1", "a2", "a3")]
     for folder in (model, *folders):
         folder.mkdir(parents=True)
-    for name in ("config.json", "model.safetensors"):
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (model / name).write_text("{}")
     os.mkfifo(model / "chat_template.jinja")
     os.mkfifo(folders[0] / "config.yaml")
