@@ -16,6 +16,7 @@ from typing import Any
 import platformdirs
 
 from isobench.common.errors import StorageError
+from isobench.common.reading import require_regular_file
 
 PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
@@ -29,7 +30,11 @@ def sha256_file(path: Path) -> str:
     """Compute the hex sha256 of a file; a file that this process has read and nobody wrote since is not read again.
 
     Every write changes ``ctime``, which no program can set back, unlike ``mtime``.
+
+    Raises:
+        UserError: it is no regular file, such as a pipe, which may never end.
     """
+    require_regular_file(path)
     stat = path.stat()
     return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.resources import conf_dir
+from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES
 from isobench.config.schema import Config
 
@@ -27,7 +28,7 @@ def print_error(error: Exception) -> None:
     )
     text = str(error) if isinstance(error, UserError) else explain_config_error(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
-    print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print_note(" ".join(text.split()))
 
 
 def explain_config_error(error: BaseException) -> str:

@@ -6,6 +6,8 @@ from typing import Annotated
 from omegaconf import MISSING
 
 from isobench.config.bounds import (
+    FOLDER_BELOW,
+    NAME,
     Bound,
     Fraction,
     NonNegativeInt,
@@ -62,21 +64,21 @@ class Task:
     ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
     """
 
-    name: str = MISSING
+    name: Annotated[str, NAME] = MISSING
     version: PositiveInt = 1  # part of the run key: raise it when the task's data or evaluation changes
     hub: str | None = None  # data set on the Hugging Face hub
-    subset: str | None = None
+    subset: Annotated[str, FOLDER_BELOW] | None = None
     revision: str | None = None  # commit of the hub's data set
     embedded: bool = False  # the data come from an installed package
-    folder: str | None = None  # of the task's files below data.root; null is glue/<subset>
+    folder: Annotated[str, FOLDER_BELOW] | None = None  # of the task's files below data.root; null is glue/<subset>
     text: Annotated[list[str], COLUMNS] = MISSING  # columns with the sentences
     labels: Annotated[list[str], LABELS] | None = None  # names of the classes; null is a regression or generation
     label_range: Annotated[list[float], SCORE_RANGE] | None = None  # of a regression's scores
     as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
     metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING
     primary: str = MISSING  # the metric that tables show
-    train_split: str = "train"
-    dev_splits: Annotated[list[str], SPLITS] = field(default_factory=lambda: ["validation"])
+    train_split: Annotated[str, NAME] = "train"
+    dev_splits: Annotated[list[Annotated[str, NAME]], SPLITS] = field(default_factory=lambda: ["validation"])
     # Share of the training examples that is not trained on. The score on it, not on the dev set, then decides which
     # epoch is reported, and by selection.rule=held_out which configuration.
     held_out: Fraction | None = None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.reading import require_regular_file
 
 
 @contextmanager
@@ -48,6 +49,7 @@ def read_table(path: Path, columns: Sequence[str]) -> Any:
     """
     import pyarrow.parquet
 
+    require_regular_file(path)
     with handle_parquet_errors(path):
         require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
         top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)

@@ -14,6 +14,7 @@ import numpy as np
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import sha256_file
+from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
 from isobench.data.parquet import read_field, read_table
@@ -92,6 +93,7 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
             hint = suggest_nearest(folder.name, siblings)
         raise UserError(f"data.root has no folder {name}: {hint}")
     path = folder / f"{split}.parquet"
+    require_regular_file(path)
     parts = list(folder.glob(f"{split}_*.parquet")) if task.generation else []
     if not path.is_file() and len(parts) == 1:
         return parts[0]

@@ -3,13 +3,15 @@
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
+
+import orjson
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, make_cache_error, sha256_file
 from isobench.common.packages import require_package
+from isobench.common.reading import read_bounded, require_regular_file
 from isobench.config.schema import Encoder
 from isobench.data import hub
 from isobench.data.packaged import find_packaged_file
@@ -105,7 +107,7 @@ def read_model_type(encoder: Encoder) -> str | None:
     if not encoder.path:
         return None
     try:
-        config = json.loads((Path(encoder.path).expanduser() / "config.json").read_text(encoding="utf-8"))
+        config = orjson.loads(read_bounded(Path(encoder.path).expanduser() / "config.json"))
     except (OSError, ValueError):
         return None  # fingerprinting or loading says what is wrong
     model_type = config.get("model_type") if isinstance(config, dict) else None
@@ -148,11 +150,13 @@ def require_encoder_folder(encoder: Encoder) -> Path:
     For ``encoder.scratch`` it must hold a tokenizer instead.
 
     Raises:
-        UserError: the folder or one of these files is missing.
+        UserError: the folder or one of these files is missing, or it holds a pipe, a device or a broken link.
     """
     folder = Path(str(encoder.path)).expanduser()
     if not folder.is_dir():
         raise UserError(f"encoder.path: the folder {folder} does not exist")
+    for file in folder.iterdir():  # transformers would wait for a pipe in it
+        require_regular_file(file)
     if encoder.scratch:
         if not list(folder.glob("tokenizer*")):
             raise UserError(

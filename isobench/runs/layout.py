@@ -4,6 +4,7 @@ OUTPUT_DIR/runs/KEY/          one run, under the first digits of its key (isoben
 OUTPUT_DIR/reports/NAME/      the report or the analysis of an experiment
 OUTPUT_DIR/jobs/              submitted jobs and their logs
 OUTPUT_DIR/commands/          the sweeps that were started in this output folder
+OUTPUT_DIR/isobench-outputs   marks the folder as isobench's: only in such folders does prune remove anything
 """
 
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from isobench.common.files import shorten_digest
 
+MARKER_FILE = "isobench-outputs"  # in an output folder
 RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
 CONFIG_FILE = "config.yaml"  # in a run's folder, from its start
 PROGRESS_FILE = "progress.json"  # in a run's folder, while it runs
@@ -18,6 +20,11 @@ PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
 LOCK_FILE = "lock"  # in a run's folder
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
+
+
+def marker_file(output_dir: str | Path) -> Path:
+    """Return the file that marks an output folder as isobench's."""
+    return Path(output_dir) / MARKER_FILE
 
 
 def runs_folder(output_dir: str | Path) -> Path:

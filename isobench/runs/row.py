@@ -1,6 +1,5 @@
 """One run of a sweep: its config, its folder, its record."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Self
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
+from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weight_names import format_encoder_name
 from isobench.runs.folder import RunFolder
@@ -85,9 +85,9 @@ def print_troubles(rows: Iterable[Row]) -> None:
     """Name the damaged runs on standard error, a line for each."""
     troubles = [row.trouble for row in rows if row.trouble]
     for trouble in troubles[:MAX_NAMED_TROUBLES]:
-        print(f"isobench: {trouble}", file=sys.stderr)
+        print_note(trouble)
     if len(troubles) > MAX_NAMED_TROUBLES:
-        print(f"isobench: ... and {len(troubles) - MAX_NAMED_TROUBLES} more damaged runs", file=sys.stderr)
+        print_note(f"... and {len(troubles) - MAX_NAMED_TROUBLES} more damaged runs")
 
 
 def find_failure(row: Row) -> str | None:

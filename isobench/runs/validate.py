@@ -3,10 +3,10 @@
 A setting's own bound stands beside it in isobench/config. Here is what concerns several settings.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from isobench.common.errors import UserError
-from isobench.config.bounds import Seed, check_value, check_values, read_hints
+from isobench.config.bounds import NAME, Seed, check_value, check_values, read_hints
 from isobench.config.schema import (
     LAST_EPOCH,
     Config,
@@ -203,6 +203,7 @@ def _validate_selection(cfg: Config) -> None:
 
 def _validate_monitors(cfg: Config) -> None:
     for name, settings in cfg.monitors.items():
+        check_value("a monitor's name", name, Annotated[str, NAME])
         if not isinstance(settings, dict) or not isinstance(settings.get("_target_"), str):
             raise UserError(f"monitors.{name} must name a callback: +monitors.{name}._target_=MODULE.CLASS")
         if cfg.task.generation and settings["_target_"] == DRIFT_MONITOR:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from isobench.common.terminal import PlainConsole, replace_control_characters
 from isobench.config.schema import Config
 from isobench.runs.heartbeat import read_heartbeat
 from isobench.runs.record import Beat
@@ -35,7 +36,7 @@ class Board:
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         self.total, self.ended = total, 0
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or PlainConsole(stderr=True, highlight=False)
         self.is_moving = self.console.is_terminal and not self.console.is_dumb_terminal
         self.live = Live(console=self.console, auto_refresh=False, transient=True) if self.is_moving else None
         self.begun: set[tuple[Path, int | None]] = set()  # folders and processes of the runs that began to train
@@ -54,9 +55,9 @@ class Board:
     def print(self, line: str) -> None:
         """Print a line above the moving ones."""
         if self.live:
-            self.console.print(Text(line), soft_wrap=True)
+            self.console.print(line, soft_wrap=True)
         else:
-            print(line, file=sys.stderr, flush=True)
+            print(replace_control_characters(line), file=sys.stderr, flush=True)
 
     def count_ended(self, count: int) -> None:
         """Note how many runs have ended."""

@@ -1,25 +1,22 @@
 """Plan a sweep: compose, check and key every run before anything is started."""
 
-import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
-from isobench.config.explain import explain_config_error
 from isobench.config.schema import register_schema
 from isobench.runs.identity import Identifier
 from isobench.runs.labels import make_labels
@@ -28,9 +25,10 @@ from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid
 from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for the whole sweep
+MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 
 @dataclass
@@ -123,6 +121,7 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
         key = override.get_key_element()
+        _check_range(override)
         if not override.is_sweep_override():
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
@@ -131,7 +130,18 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
         overrides_by_setting[key] = [f"{key}={value}" for value in values]
+    if math.prod(map(len, overrides_by_setting.values())) > MAX_RUNS:
+        raise UserError(f"these settings have more than {MAX_RUNS:,} combinations: split the sweep")
     return overrides_by_setting
+
+
+def _check_range(override: Override) -> None:
+    """Raise UserError for a range with so many numbers that listing them would fill the memory."""
+    numbers = override.value()
+    if not isinstance(numbers, RangeSweep) or numbers.stop is None:
+        return
+    if abs(numbers.stop - (numbers.start or 0)) > MAX_RUNS * abs(numbers.step or 1):
+        raise UserError(f"{override.input_line} has more than {MAX_RUNS:,} values: give fewer")
 
 
 @contextmanager
@@ -148,25 +158,6 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
         assert hydra is not None
         base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
-
-
-def plan_saved_command(command: SweepCommand, output_dir: str) -> dict[str, PlannedRun]:
-    """Plan the runs that a saved sweep has today.
-
-    Args:
-        command: the sweep.
-        output_dir: the output folder that it was saved in, which may have been moved since.
-
-    Raises:
-        UserError: its working folder, its data or a setting are not there any more.
-    """
-    current_output_dir = f"output_dir={quote_for_hydra(str(Path(output_dir).absolute()))}"
-    try:
-        with contextlib.chdir(command.folder), compose_sweep([*command.arguments, current_output_dir]) as parts:
-            return plan_runs(*parts)
-    except (UserError, OSError, HydraException, OmegaConfBaseException) as error:
-        reason = error if isinstance(error, UserError) else explain_config_error(error)
-        raise UserError(f"a sweep can't be planned any more: {' '.join(command.arguments)}: {reason}") from error
 
 
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:

@@ -1,17 +1,18 @@
 """Find the runs that the arguments of status, report or dashboard mean."""
 
-import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
+from isobench.common.terminal import print_note
 from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Selection, to_config
 from isobench.runs.labels import label_rows
 from isobench.runs.layout import run_folder_name
-from isobench.runs.listing import read_run_rows
+from isobench.runs.listing import list_run_folders, read_run_rows
 from isobench.runs.row import Row
-from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs, plan_saved_command
+from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs
+from isobench.sweep.replay import plan_saved_command, split_config_dirs
 from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
 
 SELECTION_PREFIX = "experiment.selection."
@@ -48,6 +49,7 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     with compose_sweep(arguments) as (loader, base, overrides):  # the overrides lack the folder of configs
         name, output_dir = find_experiment_name(base), base.output_dir
         is_general = all(text.startswith(GENERAL_SETTINGS) for text in drop_launch_arguments(overrides))
+        config_dirs, _ = split_config_dirs(arguments)
         sweeps = (
             [command for command in read_commands(output_dir) if name in (None, command.experiment)]
             if is_general
@@ -59,12 +61,14 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     rows: dict[str, Row] = {}
     for command in sweeps:
         try:
-            rows.update({key: run.row for key, run in plan_saved_command(command, output_dir).items()})
+            rows.update({key: run.row for key, run in plan_saved_command(command, output_dir, config_dirs).items()})
         except UserError as error:
-            print(f"isobench: left out: {error}", file=sys.stderr)
+            print_note(f"left out: {error}")
     if name is None:
         other_rows = read_run_rows(output_dir, excluded={run_folder_name(key) for key in rows})
         rows.update({row.folder.key: row for row in other_rows})
+    if not rows and (sweeps or list_run_folders(output_dir)):
+        raise UserError(f"none of the runs in {output_dir} can be shown, for the reasons above")
     if not rows:
         raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
     label_rows(list(rows.values()))

@@ -16,6 +16,7 @@ from isobench.common.checksums import require_checksum, with_checksum
 from isobench.common.errors import extract_first_line
 from isobench.common.files import name_system_error, write_atomic
 from isobench.common.interruption import SignalWatch
+from isobench.common.reading import require_regular_file
 from isobench.config import schema
 from isobench.data.tokens import EpochSampler
 from isobench.runs.layout import CHECKPOINTS_FOLDER
@@ -51,6 +52,7 @@ class CheckpointFiles(CheckpointIO):
         files = self.list_files()
         for file in reversed(files):
             try:
+                require_regular_file(file)
                 require_checksum(file)  # torch does not notice a changed byte
                 checkpoint = torch.load(file, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:

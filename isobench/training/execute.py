@@ -9,6 +9,7 @@ from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
 from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
+from isobench.common.terminal import replace_control_characters
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
@@ -46,7 +47,8 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
             raise
         print_error(error)
         return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None
-    print(f"{position}{format_outcome(row, known)}", file=sys.stderr, flush=True)
+    outcome = replace_control_characters(f"{position}{format_outcome(row, known)}")
+    print(outcome, file=sys.stderr, flush=True)
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 

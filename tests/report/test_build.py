@@ -306,7 +306,7 @@ def test_markdown_is_whole_and_escaped(tmp_path):
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines[start : start + 4]}
     assert widths == {6}
     assert r"\[67.87 (1.1) =\]" in lines[start + 2]
-    assert r"it \<broke\> & fell\_over" in text
+    assert r"it &lt;broke&gt; &amp; fell\_over" in text
     assert "Not the paper's setting" not in text
 
 
