@@ -5,29 +5,35 @@ Hydra composes the config. Importing this file is quick: torch and its like are 
 
 import importlib
 import itertools
+import re
 import sys
 from pathlib import Path
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common import environment
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.files import refuse_file
 from isobench.common.resources import conf_dir
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.report.sweep_table import print_table
-from isobench.sweep.grid import expand_chains
+from isobench.sweep.grid import rewrite_overrides
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
 # Words of the command line, each a module of isobench/cli.
 COMMANDS = ("status", "report", "dashboard", "prune", "wordsim")
-FLAGS_WITH_VALUE = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p")
-FLAGS_BEFORE_SETTINGS = ("--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+FLAGS_WITH_VALUE = (
+    "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
+)  # fmt: skip
+INFO_FLAGS = ("--info", "-i")  # the word after them may be their value or a setting
 
 
 def main() -> None:
@@ -45,16 +51,23 @@ def main() -> None:
 
 
 def run_hydra() -> None:
-    """Hand the command line to Hydra, in an order and a form that Hydra accepts."""
-    sys.argv[1:] = move_flags_first(expand_chains(sys.argv[1:]))
+    """Hand the command line to Hydra, in an order and a form that Hydra accepts.
+
+    Raises:
+        UserError: the first word is no command, or an argument can't be meant.
+        SystemExit: there is no such flag.
+    """
+    if sys.argv[1:2] and re.fullmatch(r"[\w-]*\w", word := sys.argv[1]) and not word.startswith("-"):
+        raise UserError(f"there is no command {word}: {suggest_nearest(word, COMMANDS)}; settings are written key=value")
+    sys.argv[1:] = move_flags_first(rewrite_overrides(sys.argv[1:]))
+    FlagParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
     hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)()
 
 
 def move_flags_first(arguments: list[str]) -> list[str]:
     """Put Hydra's flags, with their values, before the settings: argparse refuses settings on both sides of a flag.
 
-    A command line with ``--cfg``, ``--info`` or ``--shell-completion`` stays as it is: the word after these flags may
-    be their value or a setting.
+    A command line with ``--info`` stays as it is.
     """
     flags: list[str] = []
     settings: list[str] = []
@@ -63,7 +76,7 @@ def move_flags_first(arguments: list[str]) -> list[str]:
         (flags if argument.startswith("-") else settings).append(argument)
         if argument in FLAGS_WITH_VALUE:
             flags.extend(itertools.islice(rest, 1))
-        if argument in FLAGS_BEFORE_SETTINGS:
+        if argument in INFO_FLAGS:
             return arguments
     return flags + settings
 
@@ -87,6 +100,7 @@ def run_alone(cfg: Config) -> int:
     """Carry out a run that belongs to no sweep; print its progress line, its table and its folder."""
     if cfg.analysis:
         raise UserError("an analysis needs an experiment's grid: add hydra.mode=MULTIRUN to the experiment's YAML")
+    refuse_file("output_dir", cfg.output_dir)
     if cfg.dry_run:
         print_run_plan(cfg)
         return 0

@@ -23,6 +23,12 @@ def cache_dir(configured: str | None) -> Path:
     return Path(configured or platformdirs.user_cache_dir("isobench"))
 
 
+def refuse_file(setting: str, path: str | Path) -> None:
+    """Raise UserError if the path that a setting names is a file: it has to be a folder, or not there yet."""
+    if Path(path).exists() and not Path(path).is_dir():
+        raise UserError(f"{setting}={path} is a file: name a folder")
+
+
 def sha256_file(path: Path) -> str:
     """Compute the hex sha256 of a file; a file that did not change since the last call is not read again."""
     stat = path.stat()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import sha256_file
+from isobench.common.files import refuse_file, sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
 from isobench.data.parquet import read_field, read_table
@@ -73,6 +73,7 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
         UserError: the folder or the file is missing; the message lists what there is instead.
     """
     root = Path(str(data.root)).expanduser()
+    refuse_file("data.root", root)
     if not root.is_dir():
         raise UserError(f"data.root: the folder {root} does not exist")
     name = task.folder or f"glue/{task.subset or task.name}"
@@ -88,10 +89,21 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     if not path.is_file() and len(parts) == 1:
         return parts[0]
     if not path.is_file():
-        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet"))) or "nothing"
+        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet")))
+        if not others or list(folder.glob(f"{split}.*")):
+            raise UserError(f"{path} does not exist; {describe_other_files(folder)}")
         key = "task.train_split" if split == task.train_split else "task.dev_splits"
         raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
     return path
+
+
+def describe_other_files(folder: Path) -> str:
+    """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
+    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")
+    if not names:
+        return "the folder is empty: put one Parquet file for each split there"
+    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return f"the folder has {shown}: convert each split to a file SPLIT.parquet"
 
 
 def list_partial_splits(task: Task, data: Data) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_file
+from isobench.common.files import cache_dir, refuse_file, sha256_file
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
 from isobench.data.packaged import find_packaged_file
@@ -128,6 +128,7 @@ def require_encoder_folder(encoder: Encoder) -> Path:
         UserError: the folder or one of these files is missing.
     """
     folder = Path(str(encoder.path)).expanduser()
+    refuse_file("encoder.path", folder)
     if not folder.is_dir():
         raise UserError(f"encoder.path: the folder {folder} does not exist")
     if encoder.scratch:

@@ -15,8 +15,10 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from isobench.common.errors import UserError
+from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.config.explain import explain_config_error
@@ -25,7 +27,7 @@ from isobench.runs.identity import Identifier
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
-from isobench.sweep.grid import expand_chains, expand_grid
+from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for the whole sweep
@@ -95,7 +97,8 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
     """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value.
 
     Raises:
-        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``.
+        UserError: a sweep over no values, such as ``range(3,1)``, or over values that can't be listed, such as
+            ``interval(0, 1)``.
     """
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
@@ -106,6 +109,8 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
             values = list(override.sweep_string_iterator())
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
+        if not values:
+            raise UserError(f"{override.input_line} has no values: write some, such as {key}=A,B")
         overrides_by_setting[key] = [f"{key}={value}" for value in values]
     return overrides_by_setting
 
@@ -116,6 +121,10 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
 
     Yields:
         Hydra's loader, the sweep's base config, and the command line's overrides: what `plan_runs` takes.
+
+    Raises:
+        UserError: an argument can't be meant, or a folder is a file.
+        hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
     register_schema()
     GlobalHydra.instance().clear()
@@ -123,6 +132,7 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
+        refuse_file("output_dir", base.output_dir)
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
 
 
@@ -140,7 +150,7 @@ def plan_saved_command(command: SweepCommand, output_dir: str) -> dict[str, Plan
     try:
         with contextlib.chdir(command.folder), compose_sweep([*command.arguments, current_output_dir]) as parts:
             return plan_runs(*parts)
-    except (UserError, OSError, HydraException, OmegaConfBaseException) as error:
+    except (UserError, OSError, HydraException, OmegaConfBaseException, YAMLError, UnicodeError) as error:
         reason = error if isinstance(error, UserError) else explain_config_error(error)
         raise UserError(f"a sweep can't be planned any more: {' '.join(command.arguments)}: {reason}") from error
 
@@ -151,13 +161,16 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         name, _, value = argument.partition("=")
         if is_folder or (name in ("--config-dir", "-cd") and value):
-            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + (argument if is_folder else value))}]")
+            folder = argument if is_folder else value
+            if not Path(folder).is_dir():
+                raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
+            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + folder)}]")
             is_folder = False
         elif argument in ("--config-dir", "-cd"):
             is_folder = True
         elif argument not in MULTIRUN_FLAGS:
             overrides.append(argument)
-    return expand_chains(overrides)
+    return rewrite_overrides(overrides)
 
 
 def quote_for_hydra(text: str) -> str:
