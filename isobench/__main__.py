@@ -15,7 +15,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from isobench.cli import choices
 from isobench.cli.arguments import FlagParser
+from isobench.cli.completion import answer_query, is_query
 from isobench.cli.guard import run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
@@ -46,6 +48,10 @@ def main() -> None:
         word = sys.argv.pop(1)
         importlib.import_module(f"isobench.cli.{word}").main(f"{program} {word}")
         return
+    if sys.argv[1:2] and sys.argv[1] in choices.GROUPS:
+        word = sys.argv.pop(1)
+        choices.main(f"isobench {word}", word)
+        return
     register_schema()
     run_guarded(run_hydra)
 
@@ -57,11 +63,16 @@ def run_hydra() -> None:
         UserError: the first word is no command, or an argument can't be meant.
         SystemExit: there is no such flag.
     """
-    if sys.argv[1:2] and re.fullmatch(r"[\w-]*\w", word := sys.argv[1]) and not word.startswith("-"):
-        raise UserError(f"there is no command {word}: {suggest_nearest(word, COMMANDS)}; settings are written key=value")
+    call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)
+    words = (*COMMANDS, *choices.GROUPS)
+    if is_query(sys.argv[1:]):
+        answer_query(words, call_hydra)
+        return
+    if sys.argv[1:2] and re.fullmatch(r"\w[\w-]*", word := sys.argv[1]):
+        raise UserError(f"there is no command {word}: {suggest_nearest(word, words)}; settings are written key=value")
     sys.argv[1:] = move_flags_first(rewrite_overrides(sys.argv[1:]))
     FlagParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
-    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)()
+    call_hydra()
 
 
 def move_flags_first(arguments: list[str]) -> list[str]:

@@ -27,7 +27,12 @@ def main(prog: str = "python -m isobench.status") -> None:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--watch", nargs="?", const=10.0, type=read_seconds, metavar="SECONDS", help="show it again every SECONDS (10)"
+        "--watch",
+        nargs="?",
+        const=10.0,
+        type=read_seconds,
+        metavar="SECONDS",
+        help="show it again every SECONDS (10)",
     )
     options, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: print_status(arguments, options.watch))

@@ -19,9 +19,8 @@ def explain_yaml_error(error: BaseException) -> str | None:
             return f"{mark.name}, line {mark.line + 1}: {cause.problem or cause.context}: correct this line"
         if isinstance(cause, ReaderError):
             return f"{cause.name} has a character that YAML does not allow ({cause.reason}): remove it"
-        if isinstance(cause, UnicodeDecodeError):
-            if files := ", ".join(map(str, find_files_not_in_utf8())):
-                return f"{files} can't be read as UTF-8 ({cause.reason}): save it in this encoding"
+        if isinstance(cause, UnicodeDecodeError) and (files := ", ".join(map(str, find_files_not_in_utf8()))):
+            return f"{files} can't be read as UTF-8 ({cause.reason}): save it in this encoding"
     return None
 
 
