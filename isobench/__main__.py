@@ -79,6 +79,9 @@ def move_flags_first(arguments: list[str]) -> list[str]:
     """Put Hydra's flags, with their values, before the settings: argparse refuses settings on both sides of a flag.
 
     A command line with ``--info`` stays as it is.
+
+    Raises:
+        UserError: a flag lacks its value.
     """
     flags: list[str] = []
     settings: list[str] = []
@@ -86,7 +89,9 @@ def move_flags_first(arguments: list[str]) -> list[str]:
     for argument in rest:
         (flags if argument.startswith("-") else settings).append(argument)
         if argument in FLAGS_WITH_VALUE:
-            flags.extend(itertools.islice(rest, 1))
+            if not (value := list(itertools.islice(rest, 1))):
+                raise UserError(f"{argument} needs a value after it")
+            flags += value
         if argument in INFO_FLAGS:
             return arguments
     return flags + settings

@@ -113,9 +113,7 @@ def nothing_improves(report: Report) -> Outcome:
     left_out = f"; left out, constant predictors: {', '.join(constant)}" if constant else ""
     comparisons = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
     if not number and (constant or any(math.isnan(comparison.difference) for comparison in comparisons)):
-        return Outcome(
-            UNDECIDED, f"no score can be tested, undefined or constant{left_out}"
-        )
+        return Outcome(UNDECIDED, f"every score is undefined or of a constant predictor{left_out}")
     if not number:
         return Outcome(NOT_RUN, "no comparison of two or more seeds")
     gains = [

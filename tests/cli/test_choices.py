@@ -32,7 +32,7 @@ def test_every_choice_is_listed_with_a_description_on_one_line(cli, word, names)
     assert len(set(lines.values())) == len(lines)
 
 
-def test_the_list_has_the_users_own_and_fits_the_terminal(command, tmp_path, monkeypatch, capsys):
+def test_the_list_has_the_users_own_and_fits_the_terminal(tmp_path, monkeypatch, capsys):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "mine.yaml").write_text(f"# Whether {'very ' * 30}good. More.\nname: mine\n")
     (tmp_path / "task" / "plain.yaml").write_text("name: plain\n")
