@@ -15,7 +15,7 @@ from typing import Any
 
 import platformdirs
 
-from isobench.common.errors import StorageError
+from isobench.common.errors import StorageError, UserError
 
 PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
