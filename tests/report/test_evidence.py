@@ -270,3 +270,10 @@ def test_nothing_is_changed_and_everything_repeats():
     assert describe_evidence([made]) == describe_evidence([made])
     assert made == before
     assert "19,999 random relabellings" in said(made)
+
+
+def test_none_is_no_word_of_the_sentences():
+    """``none`` is a method, so a sentence such as "none remains" could be about plain fine-tuning."""
+    text = said(table({"none": {"a": LOW, "b": LOW}, "isobn": {"a": LOW[::-1], "b": LOW[::-1]}}))
+    assert "After Holm's correction over these 2, no difference is left." in text
+    assert "none" not in text.lower().replace(",", " ").split()
