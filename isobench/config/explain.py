@@ -44,6 +44,8 @@ def explain_config_error(error: BaseException) -> str:
     if (form_message := _explain_form(text)) is not None:
         return form_message
     cause = str(error.__cause__ or error.__context__ or "")
+    if match := re.search(r"Could not find '([^']+)/'", text):
+        return f"{match[1]} is empty: choose one of its options"
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
         return f"{match[1]}={match[2]} is not known: {suggest_nearest(match[2], options)}"
@@ -70,7 +72,9 @@ def _explain_form(text: str) -> str | None:
     if match := re.search(r"To append to your default list use (\+\S+)", text):
         return f"{match[1][1:]} needs a + before it: write {match[1]}"
     if match := re.search(r"Multiple values for (\w+)\.", text):
-        return f"{match[1]} is chosen already: write {match[1]}=..., once and without the +"
+        return (
+            f"{match[1]} is chosen twice: choose one option; a + is for a group without a default, as experiment is"
+        )
     if match := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
         return f"{match[1]} has several values: add -m to carry out a run for each; a list is written [A,B]"
     if match := re.search(r"Sweeping over Hydra's configuration is not supported : '(.*)'", text):
@@ -85,7 +89,11 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
     key, equals, _ = setting.partition("=")
     if not equals:
         return f"{setting or 'an empty word'} is no setting: settings are written key=value (isobench --help)"
-    lines = [line for line in text.splitlines() if not line.startswith(("Error parsing override", "LexerNoViable"))]
+    lines = [
+        line.split(" expecting ")[0]
+        for line in text.splitlines()
+        if not line.startswith(("Error parsing override", "LexerNoViable"))
+    ]
     reason = f" ({lines[0]})" if lines and set(lines[0]) - set("^ ") and "See https" not in lines[0] else ""
     return f"{setting} can't be read{reason}: a text with special characters needs two quotes, '{key}=\"TEXT\"'"
 
@@ -93,7 +101,7 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
 def _explain_key_error(key: str, text: str) -> str:
     if "is not in struct" in text or "not in '" in text:
         return explain_unknown_key(key)
-    if "Missing mandatory value" in text:
+    if "missing mandatory value" in text.lower():
         return f"{key} must be set: add {key}=..."
     if match := re.search(r"Value '(.*?)'.* (?:could not be converted to|is not a valid) (Integer|Float|bool)", text):
         return f"{key}={match[1]} must be {TYPE_NAMES[OMEGACONF_TYPES[match[2]]]}"
@@ -151,4 +159,5 @@ def _list_experiment_settings(parents: list[str]) -> list[str]:
 
 
 def _format_first_line(text: str) -> str:
-    return " ".join((text.strip().splitlines() or ["the config can't be composed"])[0].split())
+    first, *rest = text.strip().splitlines() or ["the config can't be composed"]
+    return " ".join(f"{first} {rest[0]}".split() if first.endswith(":") and rest else first.split())

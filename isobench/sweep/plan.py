@@ -11,13 +11,14 @@ from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
@@ -106,13 +107,21 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
         if not override.is_sweep_override():
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
-            values = list(override.sweep_string_iterator())
+            values = list_swept_values(override)
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
         if not values:
             raise UserError(f"{override.input_line} has no values: write some, such as {key}=A,B")
         overrides_by_setting[key] = [f"{key}={value}" for value in values]
     return overrides_by_setting
+
+
+def list_swept_values(override: Override) -> list[str]:
+    """List the values of a sweep over a list, a range or a glob; UserError if its range has a step of zero."""
+    try:
+        return list(override.sweep_string_iterator())
+    except (ValueError, HydraException) as error:
+        raise UserError(f"{override.input_line}: {extract_first_line(error)}: write range(FIRST,END,STEP)") from error
 
 
 @contextmanager

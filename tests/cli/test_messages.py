@@ -11,7 +11,7 @@ from isobench.sweep.launchers import explain_refusal
 FORMS = [
     (["experiment=glue_isobn"], "experiment=glue_isobn needs a + before it: write +experiment=glue_isobn"),
     (["experiment=glue_isobn", "-m"], "experiment=glue_isobn needs a + before it: write +experiment=glue_isobn"),
-    (["+task=rte"], "task is chosen already: write task=..., once and without the +"),
+    (["+task=rte"], "task is chosen twice: choose one option"),
     (["seed=1,2"], "seed=1,2 has several values: add -m to carry out a run for each"),
     (["seed=range(1,3)"], "seed=range(1,3) has several values: add -m"),
     (["seed=range(3,1)", "-m"], "seed=range(3,1) has no values: write some, such as seed=A,B"),
@@ -20,6 +20,9 @@ FORMS = [
     (["hydra.launcher.n_jobs=0"], "there is no setting hydra.launcher.n_jobs: "),
     (["~seed"], "~seed: a setting can't be removed: leave it out, or give it a value (seed=...)"),
     (["~task=rte", "-m"], "~task=rte: a setting can't be removed"),
+    (["+experiment=isobn_ev", "+experiment=isobn_drift"], "experiment is chosen twice: choose one option"),
+    (["seed=range(1,3,0)", "-m"], "seed=range(1,3,0): range() arg 3 must not be zero: write range(FIRST,END,STEP)"),
+    (["calibration="], "calibration is empty: choose one of its options"),
     (["seed=null"], "seed can't be null: give it a value"),
     (["seed=null", "-m"], "seed can't be null: give it a value"),
     (["seed="], "seed= must be a whole number"),
@@ -92,6 +95,21 @@ def test_a_broken_yaml_file_is_named(cli, command, tmp_path, content, message, f
     file.write_bytes(content)
     check_one_line(cli(flag, str(tmp_path), "task=mine"), str(file))
     check_one_line(command(status.main, f"{flag}={tmp_path}", "task=mine"), message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "task.name must be set: add task.name=..."),
+        (b"- a\n", "In 'task/mine': ValidationError raised while composing config: "),
+        (b"nme: a\n", "there is no setting task.nme: did you mean name"),
+        (b"defaults: [nope]\n", "In 'task/mine': Could not load 'task/nope'"),
+    ],
+)
+def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, message):
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "mine.yaml").write_bytes(content)
+    check_one_line(cli("--config-dir", str(tmp_path), "task=mine"), message)
 
 
 def test_the_users_folders_are_read_from_the_command_line():
