@@ -23,10 +23,14 @@ from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import rewrite_overrides
+from isobench.sweep.method_settings import postpone_method_settings
+from isobench.sweep.plan import compose_sweep
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
@@ -36,6 +40,7 @@ FLAGS_WITH_VALUE = (
     "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
 INFO_FLAGS = ("--info", "-i")  # the word after them may be their value or a setting
+SHOWING_FLAGS = (*INFO_FLAGS, "--cfg", "-c", "--shell-completion", "-sc")  # nothing is run with them
 
 
 def main() -> None:
@@ -70,9 +75,24 @@ def run_hydra() -> None:
         return
     if sys.argv[1:2] and re.fullmatch(r"\w[\w-]*", word := sys.argv[1]):
         raise UserError(f"there is no command {word}: {suggest_nearest(word, words)}; settings are written key=value")
-    sys.argv[1:] = move_flags_first(rewrite_overrides(sys.argv[1:]))
+    check_typed_settings(sys.argv[1:])
+    arguments = rewrite_overrides(sys.argv[1:])
+    if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
+        arguments = postpone_method_settings(arguments)
+    sys.argv[1:] = move_flags_first(arguments)
     FlagParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
     call_hydra()
+
+
+def is_sweep(arguments: list[str]) -> bool:
+    """True if a command line is a sweep's: by its flag, or because its experiment is one."""
+    if any(flag in arguments for flag in MULTIRUN_FLAGS):
+        return True
+    has_experiment = any(text.startswith("+experiment=") for text in arguments)
+    if not has_experiment or any(flag in arguments for flag in SHOWING_FLAGS):
+        return False
+    with compose_sweep([text for text in arguments if not text.startswith("calibration.")]) as (_, base, _):
+        return bool(base.hydra.mode == RunMode.MULTIRUN)
 
 
 def move_flags_first(arguments: list[str]) -> list[str]:

@@ -22,7 +22,13 @@ TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS
 
 LANGUAGE_PAIR = Bound(lambda names: len(names) == 2, "must be those of source and target, such as [en,ro]")
-COLUMNS = Bound(lambda names: len(names) in (1, 2), "must name one or two columns")
+COLUMNS = Bound(
+    lambda names: len(names) in (1, 2) and len(set(names)) == len(names), "must name one column or two different ones"
+)
+LABELS = Bound(
+    lambda names: len(names) > 1 and len(set(names)) == len(names) and all(map(str.strip, names)),
+    "must name at least two classes, each with a name of its own",
+)
 SPLITS = Bound(bool, "must name at least one split")
 SCORE_RANGE = Bound(lambda ends: len(ends) == 2 and ends[0] < ends[1], "must be [lowest, highest]")
 
@@ -64,7 +70,7 @@ class Task:
     embedded: bool = False  # the data come from an installed package
     folder: str | None = None  # of the task's files below data.root; null is glue/<subset>
     text: Annotated[list[str], COLUMNS] = MISSING  # columns with the sentences
-    labels: list[str] | None = None  # names of the classes; null is a regression or generation
+    labels: Annotated[list[str], LABELS] | None = None  # names of the classes; null is a regression or generation
     label_range: Annotated[list[float], SCORE_RANGE] | None = None  # of a regression's scores
     as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
     metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING

@@ -37,6 +37,14 @@ def find_data_source(task: Task, data: Data) -> str:
     return "parquet" if data.root else "hub"
 
 
+def describe_source(task: Task, data: Data) -> str:
+    """Say in a few words where the task's examples come from: ``data.root``, a package, a grammar or the hub."""
+    if task.generation and task.generation.grammar:
+        return f"grammar {task.generation.grammar}"
+    places = {"embedded": "package", "parquet": data.root, "hub": f"{task.hub}@{str(task.revision)[:7]}"}
+    return str(places[find_data_source(task, data)])
+
+
 def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     """Identify the data of every split that a run uses, for its key: by hashes, versions or the hub's revision.
 
@@ -99,11 +107,9 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
 
 def describe_other_files(folder: Path) -> str:
     """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
-    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")
-    if not names:
-        return "the folder is empty: put one Parquet file for each split there"
-    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return f"the folder has {shown}: convert each split to a file SPLIT.parquet"
+    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")[:5]
+    has = f"has {', '.join(names)}" if names else "is empty"
+    return f"the folder {has}: convert each split to a file SPLIT.parquet"
 
 
 def list_partial_splits(task: Task, data: Data) -> list[str]:
@@ -144,6 +150,8 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         columns = {name: rows[name][:] for name in (*task.text, "label")}
         where = f"{task.hub}/{task.subset} {split}"
     labels = _check_labels(task, columns["label"], where)
+    if split == task.train_split and task.labels is not None:
+        check_every_class(task.labels, labels, where)
     texts = [check_texts(columns[name], name, where) for name in task.text]
     return _select_examples(Examples(texts, labels), limit)
 
@@ -195,6 +203,17 @@ def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
     return values.astype(np.float32) if task.labels is None else values.astype(np.int64)
 
 
+def check_every_class(names: list[str], labels: np.ndarray, where: str) -> None:
+    """Raise UserError if a class has no training example, because ``task.labels`` names more than there are."""
+    counts = np.bincount(labels, minlength=len(names))
+    missing = [name for name, count in zip(names, counts, strict=True) if count == 0]
+    if missing:
+        raise UserError(
+            f"task.labels names {len(names)} classes, and {where} has no example of {', '.join(missing)}: name the "
+            "classes that it has"
+        )
+
+
 def _round_to_classes(task: Task, values: np.ndarray) -> np.ndarray:
     """Turn scores into classes: round each, half to even, to one of ``task.as_classes`` equally spaced scores."""
     if task.label_range is None:
@@ -204,9 +223,15 @@ def _round_to_classes(task: Task, values: np.ndarray) -> np.ndarray:
 
 
 def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
-    """Return the texts of a column; raise UserError, naming the column and the file, if one is not a string."""
+    """Return the texts of a column.
+
+    Raises:
+        UserError: one is not a string, or all are blank; the message names the column and the file.
+    """
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where} has a row whose {column} is not text")
+    if not any(text.strip() for text in texts):
+        raise UserError(f"{where} has nothing but blank texts in the column {column}")
     return texts
 
 

@@ -20,7 +20,6 @@ FORMS = [
     (["hydra.launcher.n_jobs=0"], "there is no setting hydra.launcher.n_jobs: "),
     (["~seed"], "~seed: a setting can't be removed: leave it out, or give it a value (seed=...)"),
     (["~task=rte", "-m"], "~task=rte: a setting can't be removed"),
-    (["+experiment=isobn_ev", "+experiment=isobn_drift"], "experiment is chosen twice: choose one option"),
     (["seed=range(1,3,0)", "-m"], "seed=range(1,3,0): range() arg 3 must not be zero: write range(FIRST,END,STEP)"),
     (["calibration="], "calibration is empty: choose one of its options"),
     (["seed=null"], "seed can't be null: give it a value"),
@@ -136,7 +135,7 @@ def test_a_commands_output_folder_is_no_file(command, tmp_path, module):
     ("files", "message"),
     [
         (["train.csv", "validation.csv"], "the folder has train.csv, validation.csv: convert each split to a file"),
-        ([], "the folder is empty: put one Parquet file for each split there"),
+        ([], "the folder is empty: convert each split to a file SPLIT.parquet"),
     ],
 )
 def test_files_beside_a_missing_parquet_file_are_named(cli, small, tmp_path, files, message):
