@@ -16,7 +16,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file, sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
-from isobench.data.parquet import read_field, read_table
+from isobench.data.parquet import describe_other_files, read_field, read_table
 
 
 @dataclass
@@ -103,13 +103,6 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
         key = "task.train_split" if split == task.train_split else "task.dev_splits"
         raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
     return path
-
-
-def describe_other_files(folder: Path) -> str:
-    """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
-    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")[:5]
-    has = f"has {', '.join(names)}" if names else "is empty"
-    return f"the folder {has}: convert each split to a file SPLIT.parquet"
 
 
 def list_partial_splits(task: Task, data: Data) -> list[str]:
