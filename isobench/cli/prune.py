@@ -1,6 +1,5 @@
 """Run ``isobench prune``: list the runs that nothing produces any more, and remove them on request."""
 
-import argparse
 import shlex
 import shutil
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
@@ -30,7 +30,7 @@ from isobench.sweep.saved_commands import read_commands
 
 def main(prog: str = "python -m isobench.prune") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
-    parser = argparse.ArgumentParser(
+    parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] [--yes] [output_dir=FOLDER] [SETTING=VALUE ...]",
         description="Lists the runs that no command produces any more, then asks whether to remove them. Such runs "
@@ -40,9 +40,8 @@ def main(prog: str = "python -m isobench.prune") -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--yes", action="store_true", help="remove them without asking")
-    parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE", help="such as output_dir or data.root")
-    options = parser.parse_args()
-    run_guarded(lambda: prune(options.settings, options.yes))
+    options, settings = parser.parse_sweep_arguments()
+    run_guarded(lambda: prune(settings, options.yes))
 
 
 def prune(settings: Sequence[str], yes: bool) -> None:

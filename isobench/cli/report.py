@@ -1,6 +1,5 @@
 """Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any
 
 from isobench.analyses.names import needs_training
 from isobench.cli import claims
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_atomic
@@ -30,7 +30,7 @@ from isobench.sweep.rows import SELECTION_PREFIX, drop_selection, find_sweep_row
 
 def main(prog: str = "python -m isobench.report") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
-    parser = argparse.ArgumentParser(
+    parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] [+experiment=NAME] [SETTING=VALUE ...]",
         description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
@@ -39,7 +39,7 @@ def main(prog: str = "python -m isobench.report") -> None:
         "the papers' claims, and which of them hold in the runs of the output folder.",
         allow_abbrev=False,
     )
-    _, arguments = parser.parse_known_args()
+    _, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: report(arguments))
 
 

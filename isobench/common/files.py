@@ -15,7 +15,7 @@ from typing import Any
 
 import platformdirs
 
-from isobench.common.errors import StorageError
+from isobench.common.errors import StorageError, UserError
 from isobench.common.reading import require_regular_file
 
 PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
@@ -24,6 +24,12 @@ PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a
 def cache_dir(configured: str | None) -> Path:
     """Return the folder for tokenised data and converted weights: ``data.cache`` if set, else the user's cache."""
     return Path(configured or platformdirs.user_cache_dir("isobench"))
+
+
+def refuse_file(setting: str, path: str | Path) -> None:
+    """Raise UserError if the path that a setting names is a file: it has to be a folder, or not there yet."""
+    if Path(path).exists() and not Path(path).is_dir():
+        raise UserError(f"{setting}={path} is a file: name a folder")
 
 
 def sha256_file(path: Path) -> str:

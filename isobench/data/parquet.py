@@ -63,3 +63,10 @@ def read_field(table: Any, name: str) -> list[Any]:
     top_column, *path = name.split(".")
     column = table[top_column]
     return (pyarrow.compute.struct_field(column, path) if path else column).to_pylist()
+
+
+def describe_other_files(folder: Path) -> str:
+    """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
+    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")[:5]
+    has = f"has {', '.join(names)}" if names else "is empty"
+    return f"the folder {has}: convert each split to a file SPLIT.parquet"

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import sha256_file
+from isobench.common.files import refuse_file, sha256_file
 from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
-from isobench.data.parquet import read_field, read_table
+from isobench.data.parquet import describe_other_files, read_field, read_table
 
 
 @dataclass
@@ -82,6 +82,7 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
         UserError: the folder or the file is missing; the message lists what there is instead.
     """
     root = Path(str(data.root)).expanduser()
+    refuse_file("data.root", root)
     if not root.is_dir():
         raise UserError(f"data.root: the folder {root} does not exist")
     name = task.folder or f"glue/{task.subset or task.name}"
@@ -98,7 +99,9 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     if not path.is_file() and len(parts) == 1:
         return parts[0]
     if not path.is_file():
-        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet"))) or "nothing"
+        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet")))
+        if not others or list(folder.glob(f"{split}.*")):
+            raise UserError(f"{path} does not exist; {describe_other_files(folder)}")
         key = "task.train_split" if split == task.train_split else "task.dev_splits"
         raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
     return path

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, make_cache_error, sha256_file
+from isobench.common.files import cache_dir, make_cache_error, refuse_file, sha256_file
 from isobench.common.packages import require_package
 from isobench.common.reading import read_bounded, require_regular_file
 from isobench.config.schema import Encoder
@@ -153,6 +153,7 @@ def require_encoder_folder(encoder: Encoder) -> Path:
         UserError: the folder or one of these files is missing, or it holds a pipe, a device or a broken link.
     """
     folder = Path(str(encoder.path)).expanduser()
+    refuse_file("encoder.path", folder)
     if not folder.is_dir():
         raise UserError(f"encoder.path: the folder {folder} does not exist")
     for file in folder.iterdir():  # transformers would wait for a pipe in it

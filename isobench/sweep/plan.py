@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
 from hydra import initialize_config_dir
@@ -11,10 +12,12 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, RangeSweep
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.config.schema import register_schema
@@ -23,7 +26,7 @@ from isobench.runs.labels import make_labels
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
-from isobench.sweep.grid import expand_chains, expand_grid
+from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
 from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 
@@ -115,8 +118,8 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
     """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value.
 
     Raises:
-        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``, or over a setting of the
-            whole sweep, such as its experiment.
+        UserError: a sweep over no values, such as ``range(3,1)``, over values that can't be listed, such as
+            ``interval(0, 1)``, or over a setting of the whole sweep, such as its experiment.
     """
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
@@ -126,9 +129,11 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
             _check_swept_setting(key.lstrip("+"))  # Hydra keeps even choice(true) out of the sweep's own config
-            values = list(override.sweep_string_iterator())
+            values = list_swept_values(override)
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
+        if not values:
+            raise UserError(f"{override.input_line} has no values: write some, such as {key}=A,B")
         overrides_by_setting[key] = [f"{key}={value}" for value in values]
     if math.prod(map(len, overrides_by_setting.values())) > MAX_RUNS:
         raise UserError(f"these settings have more than {MAX_RUNS:,} combinations: split the sweep")
@@ -144,12 +149,24 @@ def _check_range(override: Override) -> None:
         raise UserError(f"{override.input_line} has more than {MAX_RUNS:,} values: give fewer")
 
 
+def list_swept_values(override: Override) -> list[str]:
+    """List the values of a sweep over a list, a range or a glob; UserError if its range has a step of zero."""
+    try:
+        return list(override.sweep_string_iterator())
+    except (ValueError, HydraException) as error:
+        raise UserError(f"{override.input_line}: {extract_first_line(error)}: write range(FIRST,END,STEP)") from error
+
+
 @contextmanager
 def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
     """Let Hydra compose a sweep's command line without running it.
 
     Yields:
         Hydra's loader, the sweep's base config, and the command line's overrides: what `plan_runs` takes.
+
+    Raises:
+        UserError: an argument can't be meant, or a folder is a file.
+        hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
     register_schema()
     GlobalHydra.instance().clear()
@@ -157,6 +174,7 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
+        refuse_file("output_dir", base.output_dir)
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
 
 
@@ -166,13 +184,16 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         name, _, value = argument.partition("=")
         if is_folder or (name in ("--config-dir", "-cd") and value):
-            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + (argument if is_folder else value))}]")
+            folder = argument if is_folder else value
+            if not Path(folder).is_dir():
+                raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
+            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + folder)}]")
             is_folder = False
         elif argument in ("--config-dir", "-cd"):
             is_folder = True
         elif argument not in MULTIRUN_FLAGS:
             overrides.append(argument)
-    return postpone_method_settings(expand_chains(overrides))
+    return postpone_method_settings(rewrite_overrides(overrides))
 
 
 def quote_for_hydra(text: str) -> str:

@@ -16,7 +16,7 @@ from isobench.analyses import runner
 from isobench.analyses.names import needs_training
 from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.files import make_storage_error, sha256_json
+from isobench.common.files import make_storage_error, refuse_file, sha256_json
 from isobench.config.schema import Config
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
@@ -61,6 +61,7 @@ class GridSweeper(Sweeper):
             SystemExit: the exit code is not 0 (`isobench.training.execute.choose_exit_code`).
             UserError: a run can't be planned, or the output folder can't be written.
         """
+        refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
         if analysis := rows[0].cfg.analysis:
