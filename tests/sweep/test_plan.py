@@ -132,10 +132,10 @@ def test_three_tasks_and_two_encoders_take_four_compositions():
     assert composer.compose_with_hydra.cache_info().misses == 4  # the first of each, and each other choice
 
 
-def test_a_commands_arguments_as_overrides():
-    found = convert_to_overrides(["-m", "seed=1", "--config-dir", "f", "a=b"])
-    assert found == ["seed=1", "hydra.searchpath=['file://f']", "a=b"]
-    assert convert_to_overrides(["--config-dir=f", "--multirun"]) == ["hydra.searchpath=['file://f']"]
+def test_a_commands_arguments_as_overrides(tmp_path):
+    found = convert_to_overrides(["-m", "seed=1", "--config-dir", str(tmp_path), "a=b"])
+    assert found == ["seed=1", f"hydra.searchpath=['file://{tmp_path}']", "a=b"]
+    assert convert_to_overrides([f"--config-dir={tmp_path}", "--multirun"]) == found[1:2]
 
 
 def test_a_config_survives_its_record():
