@@ -19,6 +19,7 @@ from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
+from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import expand_chains
 from isobench.sweep.sweeper import print_run_plan
@@ -90,6 +91,8 @@ def run_alone(cfg: Config) -> int:
     if cfg.dry_run:
         print_run_plan(cfg)
         return 0
+    cfg = complete_config(cfg)
+    print_own_data([cfg])
     code, row = execute_run(cfg)
     if row is not None:
         print_table(cfg.experiment, [row])

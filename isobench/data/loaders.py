@@ -122,7 +122,7 @@ class Loaders:
         """
         task = cfg.task
         key_inputs = [
-            VERSION, data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
+            VERSION, data, split, limit, list(task.text), task.label, task.labels, task.label_range, task.as_classes,
             self.max_length, inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(key_inputs)

@@ -1,8 +1,8 @@
 """Read and fingerprint the examples of a task.
 
-They come from one of three sources: an installed package or generator (``embedded``), Parquet files under
-``data.root``, or the hub. No source ever replaces another silently. This module imports nothing heavy, because runs
-are keyed before torch is imported.
+They come from one of four sources: an installed package or generator (``embedded``), the user's own files
+(``data.files``), Parquet files under ``data.root``, or the hub. No source ever replaces another silently. This module
+imports nothing heavy, because runs are keyed before torch is imported.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
+from isobench.data.own_examples import fingerprint_own_file, read_own_columns
 from isobench.data.parquet import read_field, read_table
 
 
@@ -31,9 +32,11 @@ class Examples:
 
 
 def find_data_source(task: Task, data: Data) -> str:
-    """Return where the task's examples come from: ``embedded``, ``parquet`` or ``hub``."""
+    """Return where the task's examples come from: ``embedded``, ``files``, ``parquet`` or ``hub``."""
     if task.embedded:
         return "embedded"
+    if data.files:
+        return "files"
     return "parquet" if data.root else "hub"
 
 
@@ -43,7 +46,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     Raises:
         UserError: a split, file, folder or package is missing.
     """
-    source, splits = find_data_source(task, data), (task.train_split, *task.dev_splits)
+    source, splits = find_data_source(task, data), task.read_splits
     if task.generation and task.generation.grammar:
         for split in splits:
             generated_pairs.check_grammar_and_split(task.generation.grammar, split)
@@ -58,6 +61,8 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
             raise UserError(f"task={task.name} has one column of text: set task.text=[sentence]")
         movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
+    if source == "files":
+        return {split: fingerprint_own_file(Path(data.files[split])) for split in splits}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
@@ -89,7 +94,8 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
         return parts[0]
     if not path.is_file():
         others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet"))) or "nothing"
-        key = "task.train_split" if split == task.train_split else "task.dev_splits"
+        keys = {task.train_split: "task.train_split", task.test_split: "task.test_split"}
+        key = keys.get(split, "task.dev_splits")
         raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
     return path
 
@@ -122,6 +128,9 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         sentences, classes = movie_reviews.read_sentences(split)
         columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
         where = "movie-reviews"
+    elif source == "files":
+        where = data.files[split]
+        columns = read_own_columns(Path(where), task)
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
         names, where = (*task.text, "label"), str(path)

@@ -5,7 +5,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from isobench.config.schema import Config, format_method_name, split_chain
-from isobench.papers.scale import find_scale_differences
+from isobench.papers.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.identity import NOT_IN_KEY, to_plain
 from isobench.runs.row import Row
 
@@ -75,8 +75,12 @@ def group_over_seeds(rows: list[Row], varying: list[str]) -> list[list[Row]]:
 
 
 def read_scale_differences(row: Row) -> list[str]:
-    """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended."""
-    return row.record.scale.differs if row.record else find_scale_differences(row.cfg)
+    """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended.
+
+    An experiment without a paper reproduces none: then only what is true without a paper is said.
+    """
+    differences = row.record.scale.differs if row.record else find_scale_differences(row.cfg)
+    return differences if row.cfg.experiment.paper else drop_paper_remarks(differences)
 
 
 def list_setting_values(cfg: Config, names: Sequence[str]) -> list[str]:

@@ -102,6 +102,8 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         ("encoder.layer", cfg.encoder.layer),
         ("encoder.missing_from", cfg.encoder.missing_from),
         ("encoder.compile", cfg.encoder.compile or None),
+        ("checkpoint.export", cfg.checkpoint.export),
+        ("task.test_split", task.test_split),
     ):
         if value is not None:
             raise UserError(
