@@ -21,7 +21,7 @@ class Classifier(nn.Module):
 
     def __init__(self, calibration: nn.Module) -> None:
         super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(FEATURES, WIDTH), nn.Tanh())
+        self.encoder = nn.Sequential(nn.Linear(FEATURES, WIDTH), nn.ReLU())
         self.calibration = calibration
         self.dropout = nn.Dropout(0.1)
         self.head = nn.Linear(WIDTH, CLASSES)
@@ -38,7 +38,7 @@ class Classifier(nn.Module):
 def make_examples(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Make inputs [N, FEATURES] of uneven variance, and their classes [N]."""
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(count, FEATURES, generator=generator) * torch.linspace(-4, 0, FEATURES).exp().flip(0).sqrt()
+    x = torch.randn(count, FEATURES, generator=generator) * torch.linspace(1, -3, FEATURES).exp()
     labels = (x[:, 1] > 0).long() + 2 * (x[:, 2] > 0).long()
     return x, labels
 

@@ -83,12 +83,12 @@ def compose_run(overrides: Sequence[str]) -> Config:
 @contextmanager
 def keep_global_hydra() -> Iterator[None]:
     """Let Hydra compose inside a program that uses Hydra itself, whose own state is put back afterwards."""
-    state = GlobalHydra.instance()
-    before, state.hydra = state.hydra, None
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().hydra = None
     try:
         yield
     finally:
-        state.hydra = before
+        GlobalHydra.instance().hydra = before  # the instance may be another one by now
 
 
 def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> "pandas.DataFrame":

@@ -20,14 +20,10 @@ def run_python(code):
     assert done.returncode == 0, done.stderr
 
 
-def test_importing_isobench_imports_nothing_else():
-    code = (
-        "import sys\nbefore = set(sys.modules)\nimport isobench\nnew = {n for n in sys.modules if n not in before}\n"
-    )
-    run_python(
-        code
-        + "assert new <= {'isobench', 'typing'}, new\nassert {'run', 'load_runs', 'metrics'} <= set(dir(isobench))"
-    )
+def test_importing_isobench_imports_nothing_but_python_itself():
+    code = "import sys\nimport isobench\nnew = {name.partition('.')[0] for name in sys.modules}\n"
+    code += "assert not new & {'torch', 'numpy', 'hydra', 'omegaconf', 'pandas', 'pyarrow', 'transformers'}, new\n"
+    run_python(code + "assert {'run', 'load_runs', 'metrics'} <= set(dir(isobench))")
 
 
 @pytest.mark.slow

@@ -75,9 +75,8 @@ def row_mean(matrix: Tensor) -> Tensor:
 
 def row_norms(matrix: Tensor) -> Tensor:
     """Compute the Euclidean length of each row: [m, n] -> [m] float64."""
-    pieces = (
-        torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.detach().split(SUM_ROWS_ON_CPU)
-    )
+    matrix = matrix.detach() if matrix.is_floating_point() else to_float64(matrix)
+    pieces = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.split(SUM_ROWS_ON_CPU))
     return torch.cat(list(pieces))
 
 

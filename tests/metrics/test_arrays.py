@@ -53,8 +53,9 @@ def test_an_array_gives_what_a_tensor_gives(name, variant):
     array = VARIANTS[variant]
     tensor = torch.from_numpy(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("=")))
     expected, found = MEASURES[name](tensor), MEASURES[name](array)
-    scale = 1e-3 if array.dtype == np.float16 else 1e-6  # products of halves in the measure's argument are rounded
-    np.testing.assert_allclose(found, expected, rtol=scale, atol=1e-9)
+    # The products that some lines above make of an array and of a tensor are rounded in its own precision.
+    tolerance = {np.float16: 1e-3, np.float32: 1e-4}.get(array.dtype.type, 1e-9)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * 1e-2)
 
 
 @pytest.mark.slow
