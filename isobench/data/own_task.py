@@ -20,10 +20,11 @@ from isobench.data.own_files import read_own_file
 from isobench.data.own_labels import find_classes, parse_number
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
-TEXT_NAMES = (
+PAIR_NAMES = (
     ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
-    ("text1", "text2"), ("text",), ("sentence",),
+    ("text1", "text2"),
 )  # fmt: skip
+TEXT_NAMES = ("text", "sentence", "review", "tweet", "comment", "content")
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,10 @@ def complete_config(cfg: Config) -> Config:
 def complete_task(task: Task, data: Data) -> tuple[Task, Data]:
     """Complete a task from the files of ``data.files``, whose paths become absolute.
 
-    The label is the column with one of ``LABEL_NAMES``, or in a file of two columns the one that is not the text. The
-    texts are the columns of ``TEXT_NAMES``, or else the only column of texts that are not numbers. The labels are
-    scores if ``task.label_range`` or a metric of regression is set; else `find_classes` decides.
+    The label is the column with one of ``LABEL_NAMES``, or in a file of two columns the one that is not the text.
+    The texts are the columns of ``PAIR_NAMES``, else the only one of ``TEXT_NAMES``, else the only column of texts
+    that are not numbers. The labels are scores if ``task.label_range`` or a metric of regression is set; else
+    `find_classes` decides.
 
     Raises:
         UserError: a file is missing or damaged, splits and files don't match, or a column can't be found.
@@ -95,7 +97,7 @@ def check_files(task: Task, data: Data) -> dict[str, Path]:
     """
     if task.embedded or task.generation:
         raise UserError(f"data.files doesn't go with task={task.name}: choose task=mine, or leave it out")
-    files = {split: Path(file).expanduser().absolute() for split, file in data.files.items()}
+    files = {split: Path(file).expanduser().absolute() for split, file in (data.files or {}).items()}
     needed = task.read_splits
     for split in needed:
         if split not in files:
@@ -144,7 +146,7 @@ def find_label_column(survey: Survey, texts: Sequence[str], file: Path) -> str:
     by_name = [name for name in survey.columns if name.lower() in LABEL_NAMES and name not in texts]
     if len(by_name) == 1:
         return by_name[0]
-    known = texts or next((names for names in TEXT_NAMES if set(names) <= set(survey.columns)), ())
+    known = texts or find_known_texts(survey.columns)
     rest = [name for name in survey.columns if name not in known]
     if not by_name and known and len(rest) == 1:
         return rest[0]
@@ -152,12 +154,20 @@ def find_label_column(survey: Survey, texts: Sequence[str], file: Path) -> str:
     raise UserError(f"{file} {problem}: set task.label=COLUMN; it has: {', '.join(survey.columns)}")
 
 
+def find_known_texts(columns: Sequence[str]) -> list[str]:
+    """Return the columns that have the names of a pair of texts, or the only one with a name of a text; else none."""
+    by_name = {name.lower(): name for name in columns}
+    for pair in PAIR_NAMES:
+        if set(pair) <= by_name.keys():
+            return [by_name[name] for name in pair]
+    single = [by_name[name] for name in TEXT_NAMES if name in by_name]
+    return single if len(single) == 1 else []
+
+
 def find_text_columns(survey: Survey, label: str, file: Path) -> list[str]:
     """Return the names of the one or two columns of texts; UserError if it is not clear which they are."""
-    columns = {name.lower(): name for name in survey.columns if name != label}
-    for names in TEXT_NAMES:
-        if set(names) <= columns.keys():
-            return [columns[name] for name in names]
+    if known := find_known_texts([name for name in survey.columns if name != label]):
+        return known
     others = [name for name in survey.texts if name != label]
     if len(others) == 1:
         return others
@@ -181,7 +191,7 @@ def describe_own_data(cfg: Config) -> str:
     task = cfg.task
     counts = ", ".join(
         f"{split} {Path(file).name} ({format_count(survey_file(Path(file)).rows, 'row')})"
-        for split, file in cfg.data.files.items()
+        for split, file in (cfg.data.files or {}).items()
     )
     kind = "scores" if task.labels is None else f"classes {', '.join(task.labels)}"
     return (

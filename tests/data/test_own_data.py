@@ -118,6 +118,9 @@ def test_columns_are_found_among_others(tmp_path):
     assert (task.text, task.label) == (["Question1", "question2"], "Target")
     write_parquet(tmp_path / "other.parquet", {"text": ["a", "b"], "opinion": ["u", "v"]})
     assert configure(tmp_path / "other.parquet").task.label == "opinion"
+    write_parquet(tmp_path / "two.parquet", {"text": ["a", "b"], "review": ["c", "d"], "label": ["u", "v"]})
+    with pytest.raises(UserError, match="may have its texts in text or review"):
+        configure(tmp_path / "two.parquet")
 
 
 BAD = {
