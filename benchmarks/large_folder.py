@@ -4,8 +4,9 @@
 
 The folder holds the 588 runs of glue_isobn at the paper's scale, once for each seed: 5,292 runs with nine seeds, and
 no note of the sweep that made them. Each record is a copy of one real record of ten epochs, with the key, config,
-seed and scores of its run. Each command runs as a process. Prints its seconds beyond those of the same command in a
-folder of one run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 GiB).
+seed and scores of its run. All runs share one file of predictions of 5,000 examples, whose sum the report and the
+sweep compare. Each command runs as a process. Prints its seconds beyond those of the same command in a folder of one
+run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 GiB).
 """
 
 import argparse
@@ -24,15 +25,17 @@ from typing import Any
 
 from common import write_result
 
+import numpy as np
 import yaml
-from pydantic_core import to_json
 
 from isobench.config.schema import Config
 from isobench.runs.identity import Identity, identify
-from isobench.runs.layout import CONFIG_FILE
+from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE
 from isobench.runs.record import RECORD_FORMAT
+from isobench.runs.record_file import format_record
 from isobench.runs.seeding import resolve_seeds
 from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.training.predictions import write_predictions
 
 SWEEP = ["+experiment=glue_isobn", "scale=paper", "data.root=null", "tracking=none"]
 ONE_RUN = [
@@ -42,22 +45,36 @@ REAL_RUN = [
     "task.train_samples=32", "task.dev_samples=32", "optimization.epochs=10", "optimization.patience=null",
     "tracking=none", "trainer.threads=1",
 ]  # fmt: skip
+EXAMPLES = 5000  # the dev sets of GLUE have 277 to 40,430
 MIB = 2**20
 
 
 def make_real_record(folder: str) -> dict[str, Any]:
-    """Train one small run and return the content of its record."""
+    """Train one small run, and return the content of its record, with larger predictions in place of its own."""
     subprocess.run(
         [sys.executable, "-m", "isobench", *REAL_RUN, f"output_dir={folder}"], check=True, capture_output=True
     )
     (file,) = Path(folder, "runs").glob("*/result.json")
     content: dict[str, Any] = json.loads(file.read_text())
     assert content["format"] == RECORD_FORMAT
-    return content
+    random_numbers = np.random.default_rng(0)
+    outputs = {
+        "labels": random_numbers.integers(0, 2, EXAMPLES),
+        "predictions": random_numbers.integers(0, 2, EXAMPLES),
+        "logits": random_numbers.normal(size=(EXAMPLES, 2)).astype(np.float32),
+    }
+    predictions = write_predictions(Path(folder, PREDICTIONS_FILE), {"validation": outputs})
+    return content | {"predictions": predictions.model_dump()}
 
 
-def write_finished_runs(arguments: list[str], real: dict[str, Any]) -> int:
-    """Write config and record of every run of a sweep, and return how many runs it has."""
+def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions: Path) -> int:
+    """Write config and record of every run of a sweep, and return how many runs it has.
+
+    Args:
+        arguments: the sweep's.
+        real: the record that is copied.
+        predictions: the file that every run has as its predictions.
+    """
     with compose_sweep(arguments) as parts:
         planned = plan_runs(*parts)
     for run in planned.values():
@@ -66,7 +83,8 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any]) -> int:
         config = dataclasses.asdict(cfg)
         (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
         record = adapt_record(real, cfg, identify(cfg)) | {"config": config}
-        folder.result_file.write_bytes(to_json(record, indent=1))
+        folder.result_file.write_bytes(format_record(record))
+        os.link(predictions, folder.path / PREDICTIONS_FILE)
     return len(planned)
 
 
@@ -75,6 +93,7 @@ def adapt_record(real: dict[str, Any], cfg: Config, identity: Identity) -> dict[
     score = random.Random(identity.key).uniform(0.7, 0.9)
     metrics = {**dict.fromkeys(cfg.task.metrics, score), "constant_predictor": False}
     record = copy.deepcopy(real)
+    record["best"] = copy.deepcopy(record["history"][0])  # the first epoch of those with the best score
     for epoch in (record["best"], *record["history"]):
         del epoch["validation"]
         epoch |= dict.fromkeys(cfg.task.dev_splits, metrics) | {"score": score, "selection": score}
@@ -144,7 +163,10 @@ def main() -> None:
             f"{folder}/one": [*SWEEP, *ONE_RUN, "seed=1"],
             f"{folder}/large": [*SWEEP, f"seed=range(1,{options.seeds + 1})"],
         }
-        counts = [write_finished_runs([*sweep, f"output_dir={path}"], real) for path, sweep in folders.items()]
+        predictions = Path(folder, "real", PREDICTIONS_FILE)
+        counts = [
+            write_finished_runs([*sweep, f"output_dir={path}"], real, predictions) for path, sweep in folders.items()
+        ]
         print(f"{counts[1]} runs", flush=True)
         write_result("large_folder", {"runs": counts[1], **measure_folders(folders, options.rounds)})
 

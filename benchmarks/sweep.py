@@ -8,7 +8,6 @@ fake records of a real record's shape, under the keys that the sweep looks for. 
 each run, with the run itself replaced by nothing (target: 50 ms).
 """
 
-import json
 import os
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ from common import write_result
 from helpers import record_content
 
 from isobench import __main__ as entry
+from isobench.runs.record_file import format_record
 from isobench.sweep.plan import compose_sweep, plan_runs
 
 EPOCH = {
@@ -46,9 +46,10 @@ def write_fake_runs(folder: str, seeds: int) -> list[str]:
     arguments = [*GRID, f"seed=range(1,{seeds + 1})", f"output_dir={folder}"]
     with compose_sweep(arguments) as parts:
         for key, run in plan_runs(*parts).items():
-            record = record_content(run.row.cfg, key=key, best=EPOCH, history=[EPOCH] * 10, cost={"seconds": 20.0})
+            history = [EPOCH | {"epoch": number} for number in range(1, 11)]
+            record = record_content(run.row.cfg, key=key, best=EPOCH, history=history, cost={"seconds": 20.0})
             run.row.folder.path.mkdir(parents=True)
-            run.row.folder.result_file.write_text(json.dumps(record))
+            run.row.folder.result_file.write_bytes(format_record(record))
     return arguments
 
 

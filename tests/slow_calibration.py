@@ -51,3 +51,15 @@ class Mended(Calibration):
         if self.broken and self.steps == 6:
             raise RuntimeError("as meant")
         return h
+
+
+class Destroying(Calibration):
+    """Sends TERM to its process while the run is prepared, in a ``__del__``, where Python drops exceptions."""
+
+    def prepare(self, embeddings):
+        Destroyed()
+
+
+class Destroyed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)

@@ -14,7 +14,7 @@ from rich.table import Table
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.analyses.setting_checks import check_settings
 from isobench.common.errors import UserError
-from isobench.common.files import make_storage_error, replace_non_finite, require_writable, write_json
+from isobench.common.files import make_storage_error, replace_non_finite, require_writable, sha256_file, write_json
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
@@ -74,7 +74,7 @@ def compute_findings(
     from isobench.analyses.subject import Subject, collect_scale_notes
     from isobench.common.plots import add_scale_note, use_figure_style
 
-    start = time.time()
+    start = time.perf_counter()
     subjects = [Subject(row, row_names) for row, row_names in zip(rows, names, strict=True)]
     with use_figure_style():
         findings = function(subjects, **settings)
@@ -88,7 +88,7 @@ def compute_findings(
     if findings.differs:
         setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."
     findings.notes.insert(0, f"scale={rows[0].cfg.scale}.{setting}")
-    return findings, time.time() - start
+    return findings, time.perf_counter() - start
 
 
 def describe_analysis(
@@ -103,6 +103,7 @@ def describe_analysis(
         "seconds": round(seconds, 1),
         "scale": {"name": rows[0].cfg.scale, "differs": findings.differs},
         "files": sorted(file.name for file in files),
+        "sha256": {file.name: sha256_file(file) for file in sorted(files)},
         "runs": [asdict(row.cfg) for row in rows],
         "provenance": collect_provenance(),
     }

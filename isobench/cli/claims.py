@@ -11,12 +11,14 @@ import pyarrow
 from rich.table import Table
 
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import sha256_file
 from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
 from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.row import check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.rows import drop_selection, find_sweep_rows, read_selection
 
@@ -67,7 +69,7 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
                 outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
             return outcome, "; ".join(report.scale)
         about = json.loads((folder / ABOUT_FILE).read_text())
-        rows = read_rows(folder, claim.rows_file)
+        rows = read_analysis_rows(folder, claim.rows_file, about)
     except FileNotFoundError:
         return not_run, ""
     except UserError as error:
@@ -75,6 +77,25 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         return Outcome(UNKNOWN, f"{folder} can't be read: {extract_first_line(error)}"), ""
     return claim.check(rows), "; ".join(about["scale"]["differs"])
+
+
+def read_analysis_rows(folder: Path, name: str, about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Read the rows that an analysis wrote, and compare the file's sum with the one that it noted.
+
+    Args:
+        folder: the analysis's folder.
+        name: of the rows.
+        about: the content of the folder's about.json; one of an earlier version has no sums.
+
+    Raises:
+        ValueError: the file has other bytes than the analysis wrote.
+        OSError, pyarrow.ArrowException: there is no such file, or it can't be read.
+    """
+    file = f"{name}.parquet"
+    noted = about.get("sha256", {}).get(file)
+    if noted is not None and noted != sha256_file(folder / file):
+        raise ValueError(f"{file} was changed after the analysis wrote it; run the analysis again")
+    return read_rows(folder, name)
 
 
 def build_experiment_report(experiment: str, arguments: list[str]) -> Report | None:
@@ -85,6 +106,8 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
     """
     arguments = [f"+experiment={experiment}", *arguments]
     _, rows = find_sweep_rows(drop_selection(arguments))
+    check_predictions(rows)
+    print_troubles(rows)
     named = replace(rows[0].cfg.experiment, selection=read_selection(arguments))
     return build_report(named, add_states(rows)) if any(row.record for row in rows) else None
 

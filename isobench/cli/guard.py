@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from isobench.common import environment
-from isobench.common.interruption import Interrupted
+from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.config.explain import print_error
 
 
@@ -24,7 +24,8 @@ def run_guarded(function: Callable[[], Any]) -> None:
     environment.keep_freed_memory()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them itself
     try:
-        function()
+        with obey_ctrl_c():
+            function()
     except (KeyboardInterrupt, Interrupted) as stop:
         print("isobench: interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
         raise SystemExit(128 + getattr(stop, "signum", 2)) from None

@@ -21,6 +21,7 @@ from isobench.report.html import render_claims, render_report
 from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
 from isobench.report.sweep_table import print_table
 from isobench.runs.layout import report_folder, reports_folder
+from isobench.runs.row import check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.rows import SELECTION_PREFIX, drop_selection, find_sweep_rows, read_selection
@@ -61,9 +62,12 @@ def report(arguments: Sequence[str]) -> None:
             f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
             f"python -m isobench +experiment={cfg.experiment.name}"
         )
+    check_predictions(rows)
+    print_troubles(rows)
     if not any(row.record for row in rows):
+        missing = "has an intact record" if any(row.trouble for row in rows) else "has ended yet"
         raise UserError(
-            f"no run of {cfg.experiment.name or 'this sweep'} has ended yet in {cfg.output_dir}: run it first"
+            f"no run of {cfg.experiment.name or 'this sweep'} {missing} in {cfg.output_dir}: run it first"
         )
     with require_writable(folder):
         rows = add_states(rows)

@@ -9,7 +9,7 @@ class UserError(Exception):
 
 
 class StorageError(UserError):
-    """Results can't be written. A sweep stops at once, since its other runs couldn't keep their results either."""
+    """Results or the cache can't be written. A sweep stops at once, since its other runs would fail the same way."""
 
 
 class RunFailure(Exception):

@@ -15,7 +15,9 @@ from typing import Any
 
 import platformdirs
 
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import StorageError
+
+PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
 
 def cache_dir(configured: str | None) -> Path:
@@ -24,13 +26,16 @@ def cache_dir(configured: str | None) -> Path:
 
 
 def sha256_file(path: Path) -> str:
-    """Compute the hex sha256 of a file; a file that did not change since the last call is not read again."""
+    """Compute the hex sha256 of a file; a file that this process has read and nobody wrote since is not read again.
+
+    Every write changes ``ctime``, which no program can set back, unlike ``mtime``.
+    """
     stat = path.stat()
-    return _sha256(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+    return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 @functools.lru_cache(maxsize=4096)
-def _sha256(path: str, size: int, mtime_ns: int) -> str:
+def _sha256(path: str, *version: int) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -57,7 +62,8 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
     os.close(handle)
     temporary = Path(name)
     try:
-        write(temporary)
+        with explain_disk_errors(temporary):
+            write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_read_umask())
@@ -71,6 +77,37 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def explain_disk_errors(file: Path) -> Iterator[None]:
+    """A context for code that writes ``file``: what it raises because of the disk becomes an OSError that says why.
+
+    When a disk is full, torch, safetensors and tokenizers raise errors of their own, and NumPy an OSError without a
+    number. After such an error, this appends some bytes to the file, and the system's own error tells the reason.
+
+    Raises:
+        OSError: the disk is full or can't be written for another reason.
+    """
+    try:
+        yield
+    except Exception as error:
+        has_number = isinstance(error, OSError) and error.errno is not None
+        if not has_number and file.exists() and (reason := _find_write_error(file)):
+            raise reason from error
+        raise
+
+
+def _find_write_error(file: Path) -> OSError | None:
+    """Append PROBE_BYTES zeros to a file, and return the system's error; None if there is none."""
+    try:
+        with file.open("ab") as stream:
+            stream.write(bytes(PROBE_BYTES))
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        return error
+    return None
+
+
 def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") -> None:
     """Write a file of the cache as ``write_atomic`` does.
 
@@ -80,14 +117,12 @@ def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") 
         what: what the file's folder is called in the error message.
 
     Raises:
-        UserError: if it can't be written.
+        StorageError: if it can't be written.
     """
     try:
         write_atomic(path, write)
     except OSError as error:
-        raise UserError(
-            f"the {what} {path.parent} can't be written: {error.strerror}; set data.cache=FOLDER"
-        ) from error
+        raise make_cache_error(error, path.parent, what) from error
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -98,6 +133,14 @@ def replace_text(path: Path, text: str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_file_time(file: Path) -> float:
+    """Return when a file was last written, in seconds since 1970; 0 if it is missing."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def remove_temporaries(folder: Path, name: str = "") -> None:
@@ -119,6 +162,15 @@ def make_storage_error(error: OSError, path: Path) -> StorageError:
     return StorageError(
         f"{path} can't be written: {reason}; make room or set output_dir=FOLDER (earlier results are intact)"
     )
+
+
+def make_cache_error(error: OSError, folder: Path, what: str = "cache") -> StorageError:
+    """Make the error that tells the user why a folder of the cache can't be written.
+
+    It stops a sweep, because its other runs need the same cache.
+    """
+    reason = (error.strerror or str(error)).lower()
+    return StorageError(f"the {what} {folder} can't be written: {reason}; make room or set data.cache=FOLDER")
 
 
 @contextmanager
@@ -147,8 +199,8 @@ def require_writable(folder: Path) -> Iterator[None]:
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """Return True if an error comes from the disk: full, read-only, over quota, no permission."""
-    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM)
+    """Return True if an error comes from the disk: full, read-only, over quota or a size limit, no permission."""
+    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM)
     return isinstance(error, OSError) and error.errno in errors
 
 

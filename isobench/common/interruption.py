@@ -28,9 +28,62 @@ class Interrupted(BaseException):
         return f"interrupted by {signal.Signals(self.signum).name}"
 
 
+_noted: list[int] = []  # the signals that ``raise_interrupted`` has handled, in the order of their arrival
+
+
 def raise_interrupted(signum: int, frame: FrameType | None) -> None:
-    """Stop at once: a signal handler for times when there is nothing to save."""
-    raise Interrupted(signum)
+    """Note a signal and stop at once: a handler for times when there is nothing to save.
+
+    Python drops an exception that is raised while an object is destroyed, in its ``__del__``. There the first signal
+    is noted only. ``raise_if_noted`` stops the process later, also where a library has dropped the exception.
+    """
+    _noted.append(signum)
+    if len(_noted) == 1 and _is_destroying(frame):
+        return
+    raise KeyboardInterrupt if signum == signal.SIGINT else Interrupted(signum)
+
+
+def raise_if_noted() -> None:
+    """Raise Interrupted if ``raise_interrupted`` has handled a signal and the process goes on nevertheless.
+
+    Call it between two pieces of work.
+    """
+    if _noted:
+        raise Interrupted(_noted[0])
+
+
+def _is_destroying(frame: FrameType | None) -> bool:
+    """Return True if a frame, or one that called it, is the ``__del__`` of an object."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
+@contextmanager
+def obey_ctrl_c() -> Iterator[None]:
+    """A context in which Ctrl-C stops the process, and is never lost; what was noted before it no longer counts.
+
+    Ctrl-C stays ignored if the process was started to ignore it. In a thread, where Python allows no handlers, this
+    changes nothing.
+    """
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    _noted.clear()
+    try:
+        with handle_signals(raise_interrupted, *([signal.SIGINT] if is_main_thread and not is_ignored else [])):
+            yield
+    finally:
+        _noted.clear()
+
+
+@contextmanager
+def hold_signals(*signals: signal.Signals) -> Iterator[None]:
+    """A context in which these signals wait until it ends; the processes that are started in it never get them."""
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
 @contextmanager
@@ -57,13 +110,18 @@ class SignalWatch:
         self._previous: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Set this watch as the signals' handler; do nothing in a thread, where Python allows no handlers."""
+        """Set this watch as the signals' handler, and take over a signal that was noted before.
+
+        In a thread, where Python allows no handlers, none is set.
+        """
         if threading.current_thread() is threading.main_thread():
             for signum in STOP_SIGNALS:
                 handler = signal.getsignal(signum)
                 if handler not in (signal.SIG_IGN, self._note):
                     self._previous.setdefault(signum, handler)
                     signal.signal(signum, self._note)
+        if self.signum is None and _noted:
+            self.signum = _noted[0]
 
     def stop(self) -> None:
         """Restore the handlers that the signals had before ``start``."""

@@ -10,6 +10,8 @@ from typing import Any, TextIO, TypeVar
 from tqdm import tqdm
 from tqdm.contrib import DummyTqdmFile
 
+from isobench.common.interruption import raise_if_noted
+
 T = TypeVar("T")
 
 WIDE = "{l_bar}{bar}| {n_fmt}/{total_fmt}, {labelled_loss}{rate_fmt}, {remaining} left"
@@ -93,8 +95,10 @@ def measure_columns(stream: TextIO) -> int:
     return max(1, (columns or shutil.get_terminal_size().columns) - 1)
 
 
-def track_progress(items: Iterable[T], what: str, show: bool, total: int | None = None) -> Iterable[T]:
+def track_progress(items: Iterable[T], what: str, show: bool, total: int | None = None) -> Iterator[T]:
     """Iterate over items, with a progress bar on stderr that disappears at the end.
+
+    It stops before an item if a signal was noted that has not stopped the process yet.
 
     Args:
         items: what to iterate over.
@@ -102,7 +106,9 @@ def track_progress(items: Iterable[T], what: str, show: bool, total: int | None 
         show: False for no bar.
         total: number of items, where ``items`` has no length.
     """
-    return ProgressBar(what, total, show=show, items=items)
+    for item in ProgressBar(what, total, show=show, items=items):
+        raise_if_noted()
+        yield item
 
 
 def find_terminal() -> Any:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from isobench.common.files import sha256_file
+from isobench.common.checksums import print_remaking
+from isobench.common.files import explain_disk_errors, sha256_file
 
-VERSION = 1
+VERSION = 2
+SUMS_FILE = "sums.json"  # in the converted folder: the sha256 of each of its other files
 MODEL_CONFIG = {
     "model_type": "distilbert",
     "architectures": ["DistilBertModel"],
@@ -40,17 +42,24 @@ TOKENIZER_CONFIG = {
 def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
     """Return the folder of the converted encoder inside ``cache``; convert on the first call.
 
-    The folder appears whole or not at all, also if several processes convert at the same time.
+    A folder with a file that is not as it was written is made again, after a line that says so. The folder
+    appears whole or not at all, also if several processes convert at the same time.
+
+    Raises:
+        OSError: the cache can't be written.
     """
     target = cache / f"distilbert-quire-v{VERSION}"
     if is_converted_folder(target):
         return target
+    if target.exists():
+        print_remaking(target)
     cache.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=cache))
     try:
         _write_model_folder(onnx_file, work)
         try:
-            shutil.rmtree(target, ignore_errors=True)  # damaged
+            if not is_converted_folder(target):  # missing or damaged
+                shutil.rmtree(target, ignore_errors=True)
             work.rename(target)
         except OSError:
             if not is_converted_folder(target):  # else another process was faster
@@ -61,21 +70,30 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
 
 
 def is_converted_folder(folder: Path) -> bool:
-    """True if a folder holds converted weights whose hash is the one that was noted when they were written."""
-    weights, hash_file = folder / "model.safetensors", folder / "sha256"
-    return weights.is_file() and hash_file.is_file() and sha256_file(weights) == hash_file.read_text()
+    """True if a folder holds what was written when the encoder was converted: the same files, the same bytes."""
+    try:
+        return bool(json.loads((folder / SUMS_FILE).read_text()) == compute_sums(folder))
+    except (OSError, ValueError):
+        return False
+
+
+def compute_sums(folder: Path) -> dict[str, str]:
+    """Compute the sha256 of each file in a folder except the file of the sums, by name."""
+    return {file.name: sha256_file(file) for file in folder.iterdir() if file.name != SUMS_FILE}
 
 
 def _write_model_folder(onnx_file: Path, folder: Path) -> None:
     from safetensors.numpy import save_file
 
-    save_file(read_weights(onnx_file), folder / "model.safetensors", metadata={"format": "pt"})
+    weights = read_weights(onnx_file)
+    with explain_disk_errors(folder / "model.safetensors"):
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(MODEL_CONFIG, indent=1))
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=1))
-    (folder / "sha256").write_text(sha256_file(folder / "model.safetensors"))
     tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = tokenizer["padding"] = None  # each task sets its own
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    (folder / SUMS_FILE).write_text(json.dumps(compute_sums(folder), indent=1))
 
 
 def read_weights(onnx_file: Path) -> dict[str, np.ndarray]:

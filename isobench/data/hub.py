@@ -1,32 +1,92 @@
 """The hub of models and data sets: whether it can be reached, and loading data sets from it."""
 
 import functools
+import http.client
 import os
+import sys
+import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import StorageError, UserError, extract_first_line
+from isobench.common.files import is_storage_error
+
+ANSWER_SECONDS = 3.0  # within which the hub has to answer
 
 
 @functools.cache
-def is_reachable(timeout: float = 3.0) -> bool:
-    """True if the hub answers; if not, tell its client libraries to use their local cache only.
+def is_reachable() -> bool:
+    """True if the hub answers in time; if not, tell its client libraries to use their local cache only.
 
-    The hub is asked once, because those libraries retry for half a minute. Call this before ``transformers`` or
-    ``datasets`` is imported: they read the environment variable at import.
+    The hub is asked once, because those libraries retry for up to a minute.
+
+    A thread asks, and is left behind if it takes too long. urllib's own time limit is not enough: it does not include
+    the look-up of the hub's name, and it begins anew for each of the hub's addresses.
     """
     if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
         return False
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(_ask_hub()), daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    if answers == [True]:
+        return True
+    _tell_clients_to_stay_offline()
+    return False
+
+
+def _tell_clients_to_stay_offline() -> None:
+    """Set the client libraries' switch for offline use, also in those that are imported and have read it already."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for name in ("huggingface_hub.constants", "datasets.config"):
+        if name in sys.modules:
+            sys.modules[name].HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+
+
+def _ask_hub() -> bool:
+    """Ask the hub for its first page; True if it answers. A gateway's error, such as 503, is no answer of the hub."""
+    url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=timeout)
-    except urllib.error.HTTPError:
-        return True  # it answered
-    except (OSError, ValueError):
-        os.environ["HF_HUB_OFFLINE"] = "1"
+        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=ANSWER_SECONDS).close()
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except (OSError, ValueError, http.client.HTTPException):
         return False
     return True
+
+
+def raise_if_cache_is_full(error: BaseException) -> None:
+    """Raise StorageError if an error of a client library comes from the disk, where it keeps what it downloads."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and is_storage_error(cause):
+            reason = (cause.strerror or str(cause)).lower()
+            raise StorageError(
+                f"the hub's cache can't be written: {reason}; make room or set HF_HOME=FOLDER"
+            ) from error
+        cause = cause.__cause__ or cause.__context__
+
+
+def is_absent(kind: str, name: str) -> bool:
+    """True if the client libraries' caches surely have nothing of a repository, without importing these libraries.
+
+    Args:
+        kind: ``models`` or ``datasets``.
+        name: the repository, such as ``nyu-mll/glue``.
+    """
+    from huggingface_hub import constants
+
+    if (Path(constants.HF_HUB_CACHE) / f"{kind}--{name.replace('/', '--')}").exists():
+        return False
+    prepared = Path(os.environ.get("HF_DATASETS_CACHE") or f"{constants.HF_HOME}/datasets").expanduser()
+    return kind == "models" or not list(prepared.glob(f"{name.partition('/')[0]}*"))
+
+
+def make_absence_error(setting: str, name: str, advice: str) -> UserError:
+    """Make the error for what ``setting`` needs of the hub and can't get; ``advice`` says what to do."""
+    return UserError(f"{setting}: the hub can't be reached and {name} is not in its cache; {advice}")
 
 
 def load_hub_dataset(
@@ -44,22 +104,19 @@ def load_hub_dataset(
 
     Raises:
         UserError: the hub can't be reached and the data set is not in its cache, or the hub refused.
+        StorageError: the hub's cache can't be written.
     """
     reachable = is_reachable()
     import datasets
-    import huggingface_hub
 
-    if not reachable:  # transformers may have imported huggingface_hub before the hub was asked
-        huggingface_hub.constants.HF_HUB_OFFLINE = True
     datasets.disable_progress_bars()
     full_name = f"{name}/{subset}" if subset else name
     options = {"revision": revision} if split is None else {"revision": revision, "split": split}
     try:
         return datasets.load_dataset(name, subset, **options)
-    except Exception as error:  # the client raises many kinds; all mean the same to the user
+    except Exception as error:  # the client raises many kinds; all but a full disk mean the same to the user
+        raise_if_cache_is_full(error)
         if reachable:
             part = f" {split}" if split else ""
             raise UserError(f"the hub did not give {full_name}{part}: {extract_first_line(error)}") from error
-        raise UserError(
-            f"{setting}: the hub can't be reached and {full_name} is not in its cache; {advice}"
-        ) from error
+        raise make_absence_error(setting, full_name, advice) from error

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
 from torch.utils.data import Dataset
 
-from isobench.common.files import write_cached
 from isobench.common.progress import track_progress
+from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
 from isobench.data.pairs import TextPairs
-from isobench.data.tokens import find_chunk_bounds, load_cached_arrays, pad_rows
+from isobench.data.tokens import find_chunk_bounds, pad_rows
 
-VERSION = 1  # of the cached files' content, part of their cache key
+VERSION = 2  # of the cached files' content, part of their cache key
 TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 
 
@@ -153,7 +152,7 @@ def tokenise_texts(
 
 
 def load_pair_tokens(file: Path) -> PairTokens | None:
-    """Read tokens from the cache; None if the file is missing or damaged."""
+    """Read tokens from the cache; None if the file is missing, or damaged, which is said in a line."""
 
     def build(arrays: dict[str, np.ndarray]) -> PairTokens:
         sides = (
@@ -166,7 +165,7 @@ def load_pair_tokens(file: Path) -> PairTokens | None:
 
 
 def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all; UserError if it can't be written."""
+    """Write tokens to the cache, whole or not at all; StorageError if it can't be written."""
     arrays: dict[str, np.ndarray] = {}
     for name, part in (("source", tokens.sources), ("target", tokens.targets)):
         arrays |= {
@@ -174,7 +173,7 @@ def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
             f"{name}_offsets": part.offsets,
             f"{name}_cut": np.array([part.truncated_count]),
         }
-    write_cached(file, lambda temporary: save_file(arrays, temporary), "token cache")
+    save_cached_arrays(arrays, file)
 
 
 class PairCollator:

@@ -99,7 +99,7 @@ def read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, se
 
 def read_hub_pairs(task: Task, split: str, columns: Sequence[str], limit: int | None) -> list[list[Any]]:
     """Read the columns, at most ``limit`` rows of them, from the task's data set on the hub."""
-    rows = load_hub_split(task, split, "scale=embedded")
+    rows = load_hub_split(task, split)
     if limit is not None and limit < len(rows):
         rows = rows.select(select_by_hash(len(rows), limit, task.sample_seed))
     table = rows.with_format("arrow")[:]

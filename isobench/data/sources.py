@@ -142,7 +142,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         table = read_table(path, names)
         columns = {name: read_field(table, name) for name in names}
     else:
-        rows = load_hub_split(task, split, "scale=embedded task=rotten_tomatoes")
+        rows = load_hub_split(task, split)
         columns = {name: rows[name][:] for name in (*task.text, "label")}
         where = f"{task.hub}/{task.subset} {split}"
     texts = [check_texts(columns[name], name, where) for name in task.text]
@@ -153,16 +153,26 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     return _select_examples(Examples(texts, labels), limit)
 
 
-def load_hub_split(task: Task, split: str, instead: str) -> Any:
-    """Load one split of the task's data set on the hub; ``instead``: settings to suggest if it can't be reached.
+def load_hub_split(task: Task, split: str) -> Any:
+    """Load one split of the task's data set on the hub.
 
     Raises:
         UserError: the hub can't be reached or refused.
     """
-    advice = f"set data.root=FOLDER to Parquet files, or use {instead}"
     return hub.load_hub_dataset(
-        str(task.hub), task.subset, task.revision, split, setting=f"task={task.name}", advice=advice
+        str(task.hub),
+        task.subset,
+        task.revision,
+        split,
+        setting=f"task={task.name}",
+        advice=advise_without_hub(task),
     )
+
+
+def advise_without_hub(task: Task) -> str:
+    """Say what to set if the task's data set on the hub can't be had."""
+    instead = "scale=embedded" if task.generation else "scale=embedded task=rotten_tomatoes"
+    return f"set data.root=FOLDER to Parquet files, or use {instead}"
 
 
 def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:

@@ -1,22 +1,20 @@
 """Tokenise examples once, keep the tokens on disk, and build batches with as little padding as pays off."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file, save_file
 from torch.utils.data import Dataset, Sampler
 
-from isobench.common.files import write_cached
+from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
 from isobench.data.packing import plan_packing
 from isobench.data.sources import Examples
 
-T = TypeVar("T")
-VERSION = 1  # of the cached files' content, part of their cache key
+VERSION = 2  # of the cached files' content, part of their cache key
 
 
 @dataclass
@@ -70,7 +68,7 @@ def tokenise_examples(examples: Examples, tokenizer: Any, max_length: int) -> To
 
 
 def load_tokens(file: Path) -> Tokens | None:
-    """Read tokens from the cache; None if the file is missing or damaged."""
+    """Read tokens from the cache; None if the file is missing, or damaged, which is said in a line."""
     return load_cached_arrays(
         file,
         lambda arrays: Tokens(
@@ -79,16 +77,8 @@ def load_tokens(file: Path) -> Tokens | None:
     )
 
 
-def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
-    """Build an object from a cached file's arrays, by name; None if the file is missing or damaged."""
-    try:
-        return build(load_file(file))
-    except Exception:  # a missing file, or one of safetensors' own errors for a truncated or foreign one
-        return None
-
-
 def save_tokens(tokens: Tokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all; UserError if it can't be written."""
+    """Write tokens to the cache, whole or not at all; StorageError if it can't be written."""
     arrays = {
         "ids": tokens.ids,
         "types": tokens.types,
@@ -96,7 +86,7 @@ def save_tokens(tokens: Tokens, file: Path) -> None:
         "labels": tokens.labels,
         "at_limit": np.array([tokens.at_limit]),
     }
-    write_cached(file, lambda temporary: save_file(arrays, temporary), "token cache")
+    save_cached_arrays(arrays, file)
 
 
 class EpochSampler(Sampler[int]):

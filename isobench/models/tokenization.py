@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from isobench.common.checksums import print_remaking, read_checksummed, with_checksum
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, sha256_json, shorten_digest, write_cached
 from isobench.common.packages import find_package_folder
@@ -14,7 +15,7 @@ from isobench.models.loading import handle_loading_errors
 from isobench.runs.identity import Identity
 
 OFFLINE_ENCODER_DECODER = "bart-scratch"  # suggested where the hub can't be reached
-VERSION = 1  # of learned tokenizers, part of their cache key
+VERSION = 2  # of learned tokenizers, part of their cache key
 SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
 
 
@@ -111,22 +112,30 @@ def load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
         encoder.vocabulary_size,
     ]
     file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{shorten_digest(sha256_json(key_inputs))}.json"
-    if not is_tokenizer_file(file):
+    learned = read_learned_tokenizer(file)
+    if learned is None:
         texts = pairs.read_pairs(task, cfg.data, task.train_split, limit)
         train_tokenizer(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)
+        learned = read_learned_tokenizer(file)
     length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))
-    return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=length, **SPECIAL_TOKENS)
+    return PreTrainedTokenizerFast(tokenizer_object=learned, model_max_length=length, **SPECIAL_TOKENS)
 
 
-def is_tokenizer_file(file: Path) -> bool:
-    """True if the file holds a complete tokenizer."""
+def read_learned_tokenizer(file: Path) -> Any:
+    """Read a tokenizer from the cache.
+
+    Returns a ``tokenizers.Tokenizer``. Returns None if the file is missing, and if it is damaged, after a line that
+    says so.
+    """
     from tokenizers import Tokenizer
 
+    if not file.exists():
+        return None
     try:
-        Tokenizer.from_file(str(file))
+        return Tokenizer.from_str(read_checksummed(file).decode())
     except Exception:  # tokenizers raises no kind of its own
-        return False
-    return True
+        print_remaking(file)
+        return None
 
 
 def train_tokenizer(texts: Iterator[str], size: int, file: Path) -> None:
@@ -146,4 +155,4 @@ def train_tokenizer(texts: Iterator[str], size: int, file: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    write_cached(file, lambda temporary: tokenizer.save(str(temporary)))
+    write_cached(file, with_checksum(lambda temporary: tokenizer.save(str(temporary)), file.name))

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +12,18 @@ import filelock
 import yaml
 
 from isobench.common.errors import StorageError, UserError
-from isobench.common.files import is_storage_error, make_storage_error, remove_temporaries, replace_text
+from isobench.common.files import (
+    is_storage_error,
+    make_storage_error,
+    read_file_time,
+    remove_temporaries,
+    replace_text,
+)
 from isobench.runs.layout import CHECKPOINTS_FOLDER, CONFIG_FILE, LOCK_FILE, RECORD_FILE, run_folder_name, runs_folder
 from isobench.runs.record import RunRecord
 from isobench.runs.record_file import read_record_file, write_record_file
+
+CLOCK_TOLERANCE = 60.0  # seconds by which the clocks of a cluster's machines may differ
 
 
 class RunFolder:
@@ -56,11 +65,13 @@ class RunFolder:
         return None if again and self.read_end_time() < since else record
 
     def read_end_time(self) -> float:
-        """Return when the record was written, in seconds since 1970; 0 if there is none."""
-        try:
-            return self.result_file.stat().st_mtime
-        except OSError:
-            return 0.0
+        """Return when the record was written, in seconds since 1970; 0 if there is none.
+
+        It is 0 too for a time in the future by more than CLOCK_TOLERANCE. A clock was wrong then, and the record must
+        not count as newer than every command and every job.
+        """
+        moment = read_file_time(self.result_file)
+        return moment if moment <= time.time() + CLOCK_TOLERANCE else 0.0
 
     @contextmanager
     def lock(self) -> Iterator[bool]:

@@ -11,7 +11,7 @@ from typing import Self
 import psutil
 
 from isobench.common import environment
-from isobench.common.files import replace_text
+from isobench.common.files import read_file_time, replace_text
 from isobench.runs.layout import PROGRESS_FILE
 from isobench.runs.record import Beat, Where
 
@@ -101,17 +101,32 @@ def read_heartbeat(folder: Path) -> Beat | None:
         return None
 
 
-def is_alive(beat: Beat) -> bool:
-    """Return True if the run is still going: the beat is fresh and, on this machine, its process exists."""
-    if beat.state == "interrupted" or time.time() - beat.updated > STALE_AFTER:
+def is_alive(beat: Beat, folder: Path) -> bool:
+    """Return True if a run is still going: its beat is fresh and, on this machine, its process exists.
+
+    The clock of another machine may be wrong. Its beat counts as fresh too if the file's own time is, which the file
+    server sets. A time in the future by more than STALE_AFTER is as old as one in the past.
+
+    Args:
+        beat: the run's last beat.
+        folder: the run's folder.
+    """
+    if beat.state == "interrupted":
         return False
-    return beat.machine != socket.gethostname() or is_process_alive(beat.pid)
+    if beat.machine == socket.gethostname():
+        return is_fresh(beat.updated) and is_process_alive(beat.pid)
+    return is_fresh(beat.updated) or is_fresh(read_file_time(folder / PROGRESS_FILE))
+
+
+def is_fresh(moment: float) -> bool:
+    """Return True if a moment, in seconds since 1970, is less than STALE_AFTER away from now."""
+    return abs(time.time() - moment) <= STALE_AFTER
 
 
 def read_live_heartbeat(folder: Path) -> Beat | None:
     """Read the last beat of a run that is still going, else return None."""
     beat = read_heartbeat(folder)
-    return beat if beat is not None and is_alive(beat) else None
+    return beat if beat is not None and is_alive(beat, folder) else None
 
 
 def is_process_alive(pid: int) -> bool:

@@ -15,6 +15,7 @@ import psutil
 
 from isobench.common.errors import UserError
 from isobench.common.files import write_json
+from isobench.common.interruption import raise_if_noted
 from isobench.runs.folder import RunFolder
 from isobench.runs.layout import jobs_folder
 
@@ -122,6 +123,7 @@ def wait_for_runs(
     """
     times_without_jobs, printed_count = 0, 0
     while times_without_jobs < 2:
+        raise_if_noted()
         ended_count = sum(folder.read_end_time() >= submission.submitted for folder in folders)
         if ended_count != printed_count:
             print(f"{ended_count} of {len(folders)} runs have ended", file=sys.stderr, flush=True)

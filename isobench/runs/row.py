@@ -1,13 +1,20 @@
 """One run of a sweep: its config, its folder, its record."""
 
+import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import sha256_file
 from isobench.config.schema import Config, format_method_name
 from isobench.runs.folder import RunFolder
+from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.record import RunRecord
+
+SCORE_SETTINGS = ("dev_splits", "held_out", "primary")  # of the task; tables look for a record's scores by them
+MAX_NAMED_TROUBLES = 20
 
 
 @dataclass
@@ -35,9 +42,49 @@ class Row:
         try:
             self.record, self.trouble = self.folder.read_record(), None
             if self.record is not None:
+                self._require_same_task(self.record)
                 self.record.drop_notes_of_history()
         except UserError as error:
             self.record, self.trouble = None, str(error)
+
+    def check_predictions(self) -> None:
+        """Compare the file of predictions with its sum in the record; if they differ, the run counts as damaged.
+
+        A file that was removed is no damage: the scores are in the record.
+        """
+        file = self.folder.path / PREDICTIONS_FILE
+        if self.record is None or self.record.predictions is None or not file.is_file():
+            return
+        try:
+            is_intact, reason = sha256_file(file) == self.record.predictions.sha256, "its sha256 is not the record's"
+        except OSError as error:
+            is_intact, reason = False, extract_first_line(error)
+        if not is_intact:
+            self.record = None
+            self.trouble = f"{file} is damaged; remove {self.folder.result_file} to run again ({reason})"
+
+    def _require_same_task(self, record: RunRecord) -> None:
+        """Raise UserError unless a record's scores are of the splits and the metric that the run's config names."""
+        task = record.config.get("task")
+        recorded = {name: task.get(name) for name in SCORE_SETTINGS} if isinstance(task, dict) else None
+        if recorded != {name: getattr(self.cfg.task, name) for name in SCORE_SETTINGS}:
+            file = self.folder.result_file
+            raise UserError(f"{file} is damaged; remove it to run again (its config is not this run's)")
+
+
+def check_predictions(rows: Iterable[Row]) -> None:
+    """Check the predictions of every run that a table is made of; it takes longer than reading the records."""
+    for row in rows:
+        row.check_predictions()
+
+
+def print_troubles(rows: Iterable[Row]) -> None:
+    """Name the damaged runs on standard error, a line for each."""
+    troubles = [row.trouble for row in rows if row.trouble]
+    for trouble in troubles[:MAX_NAMED_TROUBLES]:
+        print(f"isobench: {trouble}", file=sys.stderr)
+    if len(troubles) > MAX_NAMED_TROUBLES:
+        print(f"isobench: ... and {len(troubles) - MAX_NAMED_TROUBLES} more damaged runs", file=sys.stderr)
 
 
 def find_failure(row: Row) -> str | None:

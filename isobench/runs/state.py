@@ -42,7 +42,7 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
     if row.record is not None and row.record.status != "failed":
         return RunState("done")
     beat = heartbeat.read_heartbeat(row.folder.path)
-    if beat is not None and heartbeat.is_alive(beat):
+    if beat is not None and heartbeat.is_alive(beat, row.folder.path):
         return RunState("running", beat, beat.job)
     queued_job = queue.get(row.folder.path.name)
     if queued_job and queued_job.since > row.folder.read_end_time():

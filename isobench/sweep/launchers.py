@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import is_storage_error, make_storage_error
-from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.common.interruption import Interrupted, handle_signals, hold_signals, raise_interrupted
 from isobench.config.bounds import (
     Bound,
     NonNegativeInt,
@@ -66,6 +66,7 @@ class SubmititLauncher(Launcher):
 
     name: str
     wait: bool
+    held_signals: tuple[signal.Signals, ...] = ()  # held back while jobs are submitted; these never get them
     submitted_message: str | None = None  # for the user, after a launch that did not wait
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -86,8 +87,9 @@ class SubmititLauncher(Launcher):
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = jobs_folder(output_dir) / f"{stamp}-{os.getpid()}"
         try:
-            submission = self._submit(runs, folder.absolute())
-            submission.save(output_dir)
+            with hold_signals(*self.held_signals):
+                submission = self._submit(runs, folder.absolute())
+                submission.save(output_dir)
         except UserError:
             raise
         except Exception as error:  # submitit and the scheduler raise many kinds
@@ -125,6 +127,7 @@ class LocalProcessesLauncher(SubmititLauncher):
     """Processes on this machine, among which the runs are divided (``hydra/launcher=local``)."""
 
     name = "local"
+    held_signals = (signal.SIGINT, signal.SIGHUP)  # this process tells the others when to stop
 
     def __init__(self, wait: bool, processes: PositiveInt) -> None:
         check_values("hydra.launcher", locals(), read_hints(LocalProcessesLauncher.__init__))
@@ -141,9 +144,7 @@ class LocalProcessesLauncher(SubmititLauncher):
         executor = LocalExecutor(folder)
         executor.update_parameters(timeout_min=60 * 24 * 365)
         share = math.ceil(len(runs) / count)
-        # The processes inherit that these signals are ignored: this process tells them when to stop.
-        with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
-            started = [executor.submit(Worker(runs, index * share, share, threads, parent)) for index in range(count)]
+        started = [executor.submit(Worker(runs, index * share, share, threads, parent)) for index in range(count)]
         folders = [run_folder_name(key) for _, key in runs]
         return jobs.Submission(self.name, started[0].job_id, {job.job_id: folders for job in started}, time.time())
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import multiprocessing
 import os
 import signal
 from collections import deque
@@ -15,14 +14,14 @@ from typing import cast
 import psutil
 
 from isobench.common.errors import StorageError
-from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.common.interruption import Interrupted, SignalWatch, handle_signals
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
 from isobench.runs.row import format_run_name
 from isobench.sweep.board import Board
 from isobench.sweep.capacity import GIB, Division, MemoryNeeds, measure_free_memory
-from isobench.sweep.pool_worker import Ended, Line, StorageFailure, Work, WorkerSetup, work
+from isobench.sweep.pool_worker import Ended, Line, StorageFailure, Work, WorkerSetup, start_process
 from isobench.training.execute import EXIT_FAILED
 
 POLL_SECONDS = 1.0  # between two looks at the runs' progress
@@ -82,21 +81,27 @@ class Pool:
 
         Raises:
             StorageError: results can't be written; the running runs were stopped.
-            KeyboardInterrupt, Interrupted: a signal came; the running runs have saved, and the processes have ended.
+            Interrupted: a signal came; the running runs have saved, and the processes have ended.
         """
         waiting = deque(jobs)
         self.board = Board(len(waiting))
-        with self.board, handle_signals(raise_interrupted, signal.SIGTERM, signal.SIGUSR2):
+        watch = SignalWatch()
+        with self.board:
             try:
+                watch.start()
                 while waiting or self.killed or self.workers:
+                    watch.raise_if_signalled()
                     if self.killed and not waiting and not self._find_busy():
                         waiting.append(self.killed.pop(0))
                     self._hand_out(waiting)
                     self._receive(POLL_SECONDS)
                     self.board.show([(w.job.cfg, w.job.folder.path, w.process.pid) for w in self.workers if w.job])
             except BaseException:
+                watch.stop()
                 self._stop()
                 raise
+            finally:
+                watch.stop()
         return [self.codes[index] for index in sorted(self.codes)]
 
     def _find_busy(self) -> list[WorkerProcess]:
@@ -148,21 +153,15 @@ class Pool:
         return need <= free
 
     def _start_worker(self) -> WorkerProcess:
-        """Start a worker in the first free slot; it ignores Ctrl-C, which this process acts on."""
+        """Start a worker in the first free slot."""
         slot = min(set(range(self.limit)) - {worker.slot for worker in self.workers})
         variables = {}
         if self.division.threads:
             variables["OMP_NUM_THREADS"] = str(self.division.threads)
         if self.division.gpus:
             variables["CUDA_VISIBLE_DEVICES"] = self.division.gpus[slot % len(self.division.gpus)]
-        context = multiprocessing.get_context("spawn")  # a fork of a process that has imported torch may hang
-        pipe, theirs = context.Pipe()
         setup = WorkerSetup(os.getpid(), variables, WATCHED_BEAT_SECONDS if self.board.is_moving else None)
-        process = context.Process(target=work, args=(theirs, setup), name=f"isobench-worker-{slot}")
-        with handle_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP):
-            process.start()
-        theirs.close()
-        worker = WorkerProcess(process, pipe, slot)
+        worker = WorkerProcess(*start_process(setup, f"isobench-worker-{slot}"), slot)
         self.workers.append(worker)
         return worker
 
@@ -226,13 +225,13 @@ class Pool:
     def _stop(self) -> None:
         """Let the running runs save, and wait for their processes. A second Ctrl-C ends the processes at once."""
         try:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            if busy := len(self._find_busy()):
-                self.board.print(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
-            for worker in self.workers:
-                worker.process.terminate()
-            while self.workers:
-                self._drain()
+            with handle_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGUSR2):
+                if busy := len(self._find_busy()):
+                    self.board.print(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
+                for worker in self.workers:
+                    worker.process.terminate()
+                while self.workers:
+                    self._drain()
         finally:
             for worker in self.workers:
                 worker.process.kill()

@@ -2,17 +2,20 @@
 
 import contextlib
 import io
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from isobench.common import environment
 from isobench.common.errors import StorageError
-from isobench.common.interruption import Interrupted, raise_interrupted
+from isobench.common.interruption import Interrupted, hold_signals, raise_interrupted
 from isobench.config.schema import Config
 from isobench.sweep.parent import stop_without_parent
 from isobench.training.execute import EXIT_DONE, execute_run
@@ -92,6 +95,18 @@ class LineSender(io.TextIOBase):
             self.pipe.send(message)
 
 
+def start_process(setup: WorkerSetup, name: str) -> tuple[SpawnProcess, Connection]:
+    """Start a worker process; return it and the pipe to it. It gets no Ctrl-C: the sweep's own process obeys that."""
+    context = multiprocessing.get_context("spawn")  # a fork of a process that has imported torch may hang
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=work, args=(theirs, setup), name=name)
+    resource_tracker.ensure_running()  # if it were started later, Ctrl-C would no longer be held back
+    with hold_signals(signal.SIGINT, signal.SIGHUP):
+        process.start()
+    theirs.close()
+    return process, pipe
+
+
 def work(pipe: Connection, setup: WorkerSetup) -> None:
     """Carry out runs until None comes, or the parent is gone.
 
@@ -103,6 +118,8 @@ def work(pipe: Connection, setup: WorkerSetup) -> None:
     """
     for signum in (signal.SIGTERM, signal.SIGUSR2):
         signal.signal(signum, raise_interrupted)
+    for signum in (signal.SIGINT, signal.SIGHUP):  # the sweep's own process acts on these
+        signal.signal(signum, signal.SIG_IGN)
     os.environ.update(setup.variables)
     environment.share_processor()
     if setup.beat_seconds is not None:

@@ -22,7 +22,7 @@ from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
-from isobench.runs.row import Row
+from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.runs.validate import validate_config
 from isobench.sweep import saved_commands
@@ -37,6 +37,7 @@ from isobench.training.execute import (
     EXIT_DONE,
     EXIT_USER_ERROR,
     choose_exit_code,
+    require_hub_files_of_some,
     require_metric_packages,
 )
 
@@ -71,6 +72,8 @@ class GridSweeper(Sweeper):
         states = find_run_states(rows)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
+        if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
+            require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states, starts)
@@ -106,14 +109,13 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.record is None or row.record.status == "failed":
                 row.read_record()
+        check_predictions(rows)
         rows = add_states(rows)
         for row in rows:
             if row.record is not None:
                 row.folder.remove_old_checkpoints(row.record)
         print_table(self.base.experiment, rows)
-        for row in rows:
-            if row.trouble:
-                print(f"isobench: {row.trouble}", file=sys.stderr)
+        print_troubles(rows)
         if rows[0].cfg.analysis:
             self._analyse_finished_runs(rows)
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE

@@ -12,6 +12,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.io import CheckpointIO
 
+from isobench.common.checksums import require_checksum, with_checksum
 from isobench.common.errors import extract_first_line
 from isobench.common.files import write_atomic
 from isobench.common.interruption import SignalWatch
@@ -26,7 +27,8 @@ CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is 
 class CheckpointFiles(CheckpointIO):
     """The checkpoint files of one run, ``<run>/checkpoints/step-<n>.ckpt``, as a Lightning plugin.
 
-    Keeps the two newest. Writes a file whole or not at all. Loads with ``weights_only``: a file can't run code.
+    Keeps the two newest. Writes a file whole or not at all, and its checksum at its end. Loads with ``weights_only``:
+    a file can't run code.
 
     Args:
         run_folder: the run's folder.
@@ -46,18 +48,18 @@ class CheckpointFiles(CheckpointIO):
 
         Returns its path, for Lightning's ``ckpt_path``; None if there is none.
         """
-        for file in reversed(self.list_files()):
+        files = self.list_files()
+        for file in reversed(files):
             try:
+                require_checksum(file)  # torch does not notice a changed byte
                 checkpoint = torch.load(file, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
                     raise ValueError("it belongs to another run")
             except (OSError, MemoryError):
                 raise  # says nothing about the file: it may be intact
             except Exception as error:  # torch raises many kinds for a damaged file
-                print(
-                    f"isobench: {file} can't be used ({extract_first_line(error)}): trying the one before",
-                    file=sys.stderr,
-                )
+                instead = "the run starts anew" if file == files[0] else "trying the one before"
+                print(f"isobench: {file} can't be used ({extract_first_line(error)}): {instead}", file=sys.stderr)
                 file.rename(file.with_suffix(".damaged"))
                 continue
             self._loaded = checkpoint
@@ -67,9 +69,10 @@ class CheckpointFiles(CheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Write a checkpoint and delete all but the newest; Lightning calls it."""
         checkpoint["run"] = self.key
-        write_atomic(Path(path), lambda temporary: torch.save(checkpoint, temporary))
-        for file in self.list_files()[:-CHECKPOINTS_KEPT]:
-            file.unlink()
+        file = Path(path)
+        write_atomic(file, with_checksum(lambda temporary: torch.save(checkpoint, temporary), file.name))
+        for old in self.list_files()[:-CHECKPOINTS_KEPT]:
+            old.unlink()
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
@@ -189,8 +192,12 @@ class Checkpointer(Callback):
         started = time.monotonic()
         try:
             trainer.save_checkpoint(self.files.folder / f"step-{trainer.global_step:09d}.ckpt")
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            print(f"isobench: no checkpoint: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
+        except (OSError, RuntimeError) as error:  # RuntimeError: torch's own, if the disk has room again
+            reason = (getattr(error, "strerror", None) or extract_first_line(error)).lower()
+            print(
+                f"isobench: no checkpoint: {self.files.folder} can't be written: {reason}; the run goes on without",
+                file=sys.stderr,
+            )
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
         self.save_seconds += self._last_save_time - started
 

@@ -7,15 +7,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, remove_temporaries, sha256_json, shorten_digest, write_atomic
+from isobench.common.checksums import print_remaking, require_checksum, with_checksum
+from isobench.common.files import (
+    cache_dir,
+    make_cache_error,
+    remove_temporaries,
+    sha256_json,
+    shorten_digest,
+    write_atomic,
+)
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.loaders import Loaders, uses_gpu
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 
-VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
+VERSION = 3  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
@@ -28,7 +35,7 @@ def load_pretrained_embeddings(
     data, weights, tokenizer, settings, torch's version and the device.
 
     Raises:
-        UserError: the cache can't be written.
+        StorageError: the cache can't be written.
     """
     where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
     e = cfg.encoder
@@ -54,15 +61,19 @@ def load_pretrained_embeddings(
         file.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{file}.lock"):  # of runs that start together, one computes and the others wait
             if (vectors := _read_cached(file, shape)) is None:
+                if file.exists():
+                    print_remaking(file)
                 remove_temporaries(file.parent, file.name)
                 write_atomic(
-                    file, lambda temporary: _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
+                    file,
+                    with_checksum(
+                        lambda temporary: _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar),
+                        file.name,
+                    ),
                 )
                 vectors = _read_cached(file, shape)
     except OSError as error:
-        raise UserError(
-            f"the cache {file.parent} can't be written: {error.strerror}; set data.cache=FOLDER"
-        ) from error
+        raise make_cache_error(error, file.parent) from error
     assert vectors is not None
     return vectors
 
@@ -70,6 +81,7 @@ def load_pretrained_embeddings(
 def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
     """Read cached vectors; None if the file is absent, damaged or of another shape or type."""
     try:
+        require_checksum(file)
         array = np.load(file, mmap_mode="c")
     except (OSError, ValueError, EOFError):
         return None

@@ -8,6 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
+from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
@@ -38,6 +39,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
         StorageError: the result can't be written; no other run of the sweep could keep its own either.
         Interrupted: a signal asked to stop.
     """
+    raise_if_noted()
     try:
         row, known = train_if_needed(cfg, environment.read_command_start() if since is None else since)
     except StorageError:
@@ -64,7 +66,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
         row.folder.remove_old_checkpoints(row.record)
         return row, True
     require_metric_packages(cfg)
-    probe_hub_if_needed([cfg])
+    require_hub_files(cfg)
     from isobench.training.train import train
 
     row.record = train(cfg, identity, row.folder, since)
@@ -80,15 +82,38 @@ def require_metric_packages(cfg: Config) -> None:
 
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
-    """Check whether the hub can be reached, if one of these configs needs it.
-
-    Call it before importing libraries that read the answer from the environment.
-    """
+    """Check whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
     if any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
         for cfg in configs
     ):
         hub.is_reachable()
+
+
+def require_hub_files(cfg: Config) -> None:
+    """Raise UserError if a run needs data or weights of the hub that can't be had; imports no large library."""
+    task, encoder = cfg.task, cfg.encoder
+    needs_data = sources.find_data_source(task, cfg.data) == "hub"
+    if needs_data and not hub.is_reachable() and hub.is_absent("datasets", str(task.hub)):
+        name = f"{task.hub}/{task.subset}" if task.subset else str(task.hub)
+        raise hub.make_absence_error(f"task={task.name}", name, sources.advise_without_hub(task))
+    needs_weights = weights.find_encoder_source(encoder) == "hub"
+    if needs_weights and not hub.is_reachable() and hub.is_absent("models", str(encoder.hub)):
+        raise weights.make_absence_error(encoder, "bart-scratch" if task.generation else "minilm")
+
+
+def require_hub_files_of_some(configs: Iterable[Config]) -> None:
+    """Raise UserError if none of these runs can have what it needs of the hub; the error is that of the first."""
+    first: UserError | None = None
+    for cfg in configs:
+        try:
+            require_hub_files(cfg)
+        except UserError as error:
+            first = first or error
+        else:
+            return
+    if first:
+        raise first
 
 
 def format_outcome(row: Row, known: bool) -> str:

@@ -68,23 +68,26 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
         Interrupted: a signal asked to stop; a checkpoint was saved first.
     """
     watch = SignalWatch()
-    with folder.lock() as ours:
-        if not ours:
-            return None
-        if (
-            record := folder.read_final_record(cfg.retry_failed, since)
-        ) is not None:  # another process finished it meanwhile
-            return record
-        folder.write_config(asdict(cfg))
-        with Heartbeat(folder.path) as heartbeat:
-            checkpoints = CheckpointFiles(folder.path, identity.key)
-            record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
-            folder.write_record(record)
-        # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
-        kept = cfg.checkpoint.keep if record.failure is None else record.failure.name == "out_of_memory"
-        if not kept:
-            checkpoints.remove_all()
-    gc.collect()  # module and trainer refer to each other: free them before the next run of a sweep
+    try:
+        with folder.lock() as ours:
+            if not ours:
+                return None
+            if (
+                record := folder.read_final_record(cfg.retry_failed, since)
+            ) is not None:  # another process finished it meanwhile
+                return record
+            folder.write_config(asdict(cfg))
+            with Heartbeat(folder.path) as heartbeat:
+                checkpoints = CheckpointFiles(folder.path, identity.key)
+                record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
+                folder.write_record(record)
+            # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
+            kept = cfg.checkpoint.keep if record.failure is None else record.failure.name == "out_of_memory"
+            if not kept:
+                checkpoints.remove_all()
+        gc.collect()  # module and trainer refer to each other: free them before the next run of a sweep
+    finally:
+        watch.stop()
     watch.raise_if_signalled()  # a signal too late to stop this run stops the sweep
     return folder.read_record()
 
@@ -136,7 +139,6 @@ def build_and_fit(
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:
             progress.close()
-            watch.stop()
             saving = checkpointer.save_seconds
     except Exception as error:  # one run's crash is its result; the sweep goes on
         if isinstance(error, UserError) or is_storage_error(error):

@@ -210,7 +210,7 @@ def test_a_package_of_the_users_own_adds_a_method_and_runs_in_the_same_grid(
 
 
 @pytest.mark.slow
-def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path):
+def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path, capsys):
     """By kinds of normalisation and seeds, through the cache; a damaged file is made again; other data are others."""
     from isobench.training import embeddings
 
@@ -227,11 +227,16 @@ def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypat
     assert torch.equal(scale("calibration=fixed_norm_z", "seed=3"), first)
     assert len(passes) == 1
     (file,) = tmp_path.glob("cache/embeddings/*.npy")
-    file.write_bytes(file.read_bytes()[:100])
-    assert torch.equal(scale("calibration=fixed_norm_z"), first)
-    assert len(passes) == 2
-    assert not torch.equal(scale("calibration=fixed_norm_z", "task.train_samples=20"), first)
+    whole = file.read_bytes()
+    capsys.readouterr()
+    for damaged in (whole[:100], whole[:-200] + bytes([whole[-200] ^ 1]) + whole[-199:]):
+        file.write_bytes(damaged)
+        assert torch.equal(scale("calibration=fixed_norm_z"), first)
+        assert file.read_bytes() == whole
+        assert f"isobench: {file} is damaged or can't be read: it is made again\n" in capsys.readouterr().err
     assert len(passes) == 3
+    assert not torch.equal(scale("calibration=fixed_norm_z", "task.train_samples=20"), first)
+    assert len(passes) == 4
 
 
 def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):

@@ -1,8 +1,12 @@
 """Files are written whole or not at all, and nothing temporary stays behind."""
 
+import errno
 import json
 import math
+import os
+import resource
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
@@ -56,12 +60,17 @@ def test_hashes_follow_content_and_not_the_order_of_keys(tmp_path):
     file.write_text("one")
     first = sha256_file(file)
     file.write_text("three")
-    assert sha256_file(file) != first
+    second = sha256_file(file)
+    assert second != first
+    times = file.stat()
+    file.write_text("theee")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # neither size nor mtime tell
+    assert sha256_file(file) not in (first, second)
 
 
 def test_an_unwritable_cache_names_the_setting(tmp_path):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(UserError, match=r"the cache .*cache can't be written: .*; set data\.cache"):
+    with pytest.raises(UserError, match=r"the cache .*cache can't be written: .* set data\.cache"):
         write_cached(tmp_path / "cache" / "tokens", lambda temporary: temporary.write_text("x"))
 
 
@@ -94,6 +103,57 @@ def test_errors_of_the_disk_are_told_from_others():
     assert is_storage_error(OSError(28, "No space left on device"))
     assert not is_storage_error(FileNotFoundError(2, "No such file"))
     assert not is_storage_error(ValueError("No space"))
+
+
+def save_with_torch(array, file):
+    import torch
+
+    torch.save({"weights": torch.from_numpy(array)}, file)
+
+
+def save_with_safetensors(array, file):
+    from safetensors.numpy import save_file
+
+    save_file({"weights": array}, file)
+
+
+def save_tokenizer(array, file):
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.WordLevel({str(i): i for i in range(len(array) // 4)}, unk_token="0")).save(str(file))
+
+
+def save_table(array, file):
+    pyarrow.parquet.write_table(pyarrow.table({"values": array}), file)
+
+
+def save_with_numpy(array, file):
+    with file.open("wb") as stream:
+        np.save(stream, array)
+
+
+@pytest.fixture
+def small_files_only():
+    """Files may not grow over 256 KiB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 10, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "save", [save_with_torch, save_with_safetensors, save_tokenizer, save_table, save_with_numpy]
+)
+def test_what_any_library_could_not_write_is_an_error_of_the_disk(tmp_path, small_files_only, save):
+    array = np.random.default_rng(0).random(1 << 17)  # 1 MiB that can't be compressed
+    with pytest.raises(OSError, match="File too large") as trouble:
+        write_atomic(tmp_path / "file", lambda temporary: save(array, temporary))
+    assert trouble.value.errno == errno.EFBIG
+    assert is_storage_error(trouble.value)
+    assert not names_in(tmp_path)
+    with pytest.raises(StorageError, match=r"can't be written: file too large; make room or set data\.cache=FOLDER"):
+        write_cached(tmp_path / "file", lambda temporary: save(array, temporary))
 
 
 def test_tidy_rows_have_every_column_that_a_row_has(tmp_path):

@@ -3,10 +3,22 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import weakref
 
 import pytest
 
-from isobench.common.interruption import Interrupted, SignalWatch, handle_signals
+from isobench.common.interruption import (
+    Interrupted,
+    SignalWatch,
+    handle_signals,
+    hold_signals,
+    obey_ctrl_c,
+    raise_if_noted,
+    raise_interrupted,
+)
+from isobench.common.progress import track_progress
 
 
 @pytest.fixture
@@ -51,3 +63,75 @@ def test_an_ignored_signal_stays_ignored(received):
 
 def test_an_interruption_survives_pickling():
     assert pickle.loads(pickle.dumps(Interrupted(signal.SIGTERM))).signum == signal.SIGTERM
+
+
+class Destroyed:
+    """Receives a signal while it is destroyed."""
+
+    def __init__(self, signum):
+        self.signum = signum
+
+    def __del__(self):
+        signal.raise_signal(self.signum)
+        self.is_destroyed_whole = True
+
+
+@pytest.fixture
+def dropped(monkeypatch):
+    """The exceptions that Python dropped."""
+    kinds = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropping: kinds.append(dropping.exc_type))
+    return kinds
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_arrives_while_an_object_is_destroyed_is_noted(dropped, signum):
+    with obey_ctrl_c(), handle_signals(raise_interrupted, signal.SIGTERM):
+        Destroyed(signum)
+        assert not dropped
+        with pytest.raises(Interrupted, match=signal.Signals(signum).name):
+            raise_if_noted()
+        with pytest.raises(Interrupted):
+            list(track_progress("abc", "letters", show=False))
+        watch = SignalWatch()
+        watch.start()
+        with pytest.raises(Interrupted):
+            watch.raise_if_signalled()
+        watch.stop()
+        with pytest.raises(KeyboardInterrupt if signum == signal.SIGINT else Interrupted):
+            signal.raise_signal(signum)
+    raise_if_noted()  # the next command begins anew
+
+
+def test_a_signal_whose_exception_is_dropped_elsewhere_is_noted_too(dropped):
+    class Anything:
+        pass
+
+    with obey_ctrl_c(), handle_signals(raise_interrupted, signal.SIGTERM):
+        thing = Anything()
+        reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+        del thing
+        assert reference() is None
+        assert dropped == [Interrupted]
+        with pytest.raises(Interrupted):
+            raise_if_noted()
+
+
+def test_ctrl_c_stays_ignored_where_it_was(received):
+    with handle_signals(signal.SIG_IGN, signal.SIGINT), obey_ctrl_c():
+        signal.raise_signal(signal.SIGINT)
+        raise_if_noted()
+    with pytest.raises(KeyboardInterrupt), obey_ctrl_c():
+        signal.raise_signal(signal.SIGINT)
+    assert not received
+
+
+def test_a_held_signal_comes_later_and_never_to_processes_that_were_started_meanwhile(received):
+    with hold_signals(signal.SIGINT):
+        signal.raise_signal(signal.SIGINT)
+        process = subprocess.Popen(["sleep", "60"])
+        assert not received
+    assert received == [signal.SIGINT]
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == -signal.SIGTERM

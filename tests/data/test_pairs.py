@@ -11,6 +11,7 @@ from helpers import WORDS, make_config, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isobench.common.checksums import read_checksummed
 from isobench.common.errors import UserError
 from isobench.data import pairs, sources
 from isobench.data.pair_tokens import (
@@ -158,11 +159,11 @@ def test_no_rows_and_no_parquet_are_one_line(tmp_path):
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
 
-    from isobench.models.tokenization import SPECIAL_TOKENS, train_tokenizer
+    from isobench.models.tokenization import SPECIAL_TOKENS, read_learned_tokenizer, train_tokenizer
 
     file = tmp_path_factory.mktemp("tokenizer") / "t.json"
     train_tokenizer(iter([" ".join(WORDS), "Straße über"]), 290, file)
-    return PreTrainedTokenizerFast(tokenizer_file=str(file), **SPECIAL_TOKENS)
+    return PreTrainedTokenizerFast(tokenizer_object=read_learned_tokenizer(file), **SPECIAL_TOKENS)
 
 
 def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
@@ -195,7 +196,7 @@ def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
     texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
     for name in ("one", "two"):
         train_tokenizer(iter(texts), 320, tmp_path / name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert read_checksummed(tmp_path / "one") == read_checksummed(tmp_path / "two")
 
 
 def find_targets(chunk):
@@ -252,7 +253,10 @@ def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
         assert (ours.ids == theirs.ids).all()
         assert (ours.offsets == theirs.offsets).all()
         assert ours.truncated_count == theirs.truncated_count
-    file.write_bytes(file.read_bytes()[:40])
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert load_pair_tokens(file) is None
+    file.write_bytes(whole[:40])
     assert load_pair_tokens(file) is None
 
 

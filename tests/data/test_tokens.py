@@ -110,6 +110,23 @@ def test_cache_round_trip_and_damage(tokenizer, tmp_path):
     assert [f.name for f in file.parent.iterdir()] == [file.name]  # no temporary file stays
 
 
+def test_any_changed_byte_of_cached_tokens_is_noticed_and_said(tokenizer, tmp_path, capsys):
+    tokens, file = tokenise_examples(examples(), tokenizer, 30), tmp_path / "t.safetensors"
+    save_tokens(tokens, file)
+    intact = file.read_bytes()
+    for position in range(0, len(intact), 7):
+        file.write_bytes(intact[:position] + bytes([intact[position] ^ 1]) + intact[position + 1 :])
+        assert load_tokens(file) is None, position
+        assert capsys.readouterr().err == f"isobench: {file} is damaged or can't be read: it is made again\n"
+    file.write_bytes(intact)
+    assert load_tokens(file) is not None
+    file.rename(tmp_path / "other.safetensors")
+    assert load_tokens(tmp_path / "other.safetensors") is None  # other examples' tokens
+    capsys.readouterr()
+    assert load_tokens(file) is None
+    assert capsys.readouterr().err == ""  # it is only missing
+
+
 def test_the_tokenizers_fingerprint_survives_its_use(tokenizer):
     before = fingerprint_tokenizer(tokenizer)
     tokenise_examples(examples(), tokenizer, 5)

@@ -173,15 +173,21 @@ def test_weights_of_another_model_are_refused(tiny, tmp_path):
         load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
 
 
-@pytest.mark.slow
-def test_a_damaged_conversion_is_made_again(tmp_path):
-    cfg = Encoder(name="distilbert-quire", embedded="distilbert")
-    file = weights.find_packaged_weights(cfg)
-    folder = convert.convert_distilbert(file, tmp_path)
-    whole = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(whole[:-1] + b"x")
-    assert convert.convert_distilbert(file, tmp_path) == folder
-    assert (folder / "model.safetensors").read_bytes() == whole
+def test_a_damaged_conversion_is_made_again_and_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(convert, "read_weights", lambda file: {"weight": np.arange(9, dtype=np.float32)})
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"one": 1}}}))
+    folder = convert.convert_distilbert(tmp_path / "tagger.onnx", tmp_path / "cache")
+    whole = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert len(whole) == 5
+    assert convert.convert_distilbert(tmp_path / "tagger.onnx", tmp_path / "cache") == folder
+    assert capsys.readouterr().err == ""
+    damages = {name: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:] for name, content in whole.items()}
+    for name, content in {**damages, "added_tokens.json": b"{}"}.items():
+        (folder / name).write_bytes(content)
+        assert convert.convert_distilbert(tmp_path / "tagger.onnx", tmp_path / "cache") == folder
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole, name
+        assert capsys.readouterr().err == f"isobench: {folder} is damaged or can't be read: it is made again\n"
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name]
 
 
 def test_remote_code_is_not_run_unless_asked(tiny, tmp_path):
@@ -212,14 +218,12 @@ def test_a_changed_package_is_refused(monkeypatch):
         weights.fingerprint_encoder(Encoder(name="minilm", embedded="minilm"))
 
 
-def test_the_hubs_absence_is_found_at_once(monkeypatch):
-    from isobench.data import hub
+@pytest.mark.parametrize("name", sorted(weights.ENCODER_PACKAGES["minilm"].others))
+def test_a_packages_changed_tokenizer_or_config_is_refused(monkeypatch, name):
+    import dataclasses
 
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    hub.is_reachable.cache_clear()
-    assert not hub.is_reachable()
-    import os
-
-    assert os.environ["HF_HUB_OFFLINE"] == "1"
-    hub.is_reachable.cache_clear()
+    intact = weights.ENCODER_PACKAGES["minilm"]
+    package = dataclasses.replace(intact, others={**intact.others, name: "0" * 64})
+    monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
+    with pytest.raises(UserError, match=f"{name} is not the pinned file"):
+        weights.resolve_name_or_path(Encoder(name="minilm", embedded="minilm"), None)

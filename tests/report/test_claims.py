@@ -1,6 +1,8 @@
 """The papers' claims: each check on made-up numbers either way, and the page over an output folder."""
 
 import csv
+import hashlib
+import json
 import math
 import re
 import statistics
@@ -9,8 +11,9 @@ from functools import partial
 import pytest
 from helpers import ROOT
 
-from isobench.cli.claims import judge_claim
+from isobench.cli.claims import judge_claim, read_analysis_rows
 from isobench.common.errors import UserError
+from isobench.common.tidy import write_rows
 from isobench.report import claims
 from isobench.report.analysis_claims import RELATED
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN
@@ -354,6 +357,20 @@ def test_what_can_not_be_read_is_unknown_not_not_run(reporting, outputs):
             assert row["outcome"] == (UNKNOWN if row["experiment"] == "isobn_ev" else NOT_RUN)
     page = (outputs / "reports" / "claims.html").read_text()
     assert page.count(f"{OUTCOME_SYMBOLS[UNKNOWN]}&nbsp;unknown") == len(of_runs) + 1
+
+
+def test_changed_rows_of_an_analysis_are_unknown(tmp_path):
+    claim = next(claim for claim in CLAIMS if claim.rows_file)
+    write_rows(tmp_path, claim.rows_file, [{"x": 1.0}])
+    file = tmp_path / f"{claim.rows_file}.parquet"
+    about = {"sha256": {file.name: hashlib.sha256(file.read_bytes()).hexdigest()}}
+    assert read_analysis_rows(tmp_path, claim.rows_file, about) == [{"x": 1.0}]
+    write_rows(tmp_path, claim.rows_file, [{"x": 2.0}])
+    (tmp_path / "about.json").write_text(json.dumps(about | {"scale": {"differs": []}}))
+    outcome, _ = judge_claim(claim, lambda experiment: None, tmp_path)
+    assert outcome.word == UNKNOWN
+    assert "was changed after the analysis wrote it; run the analysis again" in outcome.numbers
+    assert read_analysis_rows(tmp_path, claim.rows_file, {}) == [{"x": 2.0}]  # an earlier version noted no sums
 
 
 def test_an_impossible_selection_is_unknown_and_said(tmp_path):

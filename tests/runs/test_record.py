@@ -1,8 +1,10 @@
 """A run's record and heartbeat: round trips, what is refused and how, the documented schemas."""
 
 import contextlib
+import hashlib
 import json
 import math
+import os
 
 import pytest
 from helpers import ROOT, make_config, make_record, record_content
@@ -13,7 +15,8 @@ from isobench.common.files import replace_non_finite
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import PROGRESS_FILE, Heartbeat, read_heartbeat
 from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord
-from isobench.runs.row import Row
+from isobench.runs.record_file import OLDEST_FORMAT, add_checksum, format_record
+from isobench.runs.row import MAX_NAMED_TROUBLES, Row, check_predictions, print_troubles
 
 KEY = "ab" * 32
 BEST = {
@@ -22,12 +25,22 @@ BEST = {
 }  # fmt: skip
 
 
-CONFIG = {"task": {"dev_splits": ["validation"]}, "checkpoint": {"keep": False}}
+CONFIG = {
+    "task": {"dev_splits": ["validation"], "primary": "accuracy", "held_out": None},
+    "optimization": {"report": "best"}, "checkpoint": {"keep": False},
+}  # fmt: skip
+# What damage in a record's content is called; a checksum that does not fit is called otherwise.
+DAMAGED = r"result.json is damaged; remove it to run again \((?!it was changed|it has no checksum)"
 
 
 def content(**parts) -> dict:
     own = {"key": KEY, "best": BEST, "history": [BEST], "config": CONFIG}
     return record_content(make_config(), **{**own, **parts})
+
+
+def to_text(content: dict) -> str:
+    """A record's text with its checksum, whatever the content is."""
+    return add_checksum(json.dumps(content, indent=1).encode()).decode()
 
 
 def folder_with(tmp_path, text: str) -> RunFolder:
@@ -45,26 +58,31 @@ def test_record_round_trip_and_nan(tmp_path):
         assert ours
         folder.write_record(RunRecord.model_validate(whole))
     assert folder.read_record().model_extra == {"x": [None, 1.5, None]}
-    assert json.loads(folder.result_file.read_text()) == whole | {"x": [None, 1.5, None]}
+    written = json.loads(folder.result_file.read_text())
+    assert len(written.pop("checksum")) == 64
+    assert written == whole | {"x": [None, 1.5, None]}
+    folder.write_record(folder.read_record())
+    assert folder.read_record().model_extra == {"x": [None, 1.5, None]}  # its new checksum replaces the one it had
     assert replace_non_finite({"a": (1, float("nan"))}) == {"a": [1, None]}
 
 
 def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
     epoch = BEST | {"drift": {"now": {"l2": 0.5}}, "mine": [1, "two", None]}
     more = content(best=epoch, history=[epoch], cost={"euros": 3}, mood="good")
-    record = folder_with(tmp_path, json.dumps(more)).read_record()
+    record = folder_with(tmp_path, to_text(more)).read_record()
     assert record.best.noted("drift") == {"now": {"l2": 0.5}}
     assert record.best.noted("nothing") == record.best.metrics("nowhere") == record.best.noted("mine") == {}
-    assert record.model_dump(exclude_unset=True) == more
+    assert record.model_dump(exclude_unset=True, exclude={"checksum"}) == more
 
 
 def test_a_row_keeps_of_past_epochs_what_tables_show_and_an_analysis_reads_them_whole(tmp_path):
     epoch = BEST | {"drift": {"now": {"l2": 0.5}}, "isotropy": {"head/i1": 0.5}}
-    folder = folder_with(tmp_path, json.dumps(content(best=epoch, history=[epoch, epoch])))
+    second = epoch | {"epoch": 2, "step": 18}
+    folder = folder_with(tmp_path, to_text(content(best=epoch, history=[epoch, second])))
     row = Row.of(make_config(f"output_dir={tmp_path}"), KEY)
     assert row.record.best.model_dump(exclude_unset=True) == epoch
-    named = {name: epoch[name] for name in ("epoch", "step", "score", "selection", "isotropy")}
-    assert [kept.model_dump(exclude_unset=True) for kept in row.record.history] == [named, named]
+    named = [{name: e[name] for name in ("epoch", "step", "score", "selection", "isotropy")} for e in (epoch, second)]
+    assert [kept.model_dump(exclude_unset=True) for kept in row.record.history] == named
     assert Subject(row).record == folder.read_record() != row.record
 
 
@@ -83,32 +101,34 @@ def test_a_row_keeps_of_past_epochs_what_tables_show_and_an_analysis_reads_them_
         {"where": {}}, {"provenance": None},
         {"format": "1"}, {"format": None}, {"format": 1.5}, {"format": 0}, {"format": True},
         {"best": BEST | {"validation": {"accuracy": "0.5", "constant_predictor": False}}},
-        {"history": [BEST, BEST | {"validation": {"accuracy": [0.5]}}]},
+        {"history": [BEST, BEST | {"epoch": 2, "validation": {"accuracy": [0.5], "constant_predictor": False}}]},
         {"config": CONFIG | {"checkpoint": None}}, {"config": CONFIG | {"checkpoint": [True]}},
         {"mine": math.nan}, {"mine": [math.inf]}, {"best": BEST | {"score": -math.inf}},
         {"history": [BEST | {"drift": {"now": [0.5, {"l2": math.nan}]}}]},
     ],
 )  # fmt: skip
 def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
-    folder = folder_with(tmp_path, json.dumps(content() | part))
-    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
+    folder = folder_with(tmp_path, to_text(content() | part))
+    with pytest.raises(UserError, match=DAMAGED):
         folder.read_record()
 
 
-@pytest.mark.parametrize("name", sorted(RunRecord.model_fields.keys() - {"dropout", "generation", "predictions"}))
+@pytest.mark.parametrize(
+    "name", sorted(RunRecord.model_fields.keys() - {"dropout", "generation", "predictions", "checksum"})
+)
 def test_a_record_without_a_part_is_damaged(tmp_path, name):
     lacking = content()
     del lacking[name]
-    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
-        folder_with(tmp_path, json.dumps(lacking)).read_record()
+    with pytest.raises(UserError, match=DAMAGED):
+        folder_with(tmp_path, to_text(lacking)).read_record()
 
 
 @pytest.mark.parametrize("name", ["seconds", "training_seconds"])
 def test_a_record_without_its_time_is_damaged(tmp_path, name):
     lacking = content()
     del lacking["cost"][name]
-    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
-        folder_with(tmp_path, json.dumps(lacking)).read_record()
+    with pytest.raises(UserError, match=DAMAGED):
+        folder_with(tmp_path, to_text(lacking)).read_record()
 
 
 def test_a_failed_runs_record_needs_no_epoch(tmp_path):
@@ -129,16 +149,16 @@ def test_a_damaged_record_is_named_not_trusted(tmp_path, text):
 
 
 def test_another_runs_record_is_named_not_trusted(tmp_path):
-    folder = folder_with(tmp_path, json.dumps(content(key="cd" * 32)))
+    folder = folder_with(tmp_path, to_text(content(key="cd" * 32)))
     with pytest.raises(UserError, match=r"result.json is not this run's record; remove it to run again"):
         folder.read_record()
 
 
 @pytest.mark.parametrize("spelt", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400"])
 def test_a_record_with_a_number_that_is_not_finite_is_damaged(tmp_path, spelt):
-    text = json.dumps(content(cost={"seconds": "here"})).replace('"here"', spelt)
-    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
-        folder_with(tmp_path, text).read_record()
+    text = json.dumps(content(cost={"seconds": "here"}), indent=1).replace('"here"', spelt)
+    with pytest.raises(UserError, match=DAMAGED):
+        folder_with(tmp_path, add_checksum(text.encode()).decode()).read_record()
 
 
 def test_a_record_in_memory_may_have_undefined_metrics():
@@ -146,11 +166,121 @@ def test_a_record_in_memory_may_have_undefined_metrics():
     assert math.isnan(RunRecord.model_validate(content(best=epoch)).best.metrics("validation")["accuracy"])
 
 
+HELD_OUT = {"accuracy": 0.25, "constant_predictor": False}
+HELD_OUT_CONFIG = CONFIG | {"task": CONFIG["task"] | {"held_out": 0.1}}
+EPOCHS = [
+    BEST | {"epoch": n, "score": score, "selection": score, "validation": BEST["validation"] | {"accuracy": score}}
+    for n, score in ((1, 0.4), (2, 0.6), (3, 0.6))
+]  # fmt: skip
+
+
+def with_held_out(**metrics) -> dict:
+    epoch = BEST | {"selection": 0.25, "held_out": HELD_OUT | metrics}
+    return {"config": HELD_OUT_CONFIG, "best": epoch, "history": [epoch]}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"best": EPOCHS[1], "history": EPOCHS}, with_held_out(), {"best": None, "history": []},
+        {"best": EPOCHS[2], "history": EPOCHS, "config": CONFIG | {"optimization": {"report": "last"}}},
+    ],
+)  # fmt: skip
+def test_a_record_whose_scores_agree_is_read_with_and_without_a_checksum(tmp_path, parts):
+    whole = content(**parts)
+    folder = folder_with(tmp_path, to_text(whole))
+    assert folder.read_record().checksum is not None
+    folder.result_file.write_text(json.dumps(whole | {"format": OLDEST_FORMAT}))
+    assert folder.read_record().checksum is None
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({"best": BEST | {"score": 0.9, "selection": 0.9}}, "the best epoch is not epoch 1 of the history"),
+        ({"best": BEST | {"validation": {"accuracy": 0.9, "constant_predictor": False}}}, "the best epoch is not"),
+        ({"best": BEST | {"isotropy": {"head/i1": 0.1}}}, "the best epoch is not epoch 1"),
+        ({"best": EPOCHS[0], "history": EPOCHS}, "the best epoch is not epoch 2 of the history"),
+        ({"best": EPOCHS[2], "history": EPOCHS}, "the best epoch is not epoch 2 of the history"),
+        ({"best": None}, "the best epoch is not epoch 1"), ({"history": []}, "the best epoch is not in the history"),
+        ({"history": [BEST, BEST]}, "not in order"), ({"history": [BEST | {"epoch": 0}]}, "not in order"),
+        ({"history": [BEST | {"score": 0.9}]}, "the score of epoch 1 is not its accuracy on validation"),
+        ({"history": [BEST | {"selection": 0.9}]}, "the selection of epoch 1 is not its accuracy on validation"),
+        ({"history": [BEST | {"validation": {"constant_predictor": False}}]}, "epoch 1 lacks its metrics on val"),
+        (with_held_out(accuracy=0.3), "the selection of epoch 1 is not its accuracy on held_out"),
+        (with_held_out(accuracy="0.25"), "a metric of epoch 1 on held_out is not a number"),
+        (with_held_out(f1=[0.25]), "a metric of epoch 1 on held_out is not a number"),
+        (with_held_out(constant_predictor=None), "epoch 1 lacks its metrics on held_out"),
+        ({"config": HELD_OUT_CONFIG}, "epoch 1 lacks its metrics on held_out"),
+        ({"best": BEST | {"epoch": "1"}}, "best.epoch: Input should be a valid integer"),
+    ],
+)  # fmt: skip
+def test_a_record_whose_scores_disagree_is_damaged_even_without_a_checksum(tmp_path, part, reason):
+    text = json.dumps(content() | part | {"format": OLDEST_FORMAT})
+    with pytest.raises(UserError, match=f"{DAMAGED}.*{reason}") as error:
+        folder_with(tmp_path, text).read_record()
+    assert "\n" not in str(error.value)
+
+
+def test_any_changed_byte_of_a_record_is_noticed(tmp_path):
+    folder = folder_with(tmp_path, format_record(content()).decode())
+    intact = folder.result_file.read_bytes()
+    assert folder.read_record() is not None
+    start = intact.index(b'"format"')
+    for position in (*range(0, len(intact), 47), *range(start, start + 12), *range(-82, 0, 3)):
+        changed = bytearray(intact)
+        changed[position] ^= 1
+        folder.result_file.write_bytes(changed)
+        with pytest.raises(UserError, match=r"result\.json"):
+            folder.read_record()
+
+
+def test_a_record_without_its_checksum_is_damaged(tmp_path):
+    folder = folder_with(tmp_path, json.dumps(content()))
+    with pytest.raises(UserError, match="it has no checksum"):
+        folder.read_record()
+
+
+def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, capsys):
+    predictions = {"file": "predictions.parquet", "sha256": hashlib.sha256(b"intact").hexdigest()}
+    rows = []
+    for key in (KEY, "cd" * 32, "ef" * 32):
+        folder = RunFolder(str(tmp_path), key)
+        folder.path.mkdir(parents=True)
+        (folder.path / "predictions.parquet").write_bytes(b"intact")
+        folder.write_record(RunRecord.model_validate(content(key=key, predictions=predictions)))
+        rows.append(Row.of(make_config(f"output_dir={tmp_path}"), key))
+    check_predictions(rows)
+    assert all(row.record for row in rows)
+    file = rows[0].folder.path / "predictions.parquet"
+    times = file.stat()
+    file.write_bytes(b"intacT")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # size and time say that nothing changed
+    (rows[1].folder.path / "predictions.parquet").unlink()
+    check_predictions(rows)
+    assert [row.record is not None for row in rows] == [False, True, True]
+    print_troubles(rows)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"isobench: {file} is damaged; remove {rows[0].folder.result_file} to run again (")
+    print_troubles(rows[:1] * (MAX_NAMED_TROUBLES + 2))
+    assert capsys.readouterr().err.endswith("isobench: ... and 2 more damaged runs\n")
+
+
+@pytest.mark.parametrize(("name", "value"), [("dev_splits", ["test"]), ("primary", "f1"), ("held_out", 0.1)])
+def test_a_record_of_other_splits_or_another_metric_is_no_result_of_the_run(tmp_path, name, value):
+    config = CONFIG | {"task": CONFIG["task"] | {name: value}}
+    epoch = BEST | {split: BEST["validation"] | {"f1": 0.5} for split in ("validation", "test", "held_out")}
+    folder_with(tmp_path, to_text(content(config=config, best=epoch, history=[epoch])))
+    row = Row.of(make_config(f"output_dir={tmp_path}"), KEY)
+    assert row.record is None
+    assert "its config is not this run's" in row.trouble
+
+
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        (RECORD_FORMAT + 1, "has format 3 and this isobench reads 2: update isobench"),
-        (RECORD_FORMAT - 1, "was written by an earlier version of isobench; remove it to run again"),
+        (RECORD_FORMAT + 1, "has format 4 and this isobench reads 3: update isobench"),
+        (OLDEST_FORMAT - 1, "was written by an earlier version of isobench; remove it to run again"),
     ],
 )
 def test_a_record_of_another_format_is_refused_in_one_line(tmp_path, version, message):

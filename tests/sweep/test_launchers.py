@@ -8,9 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from isobench.runs.heartbeat import is_process_alive
+from isobench.common.errors import UserError
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
 
@@ -38,11 +39,10 @@ def quick(small, monkeypatch):
     "launcher",
     [
         ["hydra/launcher=basic"],
-        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
         ["hydra/launcher=local", "hydra.launcher.processes=2"],
         ["hydra/launcher=auto", "hydra.launcher.processes=2"],
     ],
-    ids=["basic", "joblib", "local", "auto"],
+    ids=["basic", "local", "auto"],
 )
 def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tmp_path, launcher):
     grid = ["-m", "seed=1,2,3"]
@@ -61,11 +61,10 @@ def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tm
 @pytest.mark.parametrize(
     "launcher",
     [
-        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"],
         ["hydra/launcher=local", "hydra.launcher.processes=2"],
         ["hydra/launcher=auto", "hydra.launcher.processes=2"],
     ],
-    ids=["joblib", "local", "auto"],
+    ids=["local", "auto"],
 )
 def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, outputs, monkeypatch, launcher):
     """Two of four runs take their process; the others still end."""
@@ -207,14 +206,13 @@ def wait_until_training(outputs, runs: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("launcher", ["joblib", "local", "auto"])
+@pytest.mark.parametrize("launcher", ["local", "auto"])
 def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
     quick, outputs, monkeypatch, launcher, signum
 ):
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
-    count = "n_jobs=2" if launcher == "joblib" else "processes=2"
     slow = [*quick, "calibration._target_=slow_calibration.Slow", f"hydra/launcher={launcher}", "seed=1,2,3,4", "-m"]
-    command = [sys.executable, "-m", "isobench", *slow, f"hydra.launcher.{count}"]
+    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     wait_until_training(outputs, 2)
     os.kill(process.pid, signum)
@@ -229,23 +227,78 @@ def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["auto", "local"])
-def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkeypatch, launcher):
+def test_a_signal_that_python_drops_in_a_worker_still_stops_the_run(cli, quick, outputs, monkeypatch, launcher):
+    """It arrives in the ``__del__`` of an object. The run saves at its first step, and nothing more is begun."""
+    monkeypatch.syspath_prepend(str(HERE))
+    destroying = [*quick, "calibration._target_=slow_calibration.Destroying", f"hydra/launcher={launcher}"]
+    code, _, err = cli(*destroying, "hydra.launcher.processes=2", "seed=1,2,3,4", "-m")
+    assert code == (143 if launcher == "auto" else 1), err  # under local, a job that ends without a result
+    assert not results(outputs)
+    states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
+    assert set(states) == {"interrupted"}
+    assert len(states) <= 2
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == len(states)
+
+
+def start_slow_sweep(quick, monkeypatch, launcher) -> subprocess.Popen:
+    """Start a sweep of four slow runs in two processes."""
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
+    count = "n_jobs=2" if launcher == "joblib" else "processes=2"
     slow = [*quick, "calibration._target_=slow_calibration.Slow", f"hydra/launcher={launcher}", "seed=1,2,3,4", "-m"]
-    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    wait_until_training(outputs, 2)
-    beats = [json.loads(file.read_text()) for file in outputs.glob("runs/*/progress.json")]
+    command = [sys.executable, "-m", "isobench", *slow, f"hydra.launcher.{count}"]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def kill_alone(process: subprocess.Popen) -> list[psutil.Process]:
+    """Kill a process, and return the processes that it and its children had started."""
+    descendants = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 60
-    while any(is_process_alive(beat["pid"]) for beat in beats):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    return descendants
+
+
+def wait_for_ends(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    try:
+        assert not [one for one in alive if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    finally:
+        for one in alive:
+            one.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["auto", "local", "joblib"])
+def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkeypatch, launcher):
+    process = start_slow_sweep(quick, monkeypatch, launcher)
+    wait_until_training(outputs, 2)
+    descendants = kill_alone(process)
+    beats = [json.loads(file.read_text()) for file in outputs.glob("runs/*/progress.json")]
+    assert {beat["pid"] for beat in beats} <= {one.pid for one in descendants}
+    wait_for_ends(descendants)
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
     states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
     assert states == ["interrupted"] * 2  # and no other run was begun
     assert not results(outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["auto", "local", "joblib"])
+def test_workers_that_are_starting_end_when_their_parent_is_killed(quick, outputs, monkeypatch, launcher):
+    process = start_slow_sweep(quick, monkeypatch, launcher)
+    deadline = time.monotonic() + 60
+    while not any(is_worker(child) for child in psutil.Process(process.pid).children(recursive=True)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    wait_for_ends(kill_alone(process))
+    assert not results(outputs)
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """True if a process has begun to become a worker of a pool, or the job of submitit's controller."""
+    try:
+        return any("spawn_main" in word or "submitit.core._submit" in word for word in process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
@@ -277,3 +330,17 @@ def test_a_crash_starts_anew_when_it_is_tried_again(cli, quick, outputs, monkeyp
     assert cli(*crash)[0] == 1  # recorded as it was
     code, _, err = cli(*crash, "retry_failed=true")
     assert code == 0, err
+
+
+@pytest.mark.parametrize(("n_jobs", "processes"), [(3, 3), (-1, 8), (-2, 7), (-20, 1)])
+def test_joblib_is_carried_out_by_our_own_processes(monkeypatch, n_jobs, processes):
+    from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
+
+    from isobench.sweep import auto
+
+    monkeypatch.setattr(auto, "count_cores", lambda: 8)
+    launcher = auto.replace_joblib(JoblibLauncher(n_jobs=n_jobs, prefer="processes", verbose=0))
+    assert isinstance(launcher, auto.AutomaticLauncher)
+    assert launcher.processes == processes
+    with pytest.raises(UserError, match=r"hydra.launcher.verbose=3: .* takes n_jobs only"):
+        auto.replace_joblib(JoblibLauncher(n_jobs=n_jobs, verbose=3))

@@ -144,9 +144,11 @@ def test_a_config_survives_its_record():
 
 
 def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
-    metrics = {"validation": {"accuracy": 0.5, "constant_predictor": False}}
-    best = None if more.get("failure") else {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5, **metrics}
-    row.record = make_record(row.cfg, key=row.folder.key, best=best, cost={"seconds": seconds}, **more)
+    metrics = {row.cfg.task.primary: 0.5, "constant_predictor": False}
+    best = {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5}
+    best |= dict.fromkeys(row.cfg.task.dev_splits, metrics)
+    epochs = {} if more.get("failure") else {"best": best, "history": [best]}
+    row.record = make_record(row.cfg, key=row.folder.key, cost={"seconds": seconds}, **epochs, **more)
     row.folder.path.mkdir(parents=True)
     row.folder.write_record(row.record)
 
@@ -252,6 +254,39 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "done"
     row.record, row.trouble = None, "damaged"
     assert state() == "damaged"
+
+
+def test_the_wrong_clock_of_another_machine_neither_hides_nor_keeps_a_run(tmp_path):
+    """Its file's own time decides then; on this machine its clock and its processes do."""
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    row, now = Row(make_config(), folder, None), time.time()
+
+    def state(file_time: float | None = None, **more) -> str:
+        beat(folder, **more)
+        if file_time is not None:
+            os.utime(folder.path / heartbeat.PROGRESS_FILE, (file_time, file_time))
+        return find_run_state(row, {}).name
+
+    for updated in (now - 3600, now + 86400):
+        assert state(machine="elsewhere", updated=updated) == "running"  # written just now
+        assert state(now - 120, machine="elsewhere", updated=updated) == "interrupted"
+        assert state(now + 86400, machine="elsewhere", updated=updated) == "interrupted"
+        assert state(updated=updated) == "interrupted"  # on this machine
+        assert state(updated, machine="elsewhere") == "running"  # the file server's clock is wrong
+        assert state(updated) == "running"
+
+
+def test_a_failure_from_the_future_is_tried_again(tmp_path):
+    folder, now = RunFolder(str(tmp_path), "ab" * 32), time.time()
+    folder.path.mkdir(parents=True)
+    folder.write_record(make_record(make_config(), key=folder.key, failure={"name": "crash", "message": "x"}))
+    for written, is_final in ((now - 9, False), (now + 9, True), (now + 86400, False)):
+        os.utime(folder.result_file, (written, written))
+        assert (folder.read_final_record(True, since=now) is not None) == is_final
+        assert folder.read_final_record(False, since=now) is not None
+    row = Row(make_config(), folder, folder.read_record())
+    queue = {folder.path.name: QueuedJob("12_3", now)}
+    assert find_run_state(row, queue).name == "queued"  # to be tried again
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Grids, what a sweep runs and skips, its table and exit code."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -263,6 +264,43 @@ def test_a_damaged_record_is_named_not_trusted_and_the_rest_runs(cli, small, out
     assert "1 damaged" in out
     assert second.read_bytes() == intact
     assert len(list(outputs.glob("runs/*/result.json"))) == 3
+
+
+@pytest.mark.slow
+def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, command, small, outputs):
+    from isobench.cli import report
+
+    sweep = [*small, "optimization.epochs=1", "-m", "seed=1,2,3"]
+    assert cli(*sweep)[0] == 0
+    first, second, third = sorted(outputs.glob("runs/*"))
+    record, predictions = first / "result.json", second / "predictions.parquet"
+    start, best, end = record.read_text().partition('"best": {')
+    assert best
+    changed = re.sub(r'"score": 0\.\d', '"score": 0.1', end, count=1)
+    assert len(changed) == len(end)
+    assert changed != end
+    record.write_text(start + best + changed)
+    content = predictions.read_bytes()
+    predictions.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
+    remove = f"remove {second}/result.json to run again"
+    troubles = [
+        f"isobench: {record} is damaged; remove it to run again (it was changed after it was written)",
+        f"isobench: {predictions} is damaged; {remove} (its sha256 is not the record's)",
+    ]
+    code, out, err = command(report.main, *sweep)
+    assert code == 0
+    assert sorted(line for line in err.splitlines() if "damaged" in line) == sorted(troubles)
+    assert "2 damaged" in out
+    page = (outputs / "reports" / "runs" / "report.md").read_text()
+    assert page.count("is damaged; remove") == 2
+    code, out, err = cli(*sweep)
+    assert code == 2
+    assert sorted(err.splitlines()[-2:]) == sorted(troubles)
+    assert "2 damaged" in out
+    (third / "result.json").write_text("{")
+    code, _, err = command(report.main, *sweep)
+    assert code == 2
+    assert "no run of this sweep has an intact record" in err
 
 
 @pytest.mark.slow

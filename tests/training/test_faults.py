@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pydoc
 import random
 import signal
 import subprocess
@@ -114,13 +115,17 @@ def interrupted(processes, long, outputs) -> list[Path]:
     return sorted(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign", "flipped", "older"])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long, outputs, undisturbed, damage):
     older, newest = interrupted(processes, long, outputs)
     if damage == "foreign":
         import torch
 
         torch.save({"run": "another", "state_dict": {}}, newest)
+    elif damage == "flipped":
+        flip_weight(newest)
+    elif damage == "older":
+        newest.write_bytes(older.read_bytes())
     else:
         os.truncate(newest, 0 if damage == "empty" else newest.stat().st_size // 2)
     code, _, err = cli(*long)
@@ -131,12 +136,24 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long,
     assert not older.exists()
 
 
+def flip_weight(file: Path) -> None:
+    """Change a bit of a weight in a checkpoint; torch.load does not notice it."""
+    before = torch.load(file, weights_only=True)["state_dict"]
+    name, weight = max(before.items(), key=lambda item: item[1].numel())
+    content, values = file.read_bytes(), weight.numpy().tobytes()
+    place = content.index(values) + 2  # of a byte of the first value
+    file.write_bytes(content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :])
+    after = torch.load(file, weights_only=True)["state_dict"]
+    assert not torch.equal(after[name], before[name])
+
+
 def test_all_checkpoints_damaged_start_anew(cli, processes, long, outputs, undisturbed):
     for file in interrupted(processes, long, outputs):
         file.write_bytes(b"not a checkpoint")
     code, _, err = cli(*long)
     assert code == 0, err
     assert err.count("can't be used") == 2
+    assert err.count("trying the one before") == err.count("the run starts anew") == 1
     assert outcome(outputs) == undisturbed
 
 
@@ -199,8 +216,26 @@ def test_a_disk_without_room_for_a_checkpoint_lets_the_run_go_on(cli, small, sma
     )
     code, _, err = cli(*long, f"output_dir={small_disk}/outputs")
     assert code == 0, err
-    assert "isobench: no checkpoint: " in err
+    (folder,) = small_disk.glob("outputs/runs/*")
+    message = (
+        f"isobench: no checkpoint: {folder}/checkpoints can't be written: no space left on device; the run goes on"
+    )
+    assert message in err
     assert outcome(small_disk / "outputs") == undisturbed
+
+
+@pytest.mark.parametrize("launcher", ["hydra/launcher=sequential", "hydra.launcher.processes=2"])
+def test_a_full_cache_stops_the_sweep_with_one_line_and_is_no_runs_failure(cli, small, outputs, small_disk, launcher):
+    fill(small_disk, leave=8192)  # room for the file's beginning
+    cache = ["data.cache=" + str(small_disk / "cache")]
+    code, _, err = cli(*small, *cache, "optimization.epochs=1", "-m", "seed=1,2,3,4", launcher)
+    assert code == 2, err
+    error_lines = [line for line in err.splitlines() if not line.startswith("4 runs:")]
+    assert len(error_lines) == 1, err
+    assert "can't be written: no space left on device; make room or set data.cache=FOLDER" in error_lines[0]
+    assert not list(outputs.glob("runs/*/result.json"))
+    (small_disk / "filler").unlink()
+    assert cli(*small, *cache, "optimization.epochs=1", "-m", "seed=1,2,3,4", launcher)[0] == 0
 
 
 def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(cli, small, small_disk):
@@ -258,6 +293,38 @@ def test_ctrl_c_in_training_saves_and_a_second_sweep_goes_on(processes, long, ou
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
     assert start(processes, long) == 0
     assert outcome(outputs) == undisturbed
+
+
+class Destroyed:
+    """Receives Ctrl-C while it is destroyed, where Python drops every exception."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("call", "saved", "finished"),
+    [
+        ("isobench.training.train.build_run_parts", 1, 0),
+        ("isobench.training.train.gc.collect", 0, 1),
+        ("isobench.training.execute.format_outcome", 0, 1),
+    ],
+)
+def test_ctrl_c_while_an_object_is_destroyed_is_not_lost(cli, small, outputs, monkeypatch, call, saved, finished):
+    """When a run is built, when its memory is freed, and between two runs."""
+    original = pydoc.locate(call)
+
+    def destroy(*arguments):
+        Destroyed()
+        return original(*arguments)
+
+    monkeypatch.setattr(call, destroy)
+    code, _, err = cli(*small, "hydra/launcher=sequential", "-m", "seed=1,2")
+    assert code == 130, err
+    assert err.splitlines()[-1].startswith("isobench: interrupted")
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == saved
+    assert len(list(outputs.glob("runs/*/result.json"))) == finished
+    assert len(list(outputs.glob("runs/*"))) == 1  # the second run was not begun
 
 
 @pytest.mark.parametrize(("told", "saved"), [(9, 9), (10, 11), (20, 21), (30, None)])
