@@ -17,11 +17,15 @@ from isobench.cli.guard import run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import expand_chains
+from isobench.sweep.method_settings import postpone_method_settings
+from isobench.sweep.plan import compose_sweep
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
@@ -47,8 +51,23 @@ def main() -> None:
 
 def run_hydra() -> None:
     """Hand the command line to Hydra, in an order and a form that Hydra accepts."""
-    sys.argv[1:] = move_flags_first(expand_chains(sys.argv[1:]))
+    check_typed_settings(sys.argv[1:])
+    arguments = expand_chains(sys.argv[1:])
+    if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
+        arguments = postpone_method_settings(arguments)
+    sys.argv[1:] = move_flags_first(arguments)
     hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)()
+
+
+def is_sweep(arguments: list[str]) -> bool:
+    """True if a command line is a sweep's: by its flag, or because its experiment is one."""
+    if any(flag in arguments for flag in MULTIRUN_FLAGS):
+        return True
+    has_experiment = any(text.startswith("+experiment=") for text in arguments)
+    if not has_experiment or any(flag in arguments for flag in FLAGS_BEFORE_SETTINGS):
+        return False
+    with compose_sweep([text for text in arguments if not text.startswith("calibration.")]) as (_, base, _):
+        return bool(base.hydra.mode == RunMode.MULTIRUN)
 
 
 def move_flags_first(arguments: list[str]) -> list[str]:

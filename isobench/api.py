@@ -21,7 +21,7 @@ from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config
 from isobench.report.tidy_rows import read_origin, read_outcome
 from isobench.runs.folder import RunFolder
-from isobench.runs.grouping import PROTOCOL_SETTINGS, find_varying_settings, read_run_names, read_setting
+from isobench.runs.grouping import PROTOCOL_SETTINGS, find_varying_settings, read_run_names, read_value
 from isobench.runs.layout import CONFIG_FILE, RECORD_FILE, runs_folder
 from isobench.runs.listing import list_run_folders, parse_config
 from isobench.runs.record import RunRecord
@@ -125,7 +125,7 @@ def describe_row(row: Row, settings: Sequence[str]) -> dict[str, Any]:
     """Describe a run by names, values of settings, outcome and origin; a setting that it lacks is None."""
     task, encoder, method = read_run_names(row.cfg)
     names = {"key": row.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": row.cfg.seed}
-    values = {name: read_setting(row.cfg, name) for name in settings}
+    values = {name: read_value(row, name) for name in settings}
     plain = {
         name: None if value == "-" else value if isinstance(value, bool | int | float | str | None) else str(value)
         for name, value in values.items()

@@ -12,6 +12,7 @@ import yaml
 from isobench.cli.guard import run_guarded
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import check_typed_settings
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identifier
@@ -46,6 +47,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     Raises:
         UserError: a sweep can't be planned any more, or data or weights are missing.
     """
+    check_typed_settings(settings)
     with compose_sweep(settings) as (_, base, _):
         output_dir = base.output_dir
     with collect_garbage_rarely():

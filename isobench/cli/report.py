@@ -15,6 +15,7 @@ from isobench.common.files import make_storage_error, require_writable, write_at
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console
 from isobench.common.tidy import write_columns, write_rows
+from isobench.config.command_line import check_typed_settings
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
@@ -23,7 +24,7 @@ from isobench.report.sweep_table import print_table
 from isobench.runs.layout import report_folder, reports_folder
 from isobench.runs.row import check_predictions, print_troubles
 from isobench.runs.state import add_states
-from isobench.sweep.plan import compose_sweep
+from isobench.sweep.plan import compose_sweep, convert_to_overrides
 from isobench.sweep.rows import SELECTION_PREFIX, drop_selection, find_sweep_rows, read_selection
 
 
@@ -50,7 +51,9 @@ def report(arguments: Sequence[str]) -> None:
         UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
         StorageError: the report's folder can't be written.
     """
-    if all(argument.startswith(("output_dir=", "data.", SELECTION_PREFIX)) for argument in arguments):
+    check_typed_settings(arguments)
+    no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
+    if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
         report_claims(list(arguments))
         return
     _, rows = find_sweep_rows(drop_selection(arguments))
@@ -73,7 +76,7 @@ def report(arguments: Sequence[str]) -> None:
         rows = add_states(rows)
         built = build_report(experiment, rows)
         write_report_files(built, folder)
-    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]])
+    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
     for sentence in built.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)

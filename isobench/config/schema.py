@@ -129,6 +129,7 @@ class Tracking:
     project: str = "isobench"
     entity: str | None = None
     group: str | None = None  # null is the experiment's name, in a sweep without one a name made from its command
+    label: str | None = None  # ends the run's name; in a sweep, null is what varies, such as beta=0.25 lr=1e-05
     mode: Annotated[Any, one_of("online", "offline", "disabled")] | None = None  # null is online if there is a login
 
 

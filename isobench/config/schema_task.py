@@ -22,7 +22,13 @@ TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS
 
 LANGUAGE_PAIR = Bound(lambda names: len(names) == 2, "must be those of source and target, such as [en,ro]")
-COLUMNS = Bound(lambda names: len(names) in (1, 2), "must name one or two columns")
+COLUMNS = Bound(
+    lambda names: len(names) in (1, 2) and len(set(names)) == len(names), "must name one column or two different ones"
+)
+LABELS = Bound(
+    lambda names: len(names) > 1 and len(set(names)) == len(names) and all(map(str.strip, names)),
+    "must name at least two classes, each with a name of its own",
+)
 NOT_EMPTY_NAME = Bound(bool, "is empty: name one, or null")
 FILES = Bound(
     lambda files: (
@@ -75,7 +81,7 @@ class Task:
     text: Annotated[list[str], COLUMNS] = MISSING  # columns with the sentences
     label: Annotated[str, NOT_EMPTY_NAME] | None = None  # column with the labels in data.files; null finds it
     # Names of the classes. Null is a regression or generation; with data.files null finds the classes in the file.
-    labels: list[str] | None = None
+    labels: Annotated[list[str], LABELS] | None = None
     label_range: Annotated[list[float], SCORE_RANGE] | None = None  # of a regression's scores
     as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
     metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING

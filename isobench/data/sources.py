@@ -16,6 +16,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
+from isobench.data.labels import check_every_class, check_labels
 from isobench.data.own_examples import fingerprint_own_file, read_own_columns
 from isobench.data.parquet import has_column, read_field, read_table
 
@@ -43,6 +44,19 @@ def find_data_source(task: Task, data: Data) -> str:
     if data.files:
         return "files"
     return "parquet" if data.root else "hub"
+
+
+def describe_source(task: Task, data: Data) -> str:
+    """Say in a few words where the task's examples come from: ``data.root``, a package, a grammar or the hub."""
+    if task.generation and task.generation.grammar:
+        return f"grammar {task.generation.grammar}"
+    places = {
+        "embedded": "package",
+        "files": "data.files",
+        "parquet": data.root,
+        "hub": f"{task.hub}@{str(task.revision)[:7]}",
+    }
+    return str(places[find_data_source(task, data)])
 
 
 def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
@@ -149,7 +163,9 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     labels = columns.get("label", [])
     if is_test and texts[0] and all(label == UNLABELLED for label in labels):
         return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
-    labels = _check_labels(task, labels, where)
+    labels = check_labels(task, labels, where)
+    if split == task.train_split and task.labels is not None:
+        check_every_class(task.labels, labels, where)
     return _select_examples(Examples(texts, labels), limit)
 
 
@@ -175,43 +191,16 @@ def advise_without_hub(task: Task) -> str:
     return f"set data.root=FOLDER to Parquet files, or use {instead}"
 
 
-def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
-    """Return the labels as an array [N]; raise UserError for what is no class or score of the task."""
-    if len(labels) == 0:
-        raise UserError(f"{where} has no rows")
-    try:
-        values = np.asarray(labels, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} has labels that are not numbers") from error
-    if task.labels is None:
-        low, high = task.label_range or (-np.inf, np.inf)
-    else:
-        low, high = 0, len(task.labels) - 1
-    outside = ~((values >= low) & (values <= high))  # NaN counts as outside
-    if outside.any():
-        raise UserError(
-            f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {values[outside][0]:g}); "
-            "is it an unlabelled split?"
-        )
-    if task.labels is not None and np.any(values != np.round(values)):
-        raise UserError(f"{where} has labels that are not whole numbers, as the classes of task={task.name} are")
-    if task.as_classes is not None:
-        return _round_to_classes(task, values)
-    return values.astype(np.float32) if task.labels is None else values.astype(np.int64)
-
-
-def _round_to_classes(task: Task, values: np.ndarray) -> np.ndarray:
-    """Turn scores into classes: round each, half to even, to one of ``task.as_classes`` equally spaced scores."""
-    if task.label_range is None:
-        raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
-    low, high = task.label_range
-    return np.rint((values - low) / (high - low) * (int(task.as_classes or 0) - 1)).astype(np.int64)
-
-
 def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
-    """Return the texts of a column; raise UserError, naming the column and the file, if one is not a string."""
+    """Return the texts of a column.
+
+    Raises:
+        UserError: one is not a string, or all are blank; the message names the column and the file.
+    """
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where} has a row whose {column} is not text")
+    if not any(text.strip() for text in texts):
+        raise UserError(f"{where} has nothing but blank texts in the column {column}")
     return texts
 
 

@@ -17,6 +17,10 @@ from isobench.data.packaged import find_packaged_file
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
 
+# Names of files that a tokenizer is made from. One of them is enough: some tokenizers have settings only.
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes", "merges.txt", "*.py")
+ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
+
 
 @dataclass(frozen=True)
 class EncoderPackage:
@@ -164,6 +168,15 @@ def require_encoder_folder(encoder: Encoder) -> Path:
             "model.save_pretrained(FOLDER) (pickled checkpoints are not loaded: they can run code)"
         )
     return folder
+
+
+def check_tokenizer_files(encoder: Encoder) -> None:
+    """Raise UserError if the folder ``encoder.path`` has no file of a tokenizer; other sources are not looked at."""
+    folder = Path(str(encoder.path)).expanduser()
+    if find_encoder_source(encoder) != "path" or not folder.is_dir():
+        return
+    if not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
+        raise UserError(f"encoder.path: {folder} has no tokenizer: {ADD_TOKENIZER}")
 
 
 def require_missing_from_file(encoder: Encoder) -> Path:

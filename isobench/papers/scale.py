@@ -3,6 +3,7 @@
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.data import sources, weights
+from isobench.data.weight_names import format_encoder_name
 
 # Tasks of the isotropy-calibration paper's Tables 2, 3 and 5: None for the whole training set, else the number of
 # training examples of the paper's reduced set. The million of DE-EN is inferred (its errata.md, 15).
@@ -28,8 +29,9 @@ def find_encoder_differences(cfg: Config) -> list[str]:
     if cfg.encoder.scratch is not None:
         why = "is randomly initialised: its numbers can't be compared with the paper's"
         return [f"encoder {cfg.encoder.name} {why}"]
+    name = format_encoder_name(cfg.encoder)
     is_from_hub = cfg.encoder.hub and weights.find_encoder_source(cfg.encoder) != "path"
-    return [] if is_from_hub else [f"encoder {cfg.encoder.name} is not the paper's"]
+    return [] if is_from_hub and name == cfg.encoder.name else [f"encoder {name} is not the paper's"]
 
 
 def find_task_differences(cfg: Config) -> list[str]:

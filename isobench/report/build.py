@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from isobench.config.schema import Experiment, format_method_name
+from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
 from isobench.report.baseline_comparison import BASE_METHOD
@@ -18,7 +18,7 @@ from isobench.report.run_notes import describe_epoch_rule, list_scale_difference
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import count_candidates, select_runs
 from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
-from isobench.runs.grouping import find_varying_settings, list_setting_values
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
 from isobench.runs.row import Row, count_troubles, find_failure
 
 DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
@@ -76,7 +76,7 @@ def describe_settings(rows: list[Row], varying: list[str]) -> str:
         return ""
     tasks: dict[str, str] = {}
     for row in rows:
-        pairs = zip(varying, list_setting_values(row.cfg, varying), strict=True)
+        pairs = zip(varying, list_setting_values(row, varying), strict=True)
         tasks[row.cfg.task.name] = ", ".join(
             f"{name.partition('.')[2]}={value}" for name, value in pairs if value != "-"
         )
@@ -200,7 +200,7 @@ def describe_failure(row: Row) -> str | None:
     cfg = row.cfg
     failure = row.record.failure if row.record else None
     message = row.trouble or (failure.message if failure else "")
-    about = f"{cfg.task.name}, {cfg.encoder.name}, {format_method_name(cfg.calibration)}, seed {cfg.seed}"
+    about = f"{', '.join(read_run_names(cfg))}, seed {cfg.seed}"
     return f"{about}: {name or 'damaged'} {message}".strip()
 
 

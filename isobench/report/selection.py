@@ -85,7 +85,7 @@ def group_by_configuration(rows: list[Row], varying: list[str]) -> dict[GroupKey
     groups: dict[GroupKey, dict[SettingValues, list[Row]]] = {}
     for row in rows:
         task, encoder, method = read_run_names(row.cfg)
-        choice = tuple(list_setting_values(row.cfg, varying))
+        choice = tuple(list_setting_values(row, varying))
         groups.setdefault((encoder, method, task), {}).setdefault(choice, []).append(row)
     return groups
 

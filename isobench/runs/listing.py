@@ -91,9 +91,9 @@ def read_run_rows(output_dir: str, excluded: set[str]) -> Iterator[Row]:
         if folder.name in excluded or (cfg := read_run_config(folder, validator)) is None:
             continue
         try:
-            key = identifier.identify(cfg).key
+            identity = identifier.identify(cfg)
         except UserError as error:
             print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
             continue
-        if run_folder_name(key) == folder.name:
-            yield Row.of(replace(cfg, output_dir=output_dir), key)
+        if run_folder_name(identity.key) == folder.name:
+            yield Row.of(replace(cfg, output_dir=output_dir), identity.key, identity)

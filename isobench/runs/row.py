@@ -9,7 +9,9 @@ from typing import Self
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
 from isobench.config.schema import Config, format_method_name
+from isobench.data.weight_names import format_encoder_name
 from isobench.runs.folder import RunFolder
+from isobench.runs.identity import Identity
 from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.record import RunRecord
 
@@ -29,11 +31,12 @@ class Row:
     record: RunRecord | None
     state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
     trouble: str | None = None  # why its record can't be trusted
+    identity: Identity | None = None  # tells apart runs on other data, and with other weights; None if not computed
 
     @classmethod
-    def of(cls, cfg: Config, key: str) -> Self:
+    def of(cls, cfg: Config, key: str, identity: Identity | None = None) -> Self:
         """Make the row of the run with this key, and read its record."""
-        row = cls(cfg, RunFolder(cfg.output_dir, key), None)
+        row = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         row.read_record()
         return row
 
@@ -121,5 +124,6 @@ def format_score(row: Row) -> str:
 
 
 def format_run_name(cfg: Config) -> str:
-    """Name a run in one line: task, encoder, method and seed."""
-    return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"
+    """Name a run in one line: task, encoder, method, seed, and what else tells it from its sweep's other runs."""
+    encoder, method = format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
+    return " ".join([cfg.task.name, encoder, method, f"seed {cfg.seed}", *filter(None, [cfg.tracking.label])])

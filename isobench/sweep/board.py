@@ -1,5 +1,6 @@
 """Show a sweep's running runs in the terminal, one line each."""
 
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from isobench.runs.row import format_run_name
 from isobench.sweep.forecast import format_duration
 
 COLUMNS = 7  # name, epoch, step, loss, speed, time left, evaluation
+OMITTED_FIRST = (4, 3, 1)  # cells that narrow terminals don't show: speed, loss, epoch
 RunningRun = tuple[Config, Path, int | None]  # a run's config, its folder, and the process that carries it out
 
 
@@ -65,8 +67,9 @@ class Board:
         if self.live is None:
             return
         table = Table.grid(*(Column(no_wrap=True) for _ in range(COLUMNS)), padding=(0, 2))
-        for cfg, folder, pid in running:
-            table.add_row(format_run_name(cfg), *self._describe(cfg, folder, pid))
+        lines = [[format_run_name(cfg), *self._describe(cfg, folder, pid)] for cfg, folder, pid in running]
+        for cells in fit_cells(lines, self.console.width):
+            table.add_row(*cells)
         self.live.update(Group(table, Text(f"{self.ended} of {self.total} runs have ended")), refresh=True)
 
     def _describe(self, cfg: Config, folder: Path, pid: int | None) -> list[str]:
@@ -77,6 +80,21 @@ class Board:
         if beat.state != "starting":
             self.begun.add((folder, pid))
         return describe_progress(beat, cfg.optimization.epochs)
+
+
+def fit_cells(lines: list[list[str]], width: int) -> list[list[str]]:
+    """Leave out cells until the lines fit into a terminal, so that it does not cut the runs' names.
+
+    Args:
+        lines: of each run its name and the cells of `describe_progress`.
+        width: of the terminal, in characters.
+    """
+    for column in OMITTED_FIRST:
+        widths = (max(map(len, cells)) + 2 for cells in itertools.zip_longest(*lines, fillvalue=""))
+        if sum(widths) - 2 <= width:
+            break
+        lines = [cells[:column] + cells[column + 1 :] if len(cells) > 3 else cells for cells in lines]
+    return lines
 
 
 def describe_progress(beat: Beat, epochs: int) -> list[str]:

@@ -93,6 +93,19 @@ class Composer:
             pass
         return self.compose_with_hydra(tuple(overrides)).cfg
 
+    def find_absent_method_settings(self, overrides: Sequence[str]) -> list[str]:
+        """List those of a run's overrides that change a setting which the run's method does not have.
+
+        Raises:
+            hydra.errors.HydraException: there is no such method.
+        """
+        settings = [text for text in overrides if text.startswith("calibration.")]
+        if not settings:
+            return []
+        others = tuple(text for text in overrides if text not in settings and self.parse_value(text) is None)
+        method = self.compose_structure(others).cfg.calibration
+        return [text for text in settings if not has_setting(method, text.partition("=")[0].split(".")[1:])]
+
     def _set_values(self, structure: tuple[str, ...], section: str, texts: tuple[str, ...]) -> Any:
         """A section of a structure's config with values set in it; runs with these values share it."""
         part = getattr(self.compose_structure(structure).cfg, section)
@@ -181,6 +194,11 @@ class Composer:
                 return None
             value = OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
         return path, value
+
+
+def has_setting(node: Any, path: list[str]) -> bool:
+    """True if a mapping has a setting at ``path``."""
+    return not path or (isinstance(node, dict) and path[0] in node and has_setting(node[path[0]], path[1:]))
 
 
 def copy_with_value(node: Any, path: list[str], value: Any) -> Any:

@@ -1,9 +1,9 @@
 """Plan a sweep: compose, check and key every run before anything is started."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,10 +22,12 @@ from isobench.common.resources import conf_dir
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import register_schema
 from isobench.runs.identity import Identifier
+from isobench.runs.labels import make_labels
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid
+from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for the whole sweep
@@ -33,10 +35,17 @@ SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once
 
 @dataclass
 class PlannedRun:
-    """One run of a sweep: its table row and the overrides that give its config."""
+    """One run of a sweep.
+
+    Args:
+        row: its table row.
+        overrides: what gives its config.
+        left_out: the settings of the sweep that its method does not have.
+    """
 
     row: Row
     overrides: list[str]
+    left_out: list[str] = field(default_factory=list)
 
 
 @collect_garbage_rarely()
@@ -53,34 +62,47 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
     command_line = parse_sweep_overrides(loader, arguments)
-    _check_swept_settings(command_line)
+    if base.experiment.name is None and (name := find_experiment_name(base)):
+        command_line["experiment.name"] = [f"experiment.name={name}"]
     grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
     if grids and base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
     composer, validator, identifier = Composer(loader, base), ConfigValidator(), Identifier()
     planned: dict[str, PlannedRun] = {}
-    for expanded in expand_grid(grids.get(base.scale, []), command_line):
-        overrides = expand_chains(expanded)
+    expanded = [expand_chains(run) for run in expand_grid(grids.get(base.scale, []), command_line)]
+    for overrides, left_out in fit_to_methods(composer, expanded):
         cfg = composer.compose(overrides)
         validator.validate(cfg)
         identity = identifier.identify(cfg)
-        planned_run = planned.setdefault(identity.key, PlannedRun(Row.of(cfg, identity.key), overrides))
+        row = Row.of(cfg, identity.key, identity)
+        planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
+    _add_labels(list(planned.values()))
     return planned
 
 
-def _check_swept_settings(command_line: Mapping[str, Sequence[str]]) -> None:
-    """Raise UserError for several values of a setting that belongs to the whole sweep, such as its experiment."""
-    for key, values in command_line.items():
-        name = key.lstrip("+")
-        if len(values) < 2:
-            continue
-        if name == "output_dir":
-            raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-        if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
-            raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
+def find_experiment_name(base: DictConfig) -> str | None:
+    """Find the name of a sweep's experiment: the one in its YAML, else the file's; None without an experiment."""
+    return base.experiment.name or base.hydra.runtime.choices.get("experiment")
+
+
+def _add_labels(planned: Sequence[PlannedRun]) -> None:
+    """Label the runs by what tells them apart, in their configs and overrides; keep a label that the user gave."""
+    for run, label in zip(planned, make_labels([run.row for run in planned]), strict=True):
+        tracking = run.row.cfg.tracking
+        if label and tracking.label is None and "$" not in label:  # Hydra would take $ for a reference
+            run.row.cfg = replace(run.row.cfg, tracking=replace(tracking, label=label))
+            run.overrides = [*run.overrides, f"tracking.label={quote_for_hydra(label)}"]
+
+
+def _check_swept_setting(name: str) -> None:
+    """Raise UserError if a setting that is swept over belongs to the whole sweep, as its experiment does."""
+    if name == "output_dir":
+        raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
+    if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
+        raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
 
 
 def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
@@ -95,7 +117,8 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
     """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value.
 
     Raises:
-        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``.
+        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``, or over a setting of the
+            whole sweep, such as its experiment.
     """
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
@@ -103,6 +126,7 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
         if not override.is_sweep_override():
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
+            _check_swept_setting(key.lstrip("+"))  # Hydra keeps even choice(true) out of the sweep's own config
             values = list(override.sweep_string_iterator())
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
@@ -157,7 +181,7 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
             is_folder = True
         elif argument not in MULTIRUN_FLAGS:
             overrides.append(argument)
-    return expand_chains(overrides)
+    return postpone_method_settings(expand_chains(overrides))
 
 
 def quote_for_hydra(text: str) -> str:

@@ -161,7 +161,7 @@ def build_and_fit(
         scale=Scale(name=cfg.scale, differs=find_scale_differences(cfg)),
         best=module.best.epoch if module and module.best else None,
         history=module.history if module else [],
-        warnings=built.warnings if built else [],
+        warnings=[*built.warnings, *built.module.warnings] if built else [],
         cost=measure_run_cost(stopwatch, built.loaders.train if built else None, saving),
         attempts=heartbeat.beat.attempt,
         where=describe_process(),

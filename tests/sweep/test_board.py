@@ -8,7 +8,7 @@ from helpers import make_config
 from rich.console import Console
 
 from isobench.runs.record import Beat
-from isobench.sweep.board import Board, describe_progress
+from isobench.sweep.board import Board, describe_progress, fit_cells
 
 
 def make_beat(**parts) -> Beat:
@@ -57,6 +57,18 @@ def test_every_running_run_has_one_line(tmp_path, width):
         (folders[0] / "progress.json").unlink()
         board.show([(cfg, folders[0], 7)])
         assert "ending" in board.console.file.getvalue() or width == 40
+
+
+def test_narrow_terminals_show_the_whole_name_and_fewer_cells():
+    name = "sst2 minilm isobn_paper seed 1 beta=0.25 lr=1e-05"
+    running = [name, "epoch 2 of 2", "step 50 of 100", "loss 0.693", "2 steps/s", "25 s left"]
+    waiting = [name, "starting"]
+    assert fit_cells([running, waiting], 130) == [running, waiting]
+    for width, left in ((110, [0, 1, 2, 3, 5]), (95, [0, 1, 2, 5]), (80, [0, 2, 5])):
+        cells, others = fit_cells([running, waiting], width)
+        assert cells == [running[index] for index in left], width
+        assert others == waiting
+        assert sum(map(len, cells)) + 2 * (len(cells) - 1) <= width
 
 
 def test_where_there_is_no_terminal_only_whole_lines_are_printed(capsys, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from helpers import drop_replaced
 
 from isobench.common.errors import UserError
 
@@ -31,7 +32,7 @@ def logs(outputs) -> list[str]:
 @pytest.fixture
 def quick(small, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    return [*small, "optimization.epochs=1", "trainer.threads=1"]
+    return drop_replaced([*small, "optimization.epochs=1", "trainer.threads=1"])
 
 
 @pytest.mark.slow
