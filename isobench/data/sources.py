@@ -159,9 +159,11 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         rows = load_hub_split(task, split)
         columns = {name: rows[name][:] for name in (*task.text, "label")}
         where = f"{task.hub}/{task.subset} {split}"
+    if not columns[task.text[0]]:
+        raise UserError(f"{where} has no rows")
     texts = [check_texts(columns[name], name, where) for name in task.text]
     labels = columns.get("label", [])
-    if is_test and texts[0] and all(label == UNLABELLED for label in labels):
+    if is_test and all(label == UNLABELLED for label in labels):
         return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
     labels = check_labels(task, labels, where)
     if split == task.train_split and task.labels is not None:
