@@ -29,7 +29,7 @@ from isobench.config.bounds import (
 )
 from isobench.config.rebuild import NeedsOmegaConf, has_resolver, rebuild_dataclass
 from isobench.config.schema_encoder import Encoder, Head
-from isobench.config.schema_task import HELD_OUT, Generation, Task
+from isobench.config.schema_task import FILES, HELD_OUT, Generation, Task
 
 __all__ = ["HELD_OUT", "Config", "Data", "Encoder", "Experiment", "Generation", "Head", "Selection", "Task"]
 
@@ -56,6 +56,7 @@ class Data:
     """Where examples come from and where prepared ones are kept."""
 
     root: str | None = None  # folder of Parquet files that are used instead of the hub's
+    files: Annotated[Any, FILES] | None = None  # split -> a file of your own, used instead of root and hub
     cache: str | None = None  # folder for tokens and embeddings; null is the user's cache folder
 
 
@@ -113,6 +114,7 @@ class Checkpoint:
     minutes: PositiveFloat | None = 10.0
     steps: PositiveInt | None = None
     keep: bool = False  # leave a finished run's checkpoints in place
+    export: Annotated[str, NOT_BLANK] | None = None  # folder for the reported model in transformers' format
 
 
 @dataclass

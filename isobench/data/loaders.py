@@ -47,9 +47,9 @@ class Loaders:
     """The training and dev batches of a sentence classification or regression run.
 
     ``train``: the loader of training batches. ``dev``: a loader for each dev split, and one for the held-out
-    examples if there are any. ``sampler``: gives the order of the training examples. ``batch_size``: how many
-    examples the sampler counts for a batch. ``train_fingerprint``: identifies the training tokens, for cache keys.
-    ``warnings``: for the run's record.
+    examples and for the test split if there are any. ``sampler``: gives the order of the training examples.
+    ``batch_size``: how many examples the sampler counts for a batch. ``train_fingerprint``: identifies the training
+    tokens, for cache keys. ``warnings``: for the run's record.
 
     Args:
         cfg: the run's config.
@@ -74,6 +74,8 @@ class Loaders:
         if task.held_out is not None:
             train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
+        if task.test_split is not None:
+            dev.append(self._load_or_tokenise(cfg, inputs, data, task.test_split, None)[0])
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
         self._packed = inputs.packed
         self.batch_size = cfg.optimization.batch_size
@@ -125,8 +127,8 @@ class Loaders:
         """
         task = cfg.task
         key_inputs = [
-            VERSION, data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
-            self.max_length, inputs.fingerprint,
+            VERSION, data, split, split == task.test_split, limit, list(task.text), task.label, task.labels,
+            task.label_range, task.as_classes, self.max_length, inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(key_inputs)
         file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"

@@ -41,6 +41,14 @@ def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
         raise UserError(f"{where} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
 
 
+def has_column(path: Path, name: str) -> bool:
+    """Return whether a Parquet file has a column; UserError if it is no Parquet file."""
+    import pyarrow.parquet
+
+    with handle_parquet_errors(path):
+        return name in pyarrow.parquet.read_schema(path).names
+
+
 def read_table(path: Path, columns: Sequence[str]) -> Any:
     """Read a file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct.
 

@@ -19,6 +19,11 @@ def find_scale_differences(cfg: Config) -> list[str]:
     return find_encoder_differences(cfg) + find_task_differences(cfg)
 
 
+def drop_paper_remarks(differences: list[str]) -> list[str]:
+    """Keep the differences that don't mention the paper, such as a reduced training set."""
+    return [phrase for phrase in differences if not phrase.endswith(("the paper", "the paper's"))]
+
+
 def find_encoder_differences(cfg: Config) -> list[str]:
     """Return how a run's encoder differs from the paper's."""
     if cfg.encoder.scratch is not None:
@@ -33,7 +38,7 @@ def find_task_differences(cfg: Config) -> list[str]:
     """Return how a run's data differ from the paper's."""
     notes = []
     is_unknown = cfg.task.generation is not None and cfg.task.name not in GENERATION_TASKS
-    if is_unknown or sources.find_data_source(cfg.task, cfg.data) == "embedded":
+    if is_unknown or sources.find_data_source(cfg.task, cfg.data) in ("embedded", "files"):
         notes.append(f"task {cfg.task.name} is not in the paper")
     if cfg.task.reduced != GENERATION_TASKS.get(cfg.task.name):
         notes.append(f"training set reduced to {cfg.task.reduced or 'nothing'}")

@@ -156,5 +156,6 @@ def format_published(cell: Cell) -> str:
 
 
 def describe_scale(report: Report) -> list[str]:
-    """Return the sentence that says how the setting is not the paper's; none if it is."""
-    return [f"Not the paper's setting: {'; '.join(report.scale)}."] if report.scale else []
+    """Return the sentence that says how the setting is not the paper's, or if there is none, what data were used."""
+    words = "Not the paper's setting" if report.paper else "Data"
+    return [f"{words}: {'; '.join(report.scale)}."] if report.scale else []

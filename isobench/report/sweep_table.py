@@ -110,17 +110,23 @@ def format_failures(group: list[Row]) -> str:
 
 def list_footnotes(rows: list[Row]) -> list[str]:
     """Write the sentences below the table: scale, training, reported epoch, warnings, where the records are."""
-    differs = list_scale_differences(rows)
-    scale = f"scale={rows[0].cfg.scale}. "
-    scale += f"NOT the paper's setting: {'; '.join(differs)}." if differs else "Data and encoder are the paper's."
     return [
-        scale,
+        *describe_scale(rows),
         describe_training(rows),
         f"Score: x100, of the {describe_epoch_rule(rows)}; SD over seeds.",
         *describe_generation(rows),
         *(f"Warning: {warning}." for warning in list_warnings(rows)),
         f"Records: {rows[0].folder.path.parent}/<key>/{RECORD_FILE}",
     ]
+
+
+def describe_scale(rows: list[Row]) -> list[str]:
+    """Say how data and encoder differ from the paper's; without a paper, which part of the data was used, if any."""
+    differs = "; ".join(list_scale_differences(rows))
+    if not rows[0].cfg.experiment.paper:
+        return [f"Data: {differs}."] if differs else []
+    comparison = f"NOT the paper's setting: {differs}." if differs else "Data and encoder are the paper's."
+    return [f"scale={rows[0].cfg.scale}. {comparison}"]
 
 
 def describe_training(rows: list[Row]) -> str:

@@ -13,7 +13,7 @@ from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name, split_chain
 from isobench.data.sources import describe_source
 from isobench.data.weight_names import describe_weights, format_encoder_name
-from isobench.papers.scale import find_scale_differences
+from isobench.papers.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
 from isobench.runs.row import Row
 
@@ -98,8 +98,12 @@ def group_over_seeds(rows: list[Row], varying: list[str]) -> list[list[Row]]:
 
 
 def read_scale_differences(row: Row) -> list[str]:
-    """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended."""
-    return row.record.scale.differs if row.record else find_scale_differences(row.cfg)
+    """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended.
+
+    An experiment without a paper reproduces none: then only what is true without a paper is said.
+    """
+    differences = row.record.scale.differs if row.record else find_scale_differences(row.cfg)
+    return differences if row.cfg.experiment.paper else drop_paper_remarks(differences)
 
 
 def read_fingerprints(row: Row) -> tuple[dict[str, str], dict[str, str]]:

@@ -18,6 +18,7 @@ CONFIG_FILE = "config.yaml"  # in a run's folder, from its start
 PROGRESS_FILE = "progress.json"  # in a run's folder, while it runs
 PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
 LOCK_FILE = "lock"  # in a run's folder
+EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
 
@@ -35,6 +36,11 @@ def runs_folder(output_dir: str | Path) -> Path:
 def run_folder_name(key: str) -> str:
     """Return the name of a run's folder, from the run's key."""
     return shorten_digest(key)
+
+
+def find_export_folder(export: str, key: str) -> Path:
+    """Return the folder of a run's exported model; ``export``: the setting ``checkpoint.export``."""
+    return Path(export).expanduser() / run_folder_name(key)
 
 
 def is_run_folder_name(name: str) -> bool:

@@ -84,8 +84,8 @@ def _validate_evaluation(cfg: Config) -> None:
 
 def _validate_task(cfg: Config) -> None:
     task = cfg.task
-    if len({task.train_split, *task.dev_splits}) <= len(task.dev_splits):
-        raise UserError("task.train_split and task.dev_splits must all be different")
+    if len(set(task.read_splits)) < len(task.read_splits):
+        raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
     if task.as_classes is not None and task.labels is not None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
     if not task.embedded and not cfg.data.root:
@@ -108,6 +108,8 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         ("encoder.layer", cfg.encoder.layer),
         ("encoder.missing_from", cfg.encoder.missing_from),
         ("encoder.compile", cfg.encoder.compile or None),
+        ("checkpoint.export", cfg.checkpoint.export),
+        ("task.test_split", task.test_split),
     ):
         if value is not None:
             raise UserError(

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.config.schema import Config, to_config
+from isobench.data.own_task import complete_config
 
 SECTIONS = {section.name for section in fields(Config) if section.default_factory is not MISSING}
 TYPED_SECTIONS = {section.name for section in fields(Config)} - {"calibration", "experiment", "monitors", "analysis"}
@@ -49,6 +50,7 @@ class Composer:
     def __init__(self, loader: ConfigLoader, base: DictConfig) -> None:
         self.loader, self.base = loader, base
         self.schema = OmegaConf.structured(Config)
+        self.completed: dict[tuple[int, int], tuple[Config, Config]] = {}  # ids of task and data -> config, completed
         self.first_choices: dict[tuple[frozenset[str], tuple[str, ...]], dict[str, str]] = {}  # group -> override
         parser = OverridesParser.create(config_loader=loader)
         self.parse_override = cache(parser.parse_override)
@@ -61,11 +63,20 @@ class Composer:
         self.has_only_settings = cache(self._has_only_settings)
 
     def compose(self, overrides: Sequence[str]) -> Config:
-        """Return the config of one run.
+        """Return the config of one run, its task completed from the user's own files if it reads any.
 
         Raises:
             hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: Hydra refuses the overrides.
+            UserError: the user's own files can't be read, or it is not clear how.
         """
+        cfg = self._compose(overrides)
+        parts = id(cfg.task), id(cfg.data)
+        if parts not in self.completed:  # kept with what it is made of, because an id lasts as long as its object
+            self.completed[parts] = cfg, complete_config(cfg)
+        whole = self.completed[parts][1]
+        return cfg if whole.task is cfg.task else replace(cfg, task=whole.task, data=whole.data)
+
+    def _compose(self, overrides: Sequence[str]) -> Config:
         values = {text: parsed for text in overrides if (parsed := self.parse_value(text)) is not None}
         structure = tuple(text for text in overrides if text not in values)
         composed = self.compose_structure(structure)

@@ -18,6 +18,7 @@ from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, refuse_file, sha256_json
 from isobench.config.schema import Config
+from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
@@ -64,6 +65,7 @@ class GridSweeper(Sweeper):
         refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
+        print_own_data([row.cfg for row in rows])
         if analysis := rows[0].cfg.analysis:
             runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
             if not needs_training(analysis):
@@ -198,7 +200,9 @@ def check_methods(configs: list[Config]) -> None:
 
 def print_run_plan(cfg: Config) -> None:
     """Check a run that belongs to no sweep and print its state: what ``dry_run`` shows."""
+    cfg = complete_config(cfg)
     validate_config(cfg)
+    print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
     check_methods([cfg])
     states = find_run_states(rows)

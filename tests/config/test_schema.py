@@ -12,6 +12,7 @@ from isobench.config.schema import (
     CALIBRATION_KEYS,
     Checkpoint,
     Config,
+    Data,
     Encoder,
     Evaluation,
     Experiment,
@@ -29,8 +30,8 @@ from isobench.data.generated_pairs import GRAMMARS
 from isobench.data.romanian import DIACRITIC_CHOICES
 
 PARTS = [
-    Config, Seeds, Encoder, Head, Optimization, Evaluation, Trainer, Checkpoint, Tracking, Selection, Experiment,
-    MethodSettings, Task, Generation,
+    Config, Seeds, Data, Encoder, Head, Optimization, Evaluation, Trainer, Checkpoint, Tracking, Selection,
+    Experiment, MethodSettings, Task, Generation,
 ]  # fmt: skip
 
 # Of each bounded setting: values at the edge of what is valid, and values just outside.
@@ -76,6 +77,8 @@ BOUNDS = [
     (Trainer, "eval_batch_size", [1], [0]),
     (Checkpoint, "minutes", [None, 0.1], [0]),
     (Checkpoint, "steps", [None, 1], [0]),
+    (Checkpoint, "export", [None, "x"], ["", "  "]),
+    (Data, "files", [None, {"train": "a.csv"}], [{}, "a.csv", {"train": 1}]),
     (Tracking, "backend", ["wandb"], ["mlflow"]),
     (Tracking, "mode", [None, "offline"], ["off"]),
     (Selection, "rule", ["held_out"], ["best"]),
@@ -102,6 +105,8 @@ BOUNDS = [
     (Task, "dev_samples", [None, 1], [0]),
     (Task, "max_length", [4], [3]),
     (Task, "reduced", [None, 1], [0]),
+    (Task, "label", [None, "stars"], [""]),
+    (Task, "test_split", [None, "test"], [""]),
     (Task, "sample_seed", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Generation, "languages", [None, ["en", "ro"]], [["en"], ["en", "ro", "de"]]),
     (Generation, "grammar", [None, *GRAMMARS], ["haiku"]),

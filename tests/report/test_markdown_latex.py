@@ -31,7 +31,9 @@ def report_of(columns=1, method="flow", settings=""):
 
 
 def test_the_caption_is_of_our_runs():
-    text = format_latex(report_of())
+    report = report_of()
+    report.paper = "IsoBN"
+    text = format_latex(report)
     (caption,) = re.findall(r"\\caption\{(.*)\}\n", text)
     assert caption == r"glue\_isobn, table1: our runs, 2 to 3 seeds a cell; the paper's cell below ours."
     (below,) = re.findall(r"\\parbox\{\\linewidth\}\{\\footnotesize (.*)\}\n", text)
