@@ -206,7 +206,7 @@ def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
     """
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where} has a row whose {column} is not text")
-    if not any(text.strip() for text in texts):
+    if texts and not any(text.strip() for text in texts):
         raise UserError(f"{where} has nothing but blank texts in the column {column}")
     return texts
 

@@ -35,7 +35,7 @@ BAD = [
     (["+experiment=glue_adaptation_large"], "has no grid for scale=embedded; it has one for scale=paper"),
     (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
     (["task=rte", "data.root=null"], "the hub can't be reached"),
-    (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
+    (["scale=paper", "task=rte", "data.root=null"], "set data.root=FOLDER"),
     (["calibration.rescale=printed"], "calibration=isobn_paper, calibration=isobn_released has the setting"),
     (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
     (["calibration._target_=mine.Foo"], "mine"),

@@ -82,33 +82,33 @@ def test_a_mistake_in_a_commands_form_is_one_line(command, tmp_path, monkeypatch
     ("content", "message"),
     [
         (b"name: [a\n", "line 2: "),
-        (b"name: mine\ntext: [a]\nname: other\n", "line 3: found duplicate key name"),
-        (b"name: mine\n\ttext: [a]\n", "line 2: found character"),
+        (b"name: yours\ntext: [a]\nname: other\n", "line 3: found duplicate key name"),
+        (b"name: yours\n\ttext: [a]\n", "line 2: found character"),
         ("name: caf\N{LATIN SMALL LETTER E WITH ACUTE}\n".encode("latin-1"), "can't be read as UTF-8"),
         (b"name: a\x07\n", "has a character that YAML does not allow"),
     ],
 )
 def test_a_broken_yaml_file_is_named(cli, command, tmp_path, content, message, flag):
-    file = tmp_path / "task" / "mine.yaml"
+    file = tmp_path / "task" / "yours.yaml"
     file.parent.mkdir()
     file.write_bytes(content)
-    check_one_line(cli(flag, str(tmp_path), "task=mine"), str(file))
-    check_one_line(command(status.main, f"{flag}={tmp_path}", "task=mine"), message)
+    check_one_line(cli(flag, str(tmp_path), "task=yours"), str(file))
+    check_one_line(command(status.main, f"{flag}={tmp_path}", "task=yours"), message)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "task.name must be set: add task.name=..."),
-        (b"- a\n", "In 'task/mine': ValidationError raised while composing config: "),
+        (b"- a\n", "In 'task/yours': ValidationError raised while composing config: "),
         (b"nme: a\n", "there is no setting task.nme: did you mean name"),
-        (b"defaults: [nope]\n", "In 'task/mine': Could not load 'task/nope'"),
+        (b"defaults: [nope]\n", "In 'task/yours': Could not load 'task/nope'"),
     ],
 )
 def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, message):
     (tmp_path / "task").mkdir()
-    (tmp_path / "task" / "mine.yaml").write_bytes(content)
-    check_one_line(cli("--config-dir", str(tmp_path), "task=mine"), message)
+    (tmp_path / "task" / "yours.yaml").write_bytes(content)
+    check_one_line(cli("--config-dir", str(tmp_path), "task=yours"), message)
 
 
 def test_the_users_folders_are_read_from_the_command_line():

@@ -94,7 +94,7 @@ def test_an_environment_variable_is_shown_from_no_file(tmp_path, monkeypatch, ca
         status.print_status([f"output_dir={tmp_path}"])
     output = capfd.readouterr()
     assert "only other settings can be referred to" in output.err
-    assert "its config can't be read" in output.err
+    assert "the config of a run can only refer to its own settings" in output.err
     assert "canaryvalue" not in output.out + output.err
 
 
