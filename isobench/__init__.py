@@ -1,3 +1,27 @@
-"""isobench: isotropy calibration of transformer embeddings, reproduced and compared under one protocol."""
+"""isobench: isotropy calibration of transformer embeddings, reproduced and compared under one protocol.
+
+``isobench.run`` carries out a run, ``isobench.load_runs`` reads finished ones into a table. ``isobench.metrics`` and
+``isobench.calibration`` are the measures and the methods. Each is imported when it is first used.
+"""
+
+from typing import Any
 
 __version__ = "0.1.0"
+FUNCTIONS, PACKAGES = ("load_runs", "run"), ("calibration", "metrics")
+__all__ = ["__version__", *FUNCTIONS, *PACKAGES]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function or package of the public interface; Python calls this for a name that is not there yet."""
+    from importlib import import_module
+
+    if name in FUNCTIONS:
+        return getattr(import_module("isobench.api"), name)
+    if name in PACKAGES:
+        return import_module(f"isobench.{name}")
+    raise AttributeError(f"module 'isobench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the names of the public interface."""
+    return sorted([*globals(), *FUNCTIONS, *PACKAGES])

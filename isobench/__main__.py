@@ -5,29 +5,43 @@ Hydra composes the config. Importing this file is quick: torch and its like are 
 
 import importlib
 import itertools
+import re
 import sys
 from pathlib import Path
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from isobench.cli import choices
+from isobench.cli.arguments import FlagParser
+from isobench.cli.completion import answer_query, is_query
 from isobench.cli.guard import run_guarded
 from isobench.common import environment
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.files import refuse_file
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
+from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
-from isobench.sweep.grid import expand_chains
+from isobench.sweep.grid import rewrite_overrides
+from isobench.sweep.method_settings import postpone_method_settings
+from isobench.sweep.plan import compose_sweep
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
 # Words of the command line, each a module of isobench/cli.
 COMMANDS = ("status", "report", "dashboard", "prune", "wordsim")
-FLAGS_WITH_VALUE = ("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p")
-FLAGS_BEFORE_SETTINGS = ("--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+FLAGS_WITH_VALUE = (
+    "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
+)  # fmt: skip
+INFO_FLAGS = ("--info", "-i")  # the word after them may be their value or a setting
+SHOWING_FLAGS = (*INFO_FLAGS, "--cfg", "-c", "--shell-completion", "-sc")  # nothing is run with them
 
 
 def main() -> None:
@@ -40,21 +54,55 @@ def main() -> None:
         word = sys.argv.pop(1)
         importlib.import_module(f"isobench.cli.{word}").main(f"{program} {word}")
         return
+    if sys.argv[1:2] and sys.argv[1] in choices.GROUPS:
+        word = sys.argv.pop(1)
+        choices.main(f"isobench {word}", word)
+        return
     register_schema()
     run_guarded(run_hydra)
 
 
 def run_hydra() -> None:
-    """Hand the command line to Hydra, in an order and a form that Hydra accepts."""
-    sys.argv[1:] = move_flags_first(expand_chains(sys.argv[1:]))
-    hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)()
+    """Hand the command line to Hydra, in an order and a form that Hydra accepts.
+
+    Raises:
+        UserError: the first word is no command, or an argument can't be meant.
+        SystemExit: there is no such flag.
+    """
+    call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)
+    words = (*COMMANDS, *choices.GROUPS)
+    if is_query(sys.argv[1:]):
+        answer_query(words, call_hydra)
+        return
+    if sys.argv[1:2] and re.fullmatch(r"\w[\w-]*", word := sys.argv[1]):
+        raise UserError(f"there is no command {word}: {suggest_nearest(word, words)}; settings are written key=value")
+    check_typed_settings(sys.argv[1:])
+    arguments = rewrite_overrides(sys.argv[1:])
+    if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
+        arguments = postpone_method_settings(arguments)
+    sys.argv[1:] = move_flags_first(arguments)
+    FlagParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
+    call_hydra()
+
+
+def is_sweep(arguments: list[str]) -> bool:
+    """True if a command line is a sweep's: by its flag, or because its experiment is one."""
+    if any(flag in arguments for flag in MULTIRUN_FLAGS):
+        return True
+    has_experiment = any(text.startswith("+experiment=") for text in arguments)
+    if not has_experiment or any(flag in arguments for flag in SHOWING_FLAGS):
+        return False
+    with compose_sweep([text for text in arguments if not text.startswith("calibration.")]) as (_, base, _):
+        return bool(base.hydra.mode == RunMode.MULTIRUN)
 
 
 def move_flags_first(arguments: list[str]) -> list[str]:
     """Put Hydra's flags, with their values, before the settings: argparse refuses settings on both sides of a flag.
 
-    A command line with ``--cfg``, ``--info`` or ``--shell-completion`` stays as it is: the word after these flags may
-    be their value or a setting.
+    A command line with ``--info`` stays as it is.
+
+    Raises:
+        UserError: a flag lacks its value.
     """
     flags: list[str] = []
     settings: list[str] = []
@@ -62,8 +110,10 @@ def move_flags_first(arguments: list[str]) -> list[str]:
     for argument in rest:
         (flags if argument.startswith("-") else settings).append(argument)
         if argument in FLAGS_WITH_VALUE:
-            flags.extend(itertools.islice(rest, 1))
-        if argument in FLAGS_BEFORE_SETTINGS:
+            if not (value := list(itertools.islice(rest, 1))):
+                raise UserError(f"{argument} needs a value after it")
+            flags += value
+        if argument in INFO_FLAGS:
             return arguments
     return flags + settings
 
@@ -87,9 +137,12 @@ def run_alone(cfg: Config) -> int:
     """Carry out a run that belongs to no sweep; print its progress line, its table and its folder."""
     if cfg.analysis:
         raise UserError("an analysis needs an experiment's grid: add hydra.mode=MULTIRUN to the experiment's YAML")
+    refuse_file("output_dir", cfg.output_dir)
     if cfg.dry_run:
         print_run_plan(cfg)
         return 0
+    cfg = complete_config(cfg)
+    print_own_data([cfg])
     code, row = execute_run(cfg)
     if row is not None:
         print_table(cfg.experiment, [row])

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from helpers import (
+    drop_replaced,
     review_columns,
     save_tiny,
     tiny_overrides,
@@ -113,10 +114,13 @@ def small(tiny, reviews, cache, tmp_path):
 
 @pytest.fixture
 def command(monkeypatch, capfd):
-    """Run a command's main function in this process: returns exit code, standard output, standard error."""
+    """Run a command's main function in this process: returns exit code, standard output, standard error.
+
+    A setting that is given again replaces the one before it, because tests change the settings of fixtures so.
+    """
 
     def run(main: Callable[[], object], *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["isobench", *arguments])
+        monkeypatch.setattr("sys.argv", ["isobench", *drop_replaced(arguments)])
         monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
         GlobalHydra.instance().clear()
         capfd.readouterr()

@@ -1,6 +1,7 @@
 """Functions that tests share: configs, a tiny model and tiny data made on the spot, overrides of quick runs."""
 
 import json
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict
 from functools import cache
@@ -186,3 +187,13 @@ def assert_contains(text: str, *phrases: str) -> None:
     """Assert that a text has each of the phrases, and name the first that it lacks."""
     for phrase in phrases:
         assert phrase in text, phrase
+
+
+def drop_replaced(arguments: Sequence[str]) -> list[str]:
+    """Drop the settings that a later argument sets again: the command line refuses a setting that is typed twice."""
+    last = {argument.partition("=")[0].lstrip("+"): place for place, argument in enumerate(arguments)}
+    return [
+        argument
+        for place, argument in enumerate(arguments)
+        if argument.startswith("-") or last[argument.partition("=")[0].lstrip("+")] == place
+    ]

@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+from helpers import drop_replaced
+
 
 def run_and_die(arguments: list[str], target: str | None, call: int, when: str) -> None:
     """In a process of its own: the command line, killed at the ``call``-th call of ``target``."""
@@ -18,7 +20,7 @@ def run_and_die(arguments: list[str], target: str | None, call: int, when: str) 
     gc.freeze()  # or the collection that ends a run goes through everything imported, and copies its pages
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)
-    sys.argv = ["isobench", *arguments]
+    sys.argv = ["isobench", *drop_replaced(arguments)]
     sys.stderr = sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     if target:
         kill_at(target, call, when)

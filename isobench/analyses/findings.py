@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from isobench.common.files import write_atomic
+from isobench.common.terminal import PlainConsole
 from isobench.common.tidy import write_rows
 from isobench.papers import published
 
@@ -60,7 +61,7 @@ class Findings:
 
     def render_text(self) -> str:
         """Return tables and notes as text, 140 columns wide."""
-        out = Console(width=140, file=io.StringIO(), color_system=None)
+        out = PlainConsole(width=140, file=io.StringIO(), color_system=None)
         self.print_to(out)
         return out.file.getvalue()  # type: ignore[attr-defined]
 

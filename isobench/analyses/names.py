@@ -56,7 +56,7 @@ def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
     subject_names = []
     for row in rows:
         names = dict(zip(("task", "encoder", "calibration"), read_run_names(row.cfg), strict=True))
-        for setting, value in zip(varying, list_setting_values(row.cfg, varying), strict=True):
+        for setting, value in zip(varying, list_setting_values(row, varying), strict=True):
             section, _, key = setting.partition(".")
             named = section if section in names else "task"
             names[named] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting

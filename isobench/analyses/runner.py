@@ -1,6 +1,5 @@
 """Carry out an experiment's analysis and write its outcome."""
 
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -9,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import hydra.utils
+import orjson
 from rich.table import Table
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.analyses.setting_checks import check_settings
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, replace_non_finite, require_writable, sha256_file, write_json
+from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
@@ -115,14 +116,19 @@ def list_analysis_inputs(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def list_earlier_files(folder: Path) -> set[str]:
-    """List the files that an earlier analysis wrote into a folder; empty without one."""
-    return set((read_about(folder) or {}).get("files", []))
+    """List the files that an earlier analysis wrote into a folder; empty without one.
+
+    A name with a folder in it is left out: no analysis writes one, and these files may be removed.
+    """
+    names = (read_about(folder) or {}).get("files")
+    plain = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return {name for name in plain if name == Path(name).name and name not in ("", "..")}
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
     """Read a folder's about.json; None if it is absent or damaged."""
     try:
-        about = json.loads((folder / ABOUT_FILE).read_text())
+        about = orjson.loads(read_bounded(folder / ABOUT_FILE, RECORD_LIMIT))
     except (OSError, ValueError):
         return None
     return about if isinstance(about, dict) else None

@@ -1,17 +1,18 @@
 """Judge the claims of the five papers by an output folder's runs and analyses: ``isobench report`` prints them."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow
 from rich.table import Table
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
+from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import build_report
@@ -68,15 +69,15 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
             if outcome.word == NOT_RUN:
                 outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
             return outcome, "; ".join(report.scale)
-        about = json.loads((folder / ABOUT_FILE).read_text())
+        about = orjson.loads(read_bounded(folder / ABOUT_FILE, RECORD_LIMIT))
         rows = read_analysis_rows(folder, claim.rows_file, about)
+        return claim.check(rows), "; ".join(about["scale"]["differs"])
     except FileNotFoundError:
         return not_run, ""
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
         return Outcome(UNKNOWN, f"{folder} can't be read: {extract_first_line(error)}"), ""
-    return claim.check(rows), "; ".join(about["scale"]["differs"])
 
 
 def read_analysis_rows(folder: Path, name: str, about: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
 """Run ``isobench dashboard``: make a W&B workspace, and a W&B report, of an experiment's runs."""
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from isobench.analyses.names import needs_training
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.packages import require_package
@@ -28,7 +28,7 @@ MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
 def main(prog: str = "python -m isobench.dashboard") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
-    parser = argparse.ArgumentParser(
+    parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] [--report] +experiment=NAME [SETTING=VALUE ...]",
         description="Makes a W&B workspace of an experiment's runs: scores, isotropy and training, by task, encoder "
@@ -37,7 +37,7 @@ def main(prog: str = "python -m isobench.dashboard") -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--report", action="store_true", help="also make a W&B report, task by task")
-    options, arguments = parser.parse_known_args()
+    options, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: create_dashboard(arguments, options.report))
 
 

@@ -1,68 +1,107 @@
 """Run ``isobench prune``: list the runs that nothing produces any more, and remove them on request."""
 
-import argparse
+import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import yaml
 
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
+from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
+from isobench.common.terminal import format_count, replace_control_characters
+from isobench.config.command_line import check_typed_settings
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
-from isobench.runs.identity import Identifier
 from isobench.runs.jobs import find_queued_jobs
-from isobench.runs.layout import run_folder_name, runs_folder
-from isobench.runs.listing import list_run_folders, read_run_config
+from isobench.runs.layout import RECORD_FILE, marker_file, run_folder_name, runs_folder
+from isobench.runs.listing import list_run_folders, read_stored_runs
+from isobench.runs.record_file import read_record_file
 from isobench.runs.row import format_run_name
-from isobench.runs.validate import ConfigValidator
-from isobench.sweep.plan import compose_sweep, plan_saved_command
+from isobench.sweep.plan import compose_sweep
+from isobench.sweep.replay import plan_saved_command, split_config_dirs
 from isobench.sweep.saved_commands import read_commands
 
 
 def main(prog: str = "python -m isobench.prune") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
-    parser = argparse.ArgumentParser(
+    parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] [--yes] [output_dir=FOLDER] [SETTING=VALUE ...]",
         description="Lists the runs that no command produces any more, then asks whether to remove them. Such runs "
         "have settings that give another key now, because data, weights or code have changed; or their experiment "
-        "has changed, and no sweep that was started in this output folder asks for them.",
+        "has changed, and no sweep that was started in this output folder asks for them. Runs that can't be "
+        "judged are kept.",
         allow_abbrev=False,
     )
     parser.add_argument("--yes", action="store_true", help="remove them without asking")
-    parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE", help="such as output_dir or data.root")
-    options = parser.parse_args()
-    run_guarded(lambda: prune(options.settings, options.yes))
+    options, settings = parser.parse_sweep_arguments()
+    run_guarded(lambda: prune(settings, options.yes))
 
 
 def prune(settings: Sequence[str], yes: bool) -> None:
     """List the runs that nothing produces any more; remove them if ``yes``, or if the user confirms it.
 
+    Runs that can't be judged are listed too, and never removed.
+
     Raises:
-        UserError: a sweep can't be planned any more, or data or weights are missing.
+        UserError: the folder is not marked as isobench's, or a sweep can't be planned any more.
     """
+    check_typed_settings(settings)
     with compose_sweep(settings) as (_, base, _):
         output_dir = base.output_dir
+    require_output_folder(output_dir)
+    config_dirs, _ = split_config_dirs(settings)
     with collect_garbage_rarely():
-        orphans = list(find_orphan_runs(output_dir))
+        orphans, unjudged, count = judge_runs(output_dir, config_dirs)
     for folder, reason in orphans:
-        print(f"{folder}  {reason}")
+        print(replace_control_characters(f"{folder}  {reason}"))
+    for folder, reason in unjudged:
+        print(replace_control_characters(f"{folder}  can't be judged, so it is kept: {reason}"))
     if not orphans:
-        print(f"Every run in {runs_folder(output_dir)} is still produced.")
+        print(describe_kept_runs(runs_folder(output_dir), count, len(unjudged)))
         return
-    size = sum(file.stat().st_size for folder, _ in orphans for file in folder.rglob("*") if file.is_file())
-    print(f"{len(orphans)} runs that nothing produces any more, {size / 2**20:.1f} MiB.")
+    size = sum(file.lstat().st_size for folder, _ in orphans for file in folder.rglob("*") if file.is_file())
+    print(f"{format_count(len(orphans), 'run')} that nothing produces any more, {size / 2**20:.1f} MiB.")
     if yes or ask_confirmation():
         for folder, _ in orphans:
             with RunFolder(output_dir, folder.name).lock() as is_locked:
                 if is_locked:
                     shutil.rmtree(folder)
         print(f"Removed {sum(not folder.exists() for folder, _ in orphans)}.")
+
+
+def require_output_folder(output_dir: str) -> None:
+    """Raise UserError unless a folder is marked as isobench's; say what to do with one of an earlier version."""
+    folder, marker = Path(output_dir), marker_file(output_dir)
+    if not folder.is_dir():
+        raise UserError(f"{folder} does not exist: nothing was run there; set output_dir=FOLDER")
+    if marker.is_file():
+        return
+    if not list_run_folders(output_dir):
+        raise UserError(
+            f"{folder} is no output folder of isobench, so nothing is removed there: set output_dir=FOLDER"
+        )
+    raise UserError(
+        f"{folder} lacks the file {marker.name}, which earlier versions of isobench did not write, so nothing is "
+        f"removed there; if isobench made this folder, run touch {shlex.quote(str(marker))} and repeat this command"
+    )
+
+
+def describe_kept_runs(folder: Path, count: int, unjudged: int) -> str:
+    """Say in one sentence why no run is removed: there are none, all are still produced, or can't be judged."""
+    if not count:
+        return f"There are no runs in {folder}."
+    if unjudged:
+        return (
+            f"{format_count(unjudged, 'run')} of {count} in {folder} can't be judged; all others are still produced."
+        )
+    return f"Every run in {folder} is still produced."
 
 
 def ask_confirmation() -> bool:
@@ -73,37 +112,63 @@ def ask_confirmation() -> bool:
     return input("Remove them? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def find_orphan_runs(output_dir: str) -> Iterator[tuple[Path, str]]:
-    """Yield the folders of runs that nothing produces any more, each with the reason; running and queued runs never.
+def judge_runs(
+    output_dir: str, config_dirs: Sequence[str] = ()
+) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]], int]:
+    """Judge which runs nothing produces any more; running and queued runs are never among them.
 
     A run is kept if its own config still gives its key and, for a run of an experiment, if the experiment's grid has
     not changed or a sweep that was started in this output folder asks for the run.
 
+    Args:
+        output_dir: the output folder.
+        config_dirs: the folders of configs that the user gave.
+
+    Returns:
+        The folders of runs that nothing produces any more, and the folders that can't be judged, because config or
+        record can't be read or data or weights are missing, each with the reason; and how many runs there are.
+
     Raises:
-        UserError: a sweep can't be planned any more, or data or weights are missing, so that no key can be computed.
+        UserError: a sweep can't be planned any more.
     """
     queued = find_queued_jobs(output_dir)
     planned: set[str] | None = None  # names of the folders that the sweeps ask for; computed when first needed
-    validator, identifier = ConfigValidator(), Identifier()
-    for folder in list_run_folders(output_dir):
+    orphans, unjudged, count = [], [], 0
+    for run in read_stored_runs(output_dir):
+        count += 1
+        folder, cfg = run.folder, run.cfg
         if folder.name in queued or heartbeat.read_live_heartbeat(folder):
             continue
-        cfg = read_run_config(folder, validator)
-        if cfg is None:
-            yield folder, "its config can't be read, or is not valid any more"
+        problem = run.problem or find_trouble(folder)
+        if cfg is None or problem:
+            unjudged.append((folder, str(problem)))
             continue
         name = f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"
-        if run_folder_name(identifier.identify(cfg).key) != folder.name:
-            yield folder, f"{name}: its settings have another key now"
+        if not run.has_own_key:
+            orphans.append((folder, f"{name}: its settings have another key now"))
         elif cfg.experiment.name and cfg.experiment.grid != read_grid(cfg.experiment.name):
             if planned is None:
                 planned = {
                     run_folder_name(key)
                     for command in read_commands(output_dir)
-                    for key in plan_saved_command(command, output_dir)
+                    for key in plan_saved_command(command, output_dir, config_dirs)
                 }
             if folder.name not in planned:
-                yield folder, f"{name}: the experiment has changed"
+                orphans.append((folder, f"{name}: the experiment has changed"))
+    return orphans, unjudged, count
+
+
+def find_trouble(folder: Path) -> str | None:
+    """Return why a run's folder can't be trusted, apart from its config; None if nothing is wrong with it."""
+    if folder.is_symlink():
+        return "it is a link to another folder"
+    try:
+        read_record_file(folder / RECORD_FILE)
+    except FileNotFoundError:
+        return None  # the run has not ended
+    except (UserError, OSError) as error:
+        return str(error)
+    return None
 
 
 @cache

@@ -1,6 +1,5 @@
 """Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,12 +8,14 @@ from typing import Any
 
 from isobench.analyses.names import needs_training
 from isobench.cli import claims
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_atomic
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console
 from isobench.common.tidy import write_columns, write_rows
+from isobench.config.command_line import check_typed_settings
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_claims, render_report
@@ -23,13 +24,13 @@ from isobench.report.sweep_table import print_table
 from isobench.runs.layout import report_folder, reports_folder
 from isobench.runs.row import check_predictions, print_troubles
 from isobench.runs.state import add_states
-from isobench.sweep.plan import compose_sweep
+from isobench.sweep.plan import compose_sweep, convert_to_overrides
 from isobench.sweep.rows import SELECTION_PREFIX, drop_selection, find_sweep_rows, read_selection
 
 
 def main(prog: str = "python -m isobench.report") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
-    parser = argparse.ArgumentParser(
+    parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] [+experiment=NAME] [SETTING=VALUE ...]",
         description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
@@ -38,7 +39,7 @@ def main(prog: str = "python -m isobench.report") -> None:
         "the papers' claims, and which of them hold in the runs of the output folder.",
         allow_abbrev=False,
     )
-    _, arguments = parser.parse_known_args()
+    _, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: report(arguments))
 
 
@@ -50,7 +51,9 @@ def report(arguments: Sequence[str]) -> None:
         UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
         StorageError: the report's folder can't be written.
     """
-    if all(argument.startswith(("output_dir=", "data.", SELECTION_PREFIX)) for argument in arguments):
+    check_typed_settings(arguments)
+    no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
+    if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
         report_claims(list(arguments))
         return
     _, rows = find_sweep_rows(drop_selection(arguments))
@@ -73,7 +76,7 @@ def report(arguments: Sequence[str]) -> None:
         rows = add_states(rows)
         built = build_report(experiment, rows)
         write_report_files(built, folder)
-    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]])
+    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
     for sentence in built.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)

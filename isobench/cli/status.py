@@ -1,13 +1,15 @@
 """Run ``isobench status``: which runs are done, running, queued, failed or missing, and their device time."""
 
 import argparse
+import contextlib
+import math
 import time
 from collections.abc import Sequence
 
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import print_analysis_plan
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
-from isobench.common.errors import UserError
 from isobench.common.terminal import make_console
 from isobench.runs.state import find_run_states
 from isobench.sweep.rows import find_sweep_rows
@@ -16,7 +18,7 @@ from isobench.sweep.state_table import print_details, print_overview
 
 def main(prog: str = "python -m isobench.status") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
-    parser = argparse.ArgumentParser(
+    parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] [--watch [SECONDS]] [+experiment=NAME] [SETTING=VALUE ...]",
         description="Shows the state of a sweep's runs and their device time. Give it the sweep's own arguments. "
@@ -25,10 +27,25 @@ def main(prog: str = "python -m isobench.status") -> None:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--watch", nargs="?", const=10.0, type=float, metavar="SECONDS", help="show it again every SECONDS (10)"
+        "--watch",
+        nargs="?",
+        const=10.0,
+        type=read_seconds,
+        metavar="SECONDS",
+        help="show it again every SECONDS (10)",
     )
-    options, arguments = parser.parse_known_args()
+    options, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: print_status(arguments, options.watch))
+
+
+def read_seconds(text: str) -> float:
+    """Read the value of ``--watch``; raise argparse's error unless it is a number above 0."""
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(
+        f"{text} must be a number of seconds above 0; to leave the number out, write --watch after the settings"
+    )
 
 
 def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
@@ -39,10 +56,8 @@ def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
         watch: seconds after which to print them again, until all runs have ended; None prints them once.
 
     Raises:
-        UserError: the arguments name no runs, or ``watch`` is not above 0.
+        UserError: the arguments name no runs.
     """
-    if watch is not None and not watch > 0:
-        raise UserError(f"--watch {watch:g} must be a number of seconds above 0")
     while True:
         title, rows = find_sweep_rows(arguments)
         if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):

@@ -1,8 +1,8 @@
 """Run ``isobench wordsim``: convert the five sets of word pairs from their published text files to Parquet."""
 
-import argparse
 from pathlib import Path
 
+from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.terminal import format_count
 from isobench.data.convert_wordsim import convert_word_pairs, list_public_names
@@ -10,7 +10,7 @@ from isobench.data.convert_wordsim import convert_word_pairs, list_public_names
 
 def main(prog: str = "python -m isobench.wordsim") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
-    parser = argparse.ArgumentParser(
+    parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] SOURCE FOLDER",
         description="Converts the word pairs of Too Much in Common, Tables 2 and 3, from the text files that their "

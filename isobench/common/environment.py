@@ -50,8 +50,9 @@ def keep_freed_memory() -> None:
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if set_option is None or any(name.startswith("MALLOC_") for name in os.environ):
         return
-    set_option(MMAP_THRESHOLD, 1 << 30)  # bytes; larger tensors are still mapped by themselves
-    set_option(TRIM_THRESHOLD, (1 << 31) - 1)
+    # Tensors larger than this many bytes are still mapped by themselves. Versions up to 2.34 refuse more than 32 MiB.
+    if set_option(MMAP_THRESHOLD, 1 << 30) or set_option(MMAP_THRESHOLD, 32 << 20):
+        set_option(TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def is_debugging() -> bool:

@@ -29,6 +29,8 @@ class RunFailure(Exception):
 def suggest_nearest(word: str, choices: Iterable[str]) -> str:
     """Write a hint that names the valid choices closest to a word, or all choices if none is close."""
     names = sorted(choices)
+    if not names:
+        return "there is none to choose"
     closest = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     return f"did you mean {', '.join(closest)}?" if closest else f"choose one of: {', '.join(names)}"
 

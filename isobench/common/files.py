@@ -15,7 +15,8 @@ from typing import Any
 
 import platformdirs
 
-from isobench.common.errors import StorageError
+from isobench.common.errors import StorageError, UserError
+from isobench.common.reading import require_regular_file
 
 PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
@@ -25,11 +26,21 @@ def cache_dir(configured: str | None) -> Path:
     return Path(configured or platformdirs.user_cache_dir("isobench"))
 
 
+def refuse_file(setting: str, path: str | Path) -> None:
+    """Raise UserError if the path that a setting names is a file: it has to be a folder, or not there yet."""
+    if Path(path).exists() and not Path(path).is_dir():
+        raise UserError(f"{setting}={path} is a file: name a folder")
+
+
 def sha256_file(path: Path) -> str:
     """Compute the hex sha256 of a file; a file that this process has read and nobody wrote since is not read again.
 
     Every write changes ``ctime``, which no program can set back, unlike ``mtime``.
+
+    Raises:
+        UserError: it is no regular file, such as a pipe, which may never end.
     """
+    require_regular_file(path)
     stat = path.stat()
     return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
@@ -91,21 +102,17 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
         yield
     except Exception as error:
         has_number = isinstance(error, OSError) and error.errno is not None
-        if not has_number and file.exists() and (reason := _find_write_error(file)):
-            raise reason from error
+        if not has_number and file.exists():
+            _append_zeros(file)
         raise
 
 
-def _find_write_error(file: Path) -> OSError | None:
-    """Append PROBE_BYTES zeros to a file, and return the system's error; None if there is none."""
-    try:
-        with file.open("ab") as stream:
-            stream.write(bytes(PROBE_BYTES))
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        return error
-    return None
+def _append_zeros(file: Path) -> None:
+    """Append PROBE_BYTES zeros to a file; OSError if the disk has no room for them."""
+    with file.open("ab") as stream:
+        stream.write(bytes(PROBE_BYTES))
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") -> None:
@@ -156,9 +163,14 @@ def remove_temporaries(folder: Path, name: str = "") -> None:
         file.unlink(missing_ok=True)
 
 
+def name_system_error(error: OSError) -> str:
+    """Return the system's words for an error, such as ``no space left on device``, whoever raised it."""
+    return (os.strerror(error.errno) if error.errno else str(error)).lower()
+
+
 def make_storage_error(error: OSError, path: Path) -> StorageError:
     """Make the error that tells the user why results can't be written to ``path``."""
-    reason = (error.strerror or str(error)).lower()
+    reason = name_system_error(error)
     return StorageError(
         f"{path} can't be written: {reason}; make room or set output_dir=FOLDER (earlier results are intact)"
     )
@@ -169,7 +181,7 @@ def make_cache_error(error: OSError, folder: Path, what: str = "cache") -> Stora
 
     It stops a sweep, because its other runs need the same cache.
     """
-    reason = (error.strerror or str(error)).lower()
+    reason = name_system_error(error)
     return StorageError(f"the {what} {folder} can't be written: {reason}; make room or set data.cache=FOLDER")
 
 

@@ -1,5 +1,8 @@
 """Products and sums of tall matrices in float64, a piece of the rows at a time, so that memory stays small."""
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -7,6 +10,21 @@ GRAM_BLOCKS = 6  # blocks of a Gram matrix's columns; with 6, only 7/12 of its e
 PIECE_ROWS = 4096  # rows that are converted to float64 at a time
 GRAM_ROWS_ON_CPU = 512  # the same for Gram matrices on a CPU: so few that they stay in its cache
 SUM_ROWS_ON_CPU = 256  # the same for sums on a CPU, which read each row once
+Array = Tensor | np.ndarray[Any, Any]  # what measures take
+
+
+def as_tensor(x: Array) -> Tensor:
+    """Return a tensor as it is, and a NumPy array as a tensor, which shares the array's memory where it can.
+
+    Raises:
+        TypeError: it is neither, or an array of something else than numbers.
+    """
+    if isinstance(x, Tensor):
+        return x
+    if not isinstance(x, np.ndarray):
+        raise TypeError(f"a tensor or NumPy array is needed, not {type(x).__name__}")
+    # A copy where torch can't read the array: of reversed order, of another machine's byte order, or read-only.
+    return torch.from_numpy(np.require(x, x.dtype.newbyteorder("="), ["C", "W"]))
 
 
 def to_float64(x: Tensor) -> Tensor:
@@ -57,9 +75,8 @@ def row_mean(matrix: Tensor) -> Tensor:
 
 def row_norms(matrix: Tensor) -> Tensor:
     """Compute the Euclidean length of each row: [m, n] -> [m] float64."""
-    pieces = (
-        torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.detach().split(SUM_ROWS_ON_CPU)
-    )
+    matrix = matrix.detach() if matrix.is_floating_point() else to_float64(matrix)
+    pieces = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.split(SUM_ROWS_ON_CPU))
     return torch.cat(list(pieces))
 
 

@@ -71,7 +71,7 @@ def make_panel_grid(
     figure, axes = make_panels(-(-len(names) // columns), columns, height, **options)
     flat = list(axes.flat)
     for name, axis in zip(names, flat, strict=False):
-        axis.set_title(name)
+        axis.set_title(escape_math(name))
     for axis in flat[len(names) :]:
         axis.remove()
     return figure, flat[: len(names)]
@@ -82,4 +82,9 @@ def add_scale_note(figure: Figure, differs: Sequence[str]) -> None:
     if differs:
         characters = 75 if figure.get_figwidth() < PAGE_WIDTH else 160
         text = textwrap.fill(f"Not the paper's setting: {'; '.join(differs)}.", characters)
-        figure.supxlabel(text, fontsize=6, color="0.35", x=0.01, ha="left")
+        figure.supxlabel(escape_math(text), fontsize=6, color="0.35", x=0.01, ha="left")
+
+
+def escape_math(text: str) -> str:
+    """Escape a text that is no formula: matplotlib would read what stands between two dollar signs as one."""
+    return text.replace("$", r"\$")

@@ -1,16 +1,48 @@
-"""Output for the terminal: lines on standard error, the console that tables are printed to, and counts in words."""
+"""Output for the terminal: the console that tables are printed to, lines on standard error, and counts in words."""
 
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.text import Text
+
+# Characters that a terminal obeys instead of showing them, such as those that erase what it shows or turn the
+# direction of writing; all but the tab and the line break.
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def make_console() -> Console:
+class PlainConsole(Console):
+    """A console that shows every text as it is: no markup such as ``[bold]``, no ``:emoji:``, no control characters.
+
+    Names and messages may come from a file that somebody else wrote. Style them with rich's ``Text``, or by a
+    column's style.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Called by rich for every text that it prints, in tables too."""
+        return super().render_str(replace_control_characters(text), **options)
+
+
+def make_console() -> PlainConsole:
     """Make a console for standard output, 140 characters wide if that is a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=140)
+    console = PlainConsole()
+    return console if console.is_terminal else PlainConsole(width=140)
+
+
+def replace_control_characters(text: str) -> str:
+    """Write a question mark for every character that a terminal would obey."""
+    return CONTROL_CHARACTERS.sub("?", text)
+
+
+def print_note(text: str) -> None:
+    """Print a line on standard error, after the program's name."""
+    print(f"isobench: {replace_control_characters(text)}", file=sys.stderr, flush=True)
 
 
 def format_count(number: int, noun: str) -> str:
@@ -24,6 +56,6 @@ def print_if_read(line: str) -> None:
     That is so after ``2>&1 | head -3``, or if Ctrl-C has ended ``tee`` at the other end of a pipe.
     """
     try:
-        print(line, file=sys.stderr, flush=True)
+        print(replace_control_characters(line), file=sys.stderr, flush=True)
     except OSError:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115

@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from isobench.common.files import write_atomic
+from isobench.common.reading import require_regular_file
 
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
@@ -20,14 +21,40 @@ def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> li
 
 
 def write_columns(folder: Path, name: str, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> list[Path]:
-    """Write columns of equal length as `write_rows` writes rows, NaN in an array as missing; return the two files."""
+    """Write columns of equal length as `write_rows` writes rows, NaN in an array as missing; return the two files.
+
+    In the CSV file, a text that a spreadsheet would carry out as a formula begins with an apostrophe.
+    """
     table = pyarrow.table(
         {key: pyarrow.array(values, from_pandas=isinstance(values, np.ndarray)) for key, values in columns.items()}
     )
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
     write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
-    write_atomic(files[1], partial(pyarrow.csv.write_csv, table))
+    guarded = pyarrow.table({guard_from_formula(name): guard_column(table[name]) for name in table.column_names})
+    write_atomic(files[1], partial(pyarrow.csv.write_csv, guarded))
     return files
+
+
+def guard_column(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Return a column with an apostrophe before every text that a spreadsheet would take for a formula."""
+    if not pyarrow.types.is_string(column.type):
+        return column
+    different = column.unique().to_pylist()
+    guarded = {text: guard_from_formula(text) for text in different if text is not None}
+    if all(text == other for text, other in guarded.items()):
+        return column
+    return pyarrow.chunked_array([[guarded.get(text) for text in column.to_pylist()]], type=column.type)
+
+
+def guard_from_formula(text: str) -> str:
+    """Put an apostrophe before a text that a spreadsheet would take for a formula; numbers and dashes stay."""
+    if text[:1] not in tuple("=+-@\t\r") or set(text) <= {"-"}:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -35,5 +62,8 @@ def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:
 
     Raises:
         OSError, pyarrow.ArrowException: there is no such file, or it is damaged.
+        UserError: it is a pipe or a device.
     """
-    return pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pylist()
+    file = folder / f"{name}.parquet"
+    require_regular_file(file)
+    return pyarrow.parquet.read_table(file).to_pylist()

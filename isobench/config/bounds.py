@@ -7,6 +7,7 @@ that dataclasses of settings stay valid structured configs; ``check_value`` read
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -77,6 +78,16 @@ def one_of(*choices: str) -> Bound:
     return Bound(lambda value: value in choices, f"must be one of {', '.join(choices)}", choices)
 
 
+# One rule for the names of tasks, encoders, methods, experiments and splits: they become parts of the names of files
+# and of W&B runs, and cells of tables in many formats. W&B allows 64 characters.
+NAME = Bound(
+    lambda name: re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name) is not None,
+    "must be a name: letters, digits, _, - and . only, at most 64, no - or . to begin with",
+)
+FOLDER_BELOW = Bound(
+    lambda path: re.fullmatch(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", path) is not None,
+    "must be a folder below data.root: names with / between them, no .. and no / to begin with",
+)
 NOT_EMPTY = Bound(bool, "must have at least one entry")
 PositiveInt = Annotated[int, at_least(1)]
 NonNegativeInt = Annotated[int, at_least(0)]

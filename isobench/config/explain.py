@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.resources import conf_dir
+from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES
+from isobench.config.explain_yaml import explain_yaml_error
 from isobench.config.schema import Config
 
 NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
@@ -25,17 +27,26 @@ def print_error(error: Exception) -> None:
     known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or any(
         message in str(error) for message in (ABSENT_PART_ERROR, NO_GROUP_CHOICE)
     )
+    known = known or explain_yaml_error(error) is not None
     text = str(error) if isinstance(error, UserError) else explain_config_error(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
-    print(f"isobench: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print_note(" ".join(text.split()))
 
 
 def explain_config_error(error: BaseException) -> str:
     """Explain in one line why a config can't be composed, and what to do."""
     if isinstance(error.__cause__, UserError):  # raised while Hydra built a launcher
         return str(error.__cause__)
+    if (yaml_message := explain_yaml_error(error)) is not None:
+        return yaml_message
     text = str(error)
+    if isinstance(error, OverrideParseException):
+        return _explain_unreadable_setting(error.override, text)
+    if (form_message := _explain_form(text)) is not None:
+        return form_message
     cause = str(error.__cause__ or error.__context__ or "")
+    if match := re.search(r"Could not find '([^']+)/'", text):
+        return f"{match[1]} is empty: choose one of its options"
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
         return f"{match[1]}={match[2]} is not known: {suggest_nearest(match[2], options)}"
@@ -54,24 +65,48 @@ def explain_config_error(error: BaseException) -> str:
         return f"{match[1]} must be set: add {match[1]}=..."
     if NO_GROUP_CHOICE in text:
         return "a group such as task, encoder or calibration can't be null: choose one of its options"
-    if (
-        "mismatched input" in text
-        or "missing EQUAL" in text
-        or "extraneous input" in text
-        or "token recognition" in text
-    ):
-        return f"{_format_first_line(text)}; settings are written key=value (see python -m isobench --help)"
     return _format_first_line(text)
+
+
+def _explain_form(text: str) -> str | None:
+    """Explain a setting that lacks ``+`` or ``-m``, or has one too many; None if Hydra's error is another one."""
+    if match := re.search(r"To append to your default list use (\+\S+)", text):
+        return f"{match[1][1:]} needs a + before it: write {match[1]}"
+    if match := re.search(r"Multiple values for (\w+)\.", text):
+        return (
+            f"{match[1]} is chosen twice: choose one option; a + is for a group without a default, as experiment is"
+        )
+    if match := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
+        return f"{match[1]} has several values: add -m to carry out a run for each; a list is written [A,B]"
+    if match := re.search(r"Sweeping over Hydra's configuration is not supported : '(.*)'", text):
+        return f"{match[1]} can't be swept over, because it says how all runs are started: choose one value"
+    if match := re.search(r"Additional config directory '(.*)' not found", text):
+        return f"--config-dir: {match[1]} is no folder: name the one with your own YAML files"
+    return None
+
+
+def _explain_unreadable_setting(setting: str, text: str) -> str:
+    """Explain why Hydra's grammar can't read a setting; ``text``: Hydra's error."""
+    key, equals, _ = setting.partition("=")
+    if not equals:
+        return f"{setting or 'an empty word'} is no setting: settings are written key=value (isobench --help)"
+    lines = [
+        line.split(" expecting ")[0]
+        for line in text.splitlines()
+        if not line.startswith(("Error parsing override", "LexerNoViable"))
+    ]
+    reason = f" ({lines[0]})" if lines and set(lines[0]) - set("^ ") and "See https" not in lines[0] else ""
+    return f"{setting} can't be read{reason}: a text with special characters needs two quotes, '{key}=\"TEXT\"'"
 
 
 def _explain_key_error(key: str, text: str) -> str:
     if "is not in struct" in text or "not in '" in text:
         return explain_unknown_key(key)
-    if "Missing mandatory value" in text:
+    if "missing mandatory value" in text.lower():
         return f"{key} must be set: add {key}=..."
     if match := re.search(r"Value '(.*?)'.* (?:could not be converted to|is not a valid) (Integer|Float|bool)", text):
         return f"{key}={match[1]} must be {TYPE_NAMES[OMEGACONF_TYPES[match[2]]]}"
-    if "is not Optional" in text:
+    if "is not Optional" in text or "Incompatible value 'None'" in text:
         return f"{key} can't be null: give it a value"
     if "is not a ListConfig, list or tuple" in text:
         return f"{key} must be a list: {key}=[A,B,...]"
@@ -88,9 +123,10 @@ def explain_unknown_key(key: str) -> str:
         )
     if (parents, name) == (["calibration"], "then"):
         return "only a chain has calibration.then: calibration=[isobn_paper,cosine]"
-    by_key = {} if is_dataclass(node) else _list_options_by_key("/".join(part for part in parents if part != "then"))
+    group = "/".join(part for part in parents if part != "then")
+    by_key = {} if is_dataclass(node) else _list_options_by_key(group)
     if name in by_key:
-        return f"only {', '.join(f'{parents[0]}={option}' for option in by_key[name])} has the setting {key}"
+        return f"only {', '.join(f'{group}={option}' for option in by_key[name])} has the setting {key}"
     choices = [f.name for f in fields(node)] if is_dataclass(node) else list(by_key)
     if not parents:
         choices = sorted({*choices, *(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())})
@@ -98,8 +134,10 @@ def explain_unknown_key(key: str) -> str:
         choices = list(_list_experiment_settings(parents))
         if not choices:
             return f"there is no setting {key}: add it with +{key}=..."
-    prefix = "".join(f"{parent}." for parent in parents)
-    return f"there is no setting {key}: {suggest_nearest(name, choices)}" + (f" (in {prefix[:-1]})" if prefix else "")
+    if not choices:
+        return f"there is no setting {key}: isobench --cfg job lists all settings"
+    where = f" (in {'.'.join(parents)})" if parents else ""
+    return f"there is no setting {key}: {suggest_nearest(name, choices)}{where}"
 
 
 def _list_options_by_key(group: str) -> dict[str, list[str]]:
@@ -122,4 +160,5 @@ def _list_experiment_settings(parents: list[str]) -> list[str]:
 
 
 def _format_first_line(text: str) -> str:
-    return " ".join((text.strip().splitlines() or ["the config can't be composed"])[0].split())
+    first, *rest = text.strip().splitlines() or ["the config can't be composed"]
+    return " ".join(f"{first} {rest[0]}".split() if first.endswith(":") and rest else first.split())

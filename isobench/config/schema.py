@@ -6,7 +6,6 @@ A key that is neither here nor in the YAML of a calibration, monitor or analysis
 
 import contextlib
 import dataclasses
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import (
+    NAME,
     Bound,
     Fraction,
     NonNegativeFloat,
@@ -27,9 +27,9 @@ from isobench.config.bounds import (
     at_most,
     one_of,
 )
-from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
+from isobench.config.rebuild import NeedsOmegaConf, has_resolver, rebuild_dataclass
 from isobench.config.schema_encoder import Encoder, Head
-from isobench.config.schema_task import HELD_OUT, Generation, Task
+from isobench.config.schema_task import FILES, HELD_OUT, Generation, Task
 
 __all__ = ["HELD_OUT", "Config", "Data", "Encoder", "Experiment", "Generation", "Head", "Selection", "Task"]
 
@@ -40,10 +40,6 @@ EVALUATION_INTERVAL = Bound(
 )
 SELECTION_RULES = ("none", "dev", "seeds", "held_out")
 NOT_BLANK = Bound(lambda text: bool(text.strip()), "is empty: name a folder")
-FOLDER_NAME = Bound(
-    lambda name: re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", name) is not None,
-    "names a folder: letters, digits, _, - and . only, no . to begin with",
-)
 
 
 @dataclass
@@ -60,6 +56,7 @@ class Data:
     """Where examples come from and where prepared ones are kept."""
 
     root: str | None = None  # folder of Parquet files that are used instead of the hub's
+    files: Annotated[Any, FILES] | None = None  # split -> a file of your own, used instead of root and hub
     cache: str | None = None  # folder for tokens and embeddings; null is the user's cache folder
 
 
@@ -117,6 +114,7 @@ class Checkpoint:
     minutes: PositiveFloat | None = 10.0
     steps: PositiveInt | None = None
     keep: bool = False  # leave a finished run's checkpoints in place
+    export: Annotated[str, NOT_BLANK] | None = None  # folder for the reported model in transformers' format
 
 
 @dataclass
@@ -127,6 +125,7 @@ class Tracking:
     project: str = "isobench"
     entity: str | None = None
     group: str | None = None  # null is the experiment's name, in a sweep without one a name made from its command
+    label: str | None = None  # ends the run's name; in a sweep, null is what varies, such as beta=0.25 lr=1e-05
     mode: Annotated[Any, one_of("online", "offline", "disabled")] | None = None  # null is online if there is a login
 
 
@@ -147,8 +146,8 @@ class Selection:
 class Experiment:
     """A named grid of runs."""
 
-    name: Annotated[str, FOLDER_NAME] | None = None
-    paper: str | None = None  # whose published numbers are compared with
+    name: Annotated[str, NAME] | None = None
+    paper: Annotated[str, NAME] | None = None  # whose published numbers are compared with
     tables: list[str] = field(default_factory=list)  # of that paper
     selection: Selection = field(default_factory=Selection)
     # For each scale a list of sub-grids, each a mapping from an override to its values.
@@ -187,7 +186,7 @@ class Config:
 class MethodSettings:
     """What the config of every calibration method has; its other keys are settings of its class."""
 
-    name: str
+    name: Annotated[str, NAME]
     version: PositiveInt  # part of the run key: raise it when the method computes something else
     placement: Annotated[str, one_of("before_pooler", "after_pooler")]
     target: Annotated[
@@ -220,10 +219,13 @@ def config_from_plain(resolved: dict[str, Any]) -> Config:
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
+        UserError: a value would be taken from elsewhere, such as an environment variable.
     """
     try:
         return rebuild_dataclass(resolved, Config)
     except NeedsOmegaConf:
+        if has_resolver(str(resolved)):
+            raise UserError("the config of a run can only refer to its own settings, as in ${seed}") from None
         return _convert_by_omegaconf(resolved)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from omegaconf import MISSING
 
-from isobench.config.bounds import Bound, Fraction, NonNegativeInt, PositiveInt, at_least, one_of
+from isobench.config.bounds import NAME, Bound, Fraction, NonNegativeInt, PositiveInt, at_least, one_of
 
 POOLINGS = ("pooler", "cls", "mean", "last")
 FILE_NAME = Bound(
@@ -23,7 +23,7 @@ class Encoder:
     In translation and summarisation it is an ``AutoModelForSeq2SeqLM``, and nothing is pooled.
     """
 
-    name: str = MISSING
+    name: Annotated[str, NAME] = MISSING
     version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
     hub: str | None = None  # model on the Hugging Face hub
     revision: str | None = None  # commit of the hub's model

@@ -6,6 +6,8 @@ from typing import Annotated
 from omegaconf import MISSING
 
 from isobench.config.bounds import (
+    FOLDER_BELOW,
+    NAME,
     Bound,
     Fraction,
     NonNegativeInt,
@@ -22,7 +24,22 @@ TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS
 
 LANGUAGE_PAIR = Bound(lambda names: len(names) == 2, "must be those of source and target, such as [en,ro]")
-COLUMNS = Bound(lambda names: len(names) in (1, 2), "must name one or two columns")
+COLUMNS = Bound(
+    lambda names: len(names) in (1, 2) and len(set(names)) == len(names), "must name one column or two different ones"
+)
+LABELS = Bound(
+    lambda names: len(names) > 1 and len(set(names)) == len(names) and all(map(str.strip, names)),
+    "must name at least two classes, each with a name of its own",
+)
+NOT_EMPTY_NAME = Bound(bool, "is empty: name one, or null")
+FILES = Bound(
+    lambda files: (
+        isinstance(files, dict)
+        and len(files) > 0
+        and all(isinstance(text, str) for text in (*files, *files.values()))
+    ),
+    "must name a file for each split: 'data.files={train: FILE, validation: FILE}'",
+)
 SPLITS = Bound(bool, "must name at least one split")
 SCORE_RANGE = Bound(lambda ends: len(ends) == 2 and ends[0] < ends[1], "must be [lowest, highest]")
 
@@ -56,21 +73,25 @@ class Task:
     ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
     """
 
-    name: str = MISSING
+    name: Annotated[str, NAME] = MISSING
     version: PositiveInt = 1  # part of the run key: raise it when the task's data or evaluation changes
     hub: str | None = None  # data set on the Hugging Face hub
-    subset: str | None = None
+    subset: Annotated[str, FOLDER_BELOW] | None = None
     revision: str | None = None  # commit of the hub's data set
     embedded: bool = False  # the data come from an installed package
-    folder: str | None = None  # of the task's files below data.root; null is glue/<subset>
+    folder: Annotated[str, FOLDER_BELOW] | None = None  # of the task's files below data.root; null is glue/<subset>
     text: Annotated[list[str], COLUMNS] = MISSING  # columns with the sentences
-    labels: list[str] | None = None  # names of the classes; null is a regression or generation
+    label: Annotated[str, NOT_EMPTY_NAME] | None = None  # column with the labels in data.files; null finds it
+    # Names of the classes. Null is a regression or generation; with data.files null finds the classes in the file.
+    labels: Annotated[list[str], LABELS] | None = None
     label_range: Annotated[list[float], SCORE_RANGE] | None = None  # of a regression's scores
     as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
     metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING
     primary: str = MISSING  # the metric that tables show
-    train_split: str = "train"
-    dev_splits: Annotated[list[str], SPLITS] = field(default_factory=lambda: ["validation"])
+    train_split: Annotated[str, NAME] = "train"
+    dev_splits: Annotated[list[Annotated[str, NAME]], SPLITS] = field(default_factory=lambda: ["validation"])
+    # Split whose predictions are written, and which is not scored; its file in data.files may lack labels.
+    test_split: Annotated[str, NAME] | None = None
     # Share of the training examples that is not trained on. The score on it, not on the dev set, then decides which
     # epoch is reported, and by selection.rule=held_out which configuration.
     held_out: Fraction | None = None
@@ -80,6 +101,11 @@ class Task:
     reduced: PositiveInt | None = None  # training examples of a paper's own smaller training set
     sample_seed: Seed | None = None
     generation: Generation | None = None
+
+    @property
+    def read_splits(self) -> list[str]:
+        """The splits that a run reads: of training, dev, and test if there is one."""
+        return [self.train_split, *self.dev_splits, *([self.test_split] if self.test_split else [])]
 
     @property
     def evaluated(self) -> list[str]:

@@ -16,7 +16,7 @@ CHECKSUM = "sha256"  # the name of the array that holds the checksum of the othe
 
 
 def save_cached_arrays(arrays: Mapping[str, np.ndarray], file: Path) -> None:
-    """Write arrays to the cache, whole or not at all; UserError if it can't be written.
+    """Write arrays to the cache, whole or not at all; StorageError if it can't be written.
 
     Args:
         arrays: name -> array of any shape.

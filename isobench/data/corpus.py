@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data
 from isobench.data import hub, movie_reviews
 from isobench.data.parquet import handle_parquet_errors, require_columns
@@ -119,6 +120,7 @@ def _open_parquet(name: str, source: CorpusSource, root: Path) -> tuple[int, Cal
         )
     count = 0
     for file in files:
+        require_regular_file(file)
         with handle_parquet_errors(file):
             opened = pyarrow.parquet.ParquetFile(file)
         require_columns(opened.schema_arrow, [source.column], str(file))

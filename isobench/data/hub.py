@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import StorageError, UserError, extract_first_line
-from isobench.common.files import is_storage_error
+from isobench.common.files import is_storage_error, name_system_error
 
 ANSWER_SECONDS = 3.0  # within which the hub has to answer
 
@@ -62,7 +62,7 @@ def raise_if_cache_is_full(error: BaseException) -> None:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and is_storage_error(cause):
-            reason = (cause.strerror or str(cause)).lower()
+            reason = name_system_error(cause)
             raise StorageError(
                 f"the hub's cache can't be written: {reason}; make room or set HF_HOME=FOLDER"
             ) from error

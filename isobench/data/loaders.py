@@ -22,6 +22,7 @@ from isobench.data.tokens import (
     take_examples,
     tokenise_examples,
 )
+from isobench.data.unknown_tokens import describe_unknown_tokens
 
 ONE_CHUNK = 1 << 20  # a cost of one more encoder call, in tokens, at which a batch is never cut into chunks
 
@@ -46,8 +47,9 @@ class Loaders:
     """The training and dev batches of a sentence classification or regression run.
 
     ``train``: the loader of training batches. ``dev``: a loader for each dev split, and one for the held-out
-    examples if there are any. ``sampler``: gives the order of the training examples. ``batch_size``: how many
-    examples the sampler counts for a batch. ``train_fingerprint``: identifies the training tokens, for cache keys.
+    examples and for the test split if there are any. ``sampler``: gives the order of the training examples.
+    ``batch_size``: how many examples the sampler counts for a batch. ``train_fingerprint``: identifies the training
+    tokens, for cache keys. ``warnings``: for the run's record.
 
     Args:
         cfg: the run's config.
@@ -67,10 +69,13 @@ class Loaders:
         train, self.train_fingerprint = self._load_or_tokenise(
             cfg, inputs, data, task.train_split, task.train_samples
         )
+        self.warnings = describe_unknown_tokens(cfg.encoder.name, tokenizer, [train.ids])
         dev = [self._load_or_tokenise(cfg, inputs, data, split, task.dev_samples)[0] for split in task.dev_splits]
         if task.held_out is not None:
             train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
+        if task.test_split is not None:
+            dev.append(self._load_or_tokenise(cfg, inputs, data, task.test_split, None)[0])
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
         self._packed = inputs.packed
         self.batch_size = cfg.optimization.batch_size
@@ -83,8 +88,8 @@ class Loaders:
         self.dev = [self.make_length_sorted_loader(tokens, cfg.trainer.eval_batch_size, overhead) for tokens in dev]
 
     def describe_data(self) -> dict[str, Any]:
-        """Return the record's entries on the data: examples per split, and how many reach the maximal length."""
-        return {"examples": self.sizes, "at_limit": self.at_limit}
+        """Return the record's entries on the data: examples, how many reach the maximal length, and this length."""
+        return {"examples": self.sizes, "at_limit": self.at_limit, "max_length": self.max_length}
 
     def make_length_sorted_loader(
         self, tokens: Tokens, batch_size: int, chunk_overhead: int = ONE_CHUNK
@@ -122,8 +127,8 @@ class Loaders:
         """
         task = cfg.task
         key_inputs = [
-            VERSION, data, split, limit, list(task.text), task.labels, task.label_range, task.as_classes,
-            self.max_length, inputs.fingerprint,
+            VERSION, data, split, split == task.test_split, limit, list(task.text), task.label, task.labels,
+            task.label_range, task.as_classes, self.max_length, inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(key_inputs)
         file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"

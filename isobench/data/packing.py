@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+BLOCKING_DEVICES = ("cpu", "mps")  # copies to these must have ended before they are read, as in Lightning
+
 
 @dataclass(frozen=True)
 class Group:
@@ -40,7 +42,7 @@ class Group:
         flat = padded.flatten(0, 1)
         return flat if self.places is None else flat.index_select(0, self.places)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Group":
+    def to(self, device: torch.device | str, non_blocking: bool) -> "Group":
         """Copy the group to a device."""
         return self._convert(lambda x: x.to(device, non_blocking=non_blocking))
 
@@ -64,8 +66,9 @@ class Packing:
     first: Tensor
     last: Tensor
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Packing":
-        """Copy the packing to a device."""
+    def to(self, device: torch.device | str) -> "Packing":
+        """Copy the packing to a device; the program does not wait for the copies to a GPU, as for other tensors."""
+        non_blocking = torch.device(device).type not in BLOCKING_DEVICES
         groups = tuple(group.to(device, non_blocking) for group in self.groups)
         ends = (x.to(device, non_blocking=non_blocking) for x in (self.first, self.last))
         return Packing(groups, *ends)

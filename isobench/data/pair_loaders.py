@@ -28,6 +28,7 @@ from isobench.data.pair_tokens import (
 )
 from isobench.data.pairs import require_generation
 from isobench.data.tokens import EpochSampler
+from isobench.data.unknown_tokens import describe_unknown_tokens
 
 
 class PairLoaders:
@@ -35,7 +36,8 @@ class PairLoaders:
 
     ``train``: the loader of training batches. ``dev``: a loader for each dev split. ``references``: the target texts
     of each dev split, in the data's order. ``sampler``: gives the order of the training examples, or of the batches
-    where ``optimization.batch_tokens`` is set. ``batch_size``: how many of its items make a batch.
+    where ``optimization.batch_tokens`` is set. ``batch_size``: how many of its items make a batch. ``warnings``: for
+    the run's record.
 
     Args:
         cfg: the run's config.
@@ -66,6 +68,8 @@ class PairLoaders:
         self.max_target_length = min(require_generation(task).max_length, longest)
         train = self._load_or_tokenise(task.train_split, pairs.resolve_train_limit(task))
         self.train_tokens = train
+        ids = [train.sources.ids, train.targets.ids]
+        self.warnings = describe_unknown_tokens(cfg.encoder.name, self.tokenizer, ids)
         self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
         self.references = [
             pairs.read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.reading import require_regular_file
 
 
 @contextmanager
@@ -40,6 +41,14 @@ def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
         raise UserError(f"{where} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
 
 
+def has_column(path: Path, name: str) -> bool:
+    """Return whether a Parquet file has a column; UserError if it is no Parquet file."""
+    import pyarrow.parquet
+
+    with handle_parquet_errors(path):
+        return name in pyarrow.parquet.read_schema(path).names
+
+
 def read_table(path: Path, columns: Sequence[str]) -> Any:
     """Read a file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct.
 
@@ -48,6 +57,7 @@ def read_table(path: Path, columns: Sequence[str]) -> Any:
     """
     import pyarrow.parquet
 
+    require_regular_file(path)
     with handle_parquet_errors(path):
         require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
         top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)
@@ -61,3 +71,10 @@ def read_field(table: Any, name: str) -> list[Any]:
     top_column, *path = name.split(".")
     column = table[top_column]
     return (pyarrow.compute.struct_field(column, path) if path else column).to_pylist()
+
+
+def describe_other_files(folder: Path) -> str:
+    """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
+    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")[:5]
+    has = f"has {', '.join(names)}" if names else "is empty"
+    return f"the folder {has}: convert each split to a file SPLIT.parquet"

@@ -1,8 +1,8 @@
 """Read and fingerprint the examples of a task.
 
-They come from one of three sources: an installed package or generator (``embedded``), Parquet files under
-``data.root``, or the hub. No source ever replaces another silently. This module imports nothing heavy, because runs
-are keyed before torch is imported.
+They come from one of four sources: an installed package or generator (``embedded``), the user's own files
+(``data.files``), Parquet files under ``data.root``, or the hub. No source ever replaces another silently. This module
+imports nothing heavy, because runs are keyed before torch is imported.
 """
 
 import hashlib
@@ -13,15 +13,23 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import sha256_file
+from isobench.common.files import refuse_file, sha256_file
+from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
-from isobench.data.parquet import read_field, read_table
+from isobench.data.labels import check_every_class, check_labels
+from isobench.data.own_examples import fingerprint_own_file, read_own_columns
+from isobench.data.parquet import describe_other_files, has_column, read_field, read_table
+
+UNLABELLED = -1  # the label of every example in GLUE's test splits
 
 
 @dataclass
 class Examples:
-    """N examples: one or two columns of N texts each, and labels [N], int64 classes or float32 scores."""
+    """N examples: one or two columns of N texts each, and labels [N].
+
+    Labels are int64 classes or float32 scores; a test split without labels has NaN.
+    """
 
     texts: list[list[str]]
     labels: np.ndarray
@@ -31,10 +39,25 @@ class Examples:
 
 
 def find_data_source(task: Task, data: Data) -> str:
-    """Return where the task's examples come from: ``embedded``, ``parquet`` or ``hub``."""
+    """Return where the task's examples come from: ``embedded``, ``files``, ``parquet`` or ``hub``."""
     if task.embedded:
         return "embedded"
+    if data.files:
+        return "files"
     return "parquet" if data.root else "hub"
+
+
+def describe_source(task: Task, data: Data) -> str:
+    """Say in a few words where the task's examples come from: ``data.root``, a package, a grammar or the hub."""
+    if task.generation and task.generation.grammar:
+        return f"grammar {task.generation.grammar}"
+    places = {
+        "embedded": "package",
+        "files": "data.files",
+        "parquet": data.root,
+        "hub": f"{task.hub}@{str(task.revision)[:7]}",
+    }
+    return str(places[find_data_source(task, data)])
 
 
 def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
@@ -43,7 +66,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     Raises:
         UserError: a split, file, folder or package is missing.
     """
-    source, splits = find_data_source(task, data), (task.train_split, *task.dev_splits)
+    source, splits = find_data_source(task, data), task.read_splits
     if task.generation and task.generation.grammar:
         for split in splits:
             generated_pairs.check_grammar_and_split(task.generation.grammar, split)
@@ -58,6 +81,8 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
             raise UserError(f"task={task.name} has one column of text: set task.text=[sentence]")
         movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
+    if source == "files":
+        return {split: fingerprint_own_file(Path((data.files or {})[split])) for split in splits}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
@@ -73,6 +98,7 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
         UserError: the folder or the file is missing; the message lists what there is instead.
     """
     root = Path(str(data.root)).expanduser()
+    refuse_file("data.root", root)
     if not root.is_dir():
         raise UserError(f"data.root: the folder {root} does not exist")
     name = task.folder or f"glue/{task.subset or task.name}"
@@ -84,12 +110,16 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
             hint = suggest_nearest(folder.name, siblings)
         raise UserError(f"data.root has no folder {name}: {hint}")
     path = folder / f"{split}.parquet"
+    require_regular_file(path)
     parts = list(folder.glob(f"{split}_*.parquet")) if task.generation else []
     if not path.is_file() and len(parts) == 1:
         return parts[0]
     if not path.is_file():
-        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet"))) or "nothing"
-        key = "task.train_split" if split == task.train_split else "task.dev_splits"
+        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet")))
+        if not others or list(folder.glob(f"{split}.*")):
+            raise UserError(f"{path} does not exist; {describe_other_files(folder)}")
+        keys = {task.train_split: "task.train_split", task.test_split: "task.test_split"}
+        key = keys.get(split, "task.dev_splits")
         raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
     return path
 
@@ -117,22 +147,32 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     Raises:
         UserError: missing columns, no rows, labels out of range, or a hub that can't be reached.
     """
-    source = find_data_source(task, data)
+    source, is_test = find_data_source(task, data), split == task.test_split
     if source == "embedded":
         sentences, classes = movie_reviews.read_sentences(split)
         columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
         where = "movie-reviews"
+    elif source == "files":
+        where = (data.files or {})[split]
+        columns = read_own_columns(Path(where), task, is_test)
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
-        names, where = (*task.text, "label"), str(path)
+        names, where = (*task.text, *(["label"] if not is_test or has_column(path, "label") else [])), str(path)
         table = read_table(path, names)
         columns = {name: read_field(table, name) for name in names}
     else:
         rows = load_hub_split(task, split)
         columns = {name: rows[name][:] for name in (*task.text, "label")}
         where = f"{task.hub}/{task.subset} {split}"
-    labels = _check_labels(task, columns["label"], where)
+    if not columns[task.text[0]]:
+        raise UserError(f"{where} has no rows")
     texts = [check_texts(columns[name], name, where) for name in task.text]
+    labels = columns.get("label", [])
+    if is_test and all(label == UNLABELLED for label in labels):
+        return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
+    labels = check_labels(task, labels, where)
+    if split == task.train_split and task.labels is not None:
+        check_every_class(task.labels, labels, where)
     return _select_examples(Examples(texts, labels), limit)
 
 
@@ -158,43 +198,16 @@ def advise_without_hub(task: Task) -> str:
     return f"set data.root=FOLDER to Parquet files, or use {instead}"
 
 
-def _check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
-    """Return the labels as an array [N]; raise UserError for what is no class or score of the task."""
-    if len(labels) == 0:
-        raise UserError(f"{where} has no rows")
-    try:
-        values = np.asarray(labels, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} has labels that are not numbers") from error
-    if task.labels is None:
-        low, high = task.label_range or (-np.inf, np.inf)
-    else:
-        low, high = 0, len(task.labels) - 1
-    outside = ~((values >= low) & (values <= high))  # NaN counts as outside
-    if outside.any():
-        raise UserError(
-            f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {values[outside][0]:g}); "
-            "is it an unlabelled split?"
-        )
-    if task.labels is not None and np.any(values != np.round(values)):
-        raise UserError(f"{where} has labels that are not whole numbers, as the classes of task={task.name} are")
-    if task.as_classes is not None:
-        return _round_to_classes(task, values)
-    return values.astype(np.float32) if task.labels is None else values.astype(np.int64)
-
-
-def _round_to_classes(task: Task, values: np.ndarray) -> np.ndarray:
-    """Turn scores into classes: round each, half to even, to one of ``task.as_classes`` equally spaced scores."""
-    if task.label_range is None:
-        raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
-    low, high = task.label_range
-    return np.rint((values - low) / (high - low) * (int(task.as_classes or 0) - 1)).astype(np.int64)
-
-
 def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
-    """Return the texts of a column; raise UserError, naming the column and the file, if one is not a string."""
+    """Return the texts of a column.
+
+    Raises:
+        UserError: one is not a string, or all are blank; the message names the column and the file.
+    """
     if not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where} has a row whose {column} is not text")
+    if texts and not any(text.strip() for text in texts):
+        raise UserError(f"{where} has nothing but blank texts in the column {column}")
     return texts
 
 

@@ -3,20 +3,28 @@
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, make_cache_error, sha256_file
+from isobench.common.files import cache_dir, make_cache_error, refuse_file, sha256_file
 from isobench.common.packages import require_package
+from isobench.common.reading import read_bounded, require_regular_file
 from isobench.config.schema import Encoder
 from isobench.data import hub
 from isobench.data.packaged import find_packaged_file
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
+
+# Names of files that a tokenizer is made from. One of them is enough: some tokenizers have settings only.
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes", "merges.txt", "*.py")
+ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
+
+MAX_HEADER_BYTES = 100_000_000  # of a safetensors file; its library refuses longer ones
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ def read_model_type(encoder: Encoder) -> str | None:
     if not encoder.path:
         return None
     try:
-        config = json.loads((Path(encoder.path).expanduser() / "config.json").read_text(encoding="utf-8"))
+        config = orjson.loads(read_bounded(Path(encoder.path).expanduser() / "config.json"))
     except (OSError, ValueError):
         return None  # fingerprinting or loading says what is wrong
     model_type = config.get("model_type") if isinstance(config, dict) else None
@@ -149,7 +157,7 @@ def count_values(file: Path) -> int:
     """
     try:
         with file.open("rb") as stream:
-            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+            header = orjson.loads(stream.read(min(MAX_HEADER_BYTES, int.from_bytes(stream.read(8), "little"))))
         return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError):
         return 0
@@ -161,11 +169,14 @@ def require_encoder_folder(encoder: Encoder) -> Path:
     For ``encoder.scratch`` it must hold a tokenizer instead.
 
     Raises:
-        UserError: the folder or one of these files is missing.
+        UserError: the folder or one of these files is missing, or it holds a pipe, a device or a broken link.
     """
     folder = Path(str(encoder.path)).expanduser()
+    refuse_file("encoder.path", folder)
     if not folder.is_dir():
         raise UserError(f"encoder.path: the folder {folder} does not exist")
+    for file in folder.iterdir():  # transformers would wait for a pipe in it
+        require_regular_file(file)
     if encoder.scratch:
         if not list(folder.glob("tokenizer*")):
             raise UserError(
@@ -181,6 +192,15 @@ def require_encoder_folder(encoder: Encoder) -> Path:
             "model.save_pretrained(FOLDER) (pickled checkpoints are not loaded: they can run code)"
         )
     return folder
+
+
+def check_tokenizer_files(encoder: Encoder) -> None:
+    """Raise UserError if the folder ``encoder.path`` has no file of a tokenizer; other sources are not looked at."""
+    folder = Path(str(encoder.path)).expanduser()
+    if find_encoder_source(encoder) != "path" or not folder.is_dir():
+        return
+    if not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
+        raise UserError(f"encoder.path: {folder} has no tokenizer: {ADD_TOKENIZER}")
 
 
 def require_missing_from_file(encoder: Encoder) -> Path:

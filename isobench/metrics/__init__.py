@@ -1,4 +1,4 @@
-"""Measures of isotropy, tensors in and numbers out, for any PyTorch program.
+"""Measures of isotropy, tensors or NumPy arrays in and numbers out, for any Python program.
 
 Metrics of predictions and of generated texts are in ``task`` and ``generated_text``; they need further packages.
 """

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import gram, row_mean, row_norms
+from isobench.common.linalg import Array, as_tensor, gram, row_mean, row_norms
 from isobench.metrics.isotropy import (
     average_cosine_of,
     effective_rank_of,
@@ -40,7 +40,7 @@ class IsotropyAccumulator:
         )  # of the vectors divided by their lengths
         self.length_sum = torch.zeros((), dtype=torch.float64, device=device)
 
-    def update(self, h: Tensor) -> Self:
+    def update(self, h: Array) -> Self:
         """Add a batch of vectors, [B, d] with any B, and return the accumulator.
 
         Raises:
@@ -49,7 +49,7 @@ class IsotropyAccumulator:
         if h.ndim != 2 or h.shape[1] != self.dim:
             raise ValueError(f"vectors must be [B, {self.dim}], not {tuple(h.shape)}")
         if len(h):
-            h = h.detach().to(self.mean.device)
+            h = as_tensor(h).detach().to(self.mean.device)
             mean = row_mean(h)
             self._add(len(h), mean, gram(h, mean), *sum_unit_rows(h), row_norms(h).sum())
         return self

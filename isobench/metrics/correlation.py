@@ -4,22 +4,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import to_float64
+from isobench.common.linalg import Array, as_tensor, to_float64
 
 
-def correlation_of(covariance: Tensor) -> Tensor:
+def correlation_of(covariance: Array) -> Tensor:
     """Compute Pearson correlations between dimensions from their covariance: [d, d] -> [d, d] float64.
 
     A constant dimension has correlation 0 with the others and 1 with itself.
     """
-    c = to_float64(covariance)
+    c = to_float64(as_tensor(covariance))
     deviation = c.diagonal().sqrt()
     divisor = torch.where(deviation > 0, deviation, torch.inf)
     rho = (c / torch.outer(divisor, divisor)).clamp(-1, 1)
     return rho.fill_diagonal_(1)
 
 
-def clusters_of(correlation: Tensor, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.ndarray]:
     """Cluster dimensions by correlation, and order them so that correlated ones are neighbours.
 
     The clustering is hierarchical (average linkage) with distance 1 - |rho|: two clusters are merged while the mean
@@ -39,7 +39,7 @@ def clusters_of(correlation: Tensor, threshold: float) -> tuple[np.ndarray, np.n
     from scipy.cluster.hierarchy import fcluster, leaves_list, linkage  # slow to import
     from scipy.spatial.distance import squareform
 
-    distance = 1 - correlation.abs().cpu().numpy()
+    distance = 1 - as_tensor(correlation).abs().cpu().numpy()
     tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
     cluster = fcluster(tree, 1 - threshold, "distance") - 1
     rank_by_size = np.empty(cluster.max() + 1, dtype=np.int64)

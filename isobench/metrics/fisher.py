@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import gram_diagonal, row_mean
+from isobench.common.linalg import Array, as_tensor, gram_diagonal, row_mean
 
 
-def fisher_score(h: Tensor, labels: Tensor) -> Tensor:
+def fisher_score(h: Array, labels: Array) -> Tensor:
     """Compute the Fisher score of each dimension (Efficient Task Adaptation with Normalization, Eq. 1).
 
     F_j = sum_k n_k (mu_kj - mu_j)^2 / sum_k n_k sigma_kj^2, over the classes k that have examples; sigma_kj^2 is
@@ -27,7 +27,8 @@ def fisher_score(h: Tensor, labels: Tensor) -> Tensor:
         raise ValueError(
             f"a Fisher score needs vectors [N, d] and labels [N], not {(*h.shape,)} and {(*labels.shape,)}"
         )
-    labels = labels.to(h.device)
+    h = as_tensor(h)
+    labels = as_tensor(labels).to(h.device)
     mean = row_mean(h)
     between = torch.zeros_like(mean)
     within = torch.zeros_like(mean)

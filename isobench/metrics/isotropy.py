@@ -1,5 +1,7 @@
 """Measures of the isotropy of a set of vectors, computed in float64 and returned as Python floats.
 
+Vectors are tensors or NumPy arrays. Where a measure returns one value for each dimension, it returns a tensor.
+
 Each measure has a second form, ``..._of``, that takes what an ``IsotropyAccumulator`` keeps instead of the vectors.
 """
 
@@ -10,14 +12,14 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import PIECE_ROWS, gram, row_mean, row_norms, to_float64
+from isobench.common.linalg import PIECE_ROWS, Array, as_tensor, gram, row_mean, row_norms, to_float64
 
 
 @overload
-def explained_variance(h: Tensor, k: int) -> float: ...
+def explained_variance(h: Array, k: int) -> float: ...
 @overload
-def explained_variance(h: Tensor, k: Sequence[int]) -> list[float]: ...
-def explained_variance(h: Tensor, k: int | Sequence[int]) -> float | list[float]:
+def explained_variance(h: Array, k: Sequence[int]) -> list[float]: ...
+def explained_variance(h: Array, k: int | Sequence[int]) -> float | list[float]:
     """Compute EV_k, the share of the variance that the top k principal components explain (IsoBN, Eq. 9).
 
     The vectors are centred first. Eq. 9 as printed is not, although its text relies on invariance to the mean. The
@@ -48,12 +50,12 @@ def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | lis
     return shares[0] if isinstance(k, int) else shares
 
 
-def squared_singular_values(h: Tensor, centered: bool = True) -> Tensor:
+def squared_singular_values(h: Array, centered: bool = True) -> Tensor:
     """Compute the squared singular values of vectors [N, d]: min(N, d) of them, descending, float64.
 
     The vectors are centred unless ``centered`` is False. Without any variance all values are exactly 0.
     """
-    _check_vectors(h)
+    h = _check_vectors(h)
     origin = row_mean(h) if centered else None
     if h.shape[0] >= h.shape[1]:
         product = gram(h.detach(), origin)
@@ -70,12 +72,12 @@ def gram_eigenvalues(product: Tensor) -> Tensor:
     return torch.where(values > floor, values, 0.0)
 
 
-def spectrum(h: Tensor, centered: bool = True) -> Tensor:
+def spectrum(h: Array, centered: bool = True) -> Tensor:
     """Compute the singular values of vectors [N, d], centred by default: min(N, d) of them, descending, float64."""
     return squared_singular_values(h, centered).sqrt()
 
 
-def isoscore(h: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
+def isoscore(h: Array, shrinkage: float = 0.0, target: Array | None = None) -> float:
     """Compute IsoScore (Rudman et al. 2022), in closed form (tr(C)^2 / |C|_F^2 - 1) / (d - 1), C the covariance.
 
     1 means that C is a multiple of the identity, 0 that all variance is in one direction. With shrinkage it is
@@ -93,8 +95,9 @@ def isoscore(h: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) ->
     Raises:
         ValueError: if there are no vectors, shrinkage is outside 0..1, or the target has another size.
     """
-    _check_vectors(h)
-    return isoscore_of(gram(h.detach(), row_mean(h)) / len(h), shrinkage, target)
+    h = _check_vectors(h)
+    covariance = gram(h.detach(), row_mean(h)) / len(h)
+    return isoscore_of(covariance, shrinkage, None if target is None else as_tensor(target).to(covariance.device))
 
 
 def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
@@ -115,7 +118,7 @@ def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | Non
     return ((c.trace().square() / c.square().sum() - 1) / (dim - 1)).item()
 
 
-def average_cosine(w: Tensor) -> float:
+def average_cosine(w: Array) -> float:
     """Compute the mean cosine over all pairs of different rows of a matrix [N, d].
 
     It is (|s|^2 - N) / (N (N - 1)), with s the sum of the unit rows. A zero row has no direction and is left out;
@@ -124,8 +127,7 @@ def average_cosine(w: Tensor) -> float:
     Raises:
         ValueError: if there are no rows.
     """
-    _check_vectors(w)
-    return average_cosine_of(*sum_unit_rows(w))
+    return average_cosine_of(*sum_unit_rows(_check_vectors(w)))
 
 
 def average_cosine_of(unit_sum: Tensor, nonzero_count: int) -> float:
@@ -135,7 +137,7 @@ def average_cosine_of(unit_sum: Tensor, nonzero_count: int) -> float:
     return ((unit_sum.square().sum() - nonzero_count) / (nonzero_count * (nonzero_count - 1))).item()
 
 
-def cosine_regularization(w: Tensor) -> float:
+def cosine_regularization(w: Array) -> float:
     """Compute the cosine regularisation of a matrix [V, d]: the sum over i != j of cos(w_i, w_j), divided by V^2.
 
     It is the penalty of ``calibration.CosineRegularization`` at strength 1. Cosines with a zero row count as 0.
@@ -143,7 +145,7 @@ def cosine_regularization(w: Tensor) -> float:
     Raises:
         ValueError: if there are no rows.
     """
-    _check_vectors(w)
+    w = _check_vectors(w)
     unit_sum, nonzero_count = sum_unit_rows(w)
     return ((unit_sum.square().sum() - nonzero_count) / len(w) ** 2).item()
 
@@ -162,7 +164,7 @@ def sum_unit_rows(w: Tensor) -> tuple[Tensor, int]:
     return unit_sum, nonzero_count
 
 
-def effective_rank(h: Tensor) -> float:
+def effective_rank(h: Array) -> float:
     """Compute the effective rank of vectors [N, d] (Roy & Vetterli 2007).
 
     It is exp(-sum p_k log p_k), with p_k the singular values of the centred vectors divided by their sum: between 1
@@ -181,7 +183,7 @@ def effective_rank_of(values: Tensor) -> float:
     return torch.exp(-(shares * shares.log()).sum()).item() if len(shares) else math.nan
 
 
-def mean_ratio(w: Tensor) -> float:
+def mean_ratio(w: Array) -> float:
     """Divide the length of the mean row by the rows' mean length, for a matrix [N, d].
 
     1 means that all rows point in one direction, 0 that they cancel out; NaN if every row is zero. Biś et al. (2021),
@@ -190,7 +192,7 @@ def mean_ratio(w: Tensor) -> float:
     Raises:
         ValueError: if there are no rows.
     """
-    _check_vectors(w)
+    w = _check_vectors(w)
     return mean_ratio_of(row_mean(w), row_norms(w).mean())
 
 
@@ -199,6 +201,8 @@ def mean_ratio_of(mean: Tensor, mean_length: Tensor) -> float:
     return (torch.linalg.vector_norm(mean) / mean_length).item() if mean_length > 0 else math.nan
 
 
-def _check_vectors(x: Tensor) -> None:
+def _check_vectors(x: Array) -> Tensor:
+    """Return vectors [N, d] as a tensor; raise ValueError if there are none."""
     if x.ndim != 2 or not len(x):
         raise ValueError(f"isotropy needs vectors [N, d] with at least one row, not {tuple(x.shape)}")
+    return as_tensor(x)

@@ -1,14 +1,13 @@
 """Local isotropy: isotropy after each cluster of vectors is centred (Cai et al. 2021)."""
 
 import torch
-from torch import Tensor
 
-from isobench.common.linalg import to_float64
+from isobench.common.linalg import Array, as_tensor, to_float64
 from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.partition import partition_isotropy
 
 
-def local_isotropy(h: Tensor, clusters: int, seed: int = 0) -> dict[str, float]:
+def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
     """Cluster vectors, subtract each cluster's mean from its members, and measure the isotropy of the result.
 
     The clusters are those of scikit-learn's k-means, the best of ten k-means++ starts.
@@ -28,7 +27,7 @@ def local_isotropy(h: Tensor, clusters: int, seed: int = 0) -> dict[str, float]:
 
     if not 1 <= clusters <= len(h):
         raise ValueError(f"clusters must be between 1 and the number of vectors, {len(h)}, not {clusters}")
-    vectors = to_float64(h).cpu()
+    vectors = to_float64(as_tensor(h)).cpu()
     labels = torch.from_numpy(KMeans(clusters, n_init=10, random_state=seed).fit_predict(vectors.numpy())).long()
     centred = vectors.clone()
     for cluster in labels.unique():

@@ -7,13 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import GRAM_ROWS_ON_CPU, PIECE_ROWS, gram, row_mean, to_float64
+from isobench.common.linalg import GRAM_ROWS_ON_CPU, PIECE_ROWS, Array, as_tensor, gram, row_mean, to_float64
 
 DirectionKind = Literal["eigenvectors", "symmetric", "as_printed"]
 DIRECTION_KINDS: tuple[DirectionKind, ...] = ("eigenvectors", "symmetric", "as_printed")
 
 
-def partition_isotropy(w: Tensor, directions: DirectionKind = "eigenvectors") -> tuple[float, float]:
+def partition_isotropy(w: Array, directions: DirectionKind = "eigenvectors") -> tuple[float, float]:
     """Compute I1 and I2, which say how constant the partition function is over directions (Mu & Viswanath 2018).
 
     Z(v) = sum_i exp(v . w_i), for the eigenvectors v of W^T W. I1 = min Z / max Z, and I2 = std(Z) / mean(Z) with the
@@ -37,8 +37,9 @@ def partition_isotropy(w: Tensor, directions: DirectionKind = "eigenvectors") ->
     """
     if len(w) == 0:
         raise ValueError("partition_isotropy needs at least one row")
+    vectors = as_tensor(w).detach()
     return partition_isotropy_of(
-        lambda: w.detach().split(PIECE_ROWS), gram(w.detach()), row_mean(w) * len(w), directions
+        lambda: vectors.split(PIECE_ROWS), gram(vectors), row_mean(vectors) * len(vectors), directions
     )
 
 

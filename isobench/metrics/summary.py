@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
-from torch import Tensor
 
+from isobench.common.linalg import Array, as_tensor
 from isobench.metrics.accumulator import IsotropyAccumulator
 from isobench.metrics.partition import DirectionKind, partition_isotropy_of
 
 
 def isotropy_summary(
-    rows: Callable[[], Iterable[Tensor]],
+    rows: Callable[[], Iterable[Array]],
     k: Sequence[int] = (1, 2, 3),
     directions: Sequence[DirectionKind] = ("eigenvectors",),
 ) -> dict[str, float]:
@@ -32,7 +32,7 @@ def isotropy_summary(
     """
     accumulator: IsotropyAccumulator | None = None
     for batch in rows():
-        accumulator = accumulator or IsotropyAccumulator(batch.shape[1], batch.device)
+        accumulator = accumulator or IsotropyAccumulator(batch.shape[1], as_tensor(batch).device)
         accumulator.update(batch)
     if accumulator is None:
         raise ValueError("there are no vectors to measure")
@@ -44,6 +44,8 @@ def isotropy_summary(
         return dict.fromkeys([*names, *(f"i{n}{suffix}" for suffix in suffixes for n in (1, 2))], math.nan)
     summary = accumulator.compute(k)
     for suffix, kind in zip(suffixes, directions, strict=True):
-        i1, i2 = partition_isotropy_of(rows, accumulator.second_moment, accumulator.total, kind)
+        i1, i2 = partition_isotropy_of(
+            lambda: map(as_tensor, rows()), accumulator.second_moment, accumulator.total, kind
+        )
         summary |= {f"i1{suffix}": i1, f"i2{suffix}": i2}
     return summary

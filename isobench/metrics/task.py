@@ -21,15 +21,16 @@ METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 }
 
 
-def evaluate_predictions(names: list[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+def evaluate_predictions(names: list[str], labels: Any, predictions: Any) -> dict[str, float]:
     """Compute the named metrics; NaN where one is undefined, such as a correlation with a constant.
 
     Args:
         names: keys of METRIC_FUNCTIONS.
-        labels: true classes or scores, [N].
+        labels: true classes or scores, [N]; an array, a list or a tensor on the CPU, as the predictions.
         predictions: predicted classes or scores, [N].
     """
-    return {name: METRIC_FUNCTIONS[name](labels, predictions) for name in names}
+    arrays = np.asarray(labels), np.asarray(predictions)
+    return {name: METRIC_FUNCTIONS[name](*arrays) for name in names}
 
 
 def nan_to_zero(value: float) -> float:

@@ -141,12 +141,14 @@ def attend_with_dropout(
     Returns:
         [b, heads, Q, dh].
     """
-    scores = q @ k.transpose(-1, -2)  # (b, heads, Q, T)
-    if mask is None:
-        scores = scores * scaling
-    else:
-        if mask.dtype == torch.bool:
-            lowest = torch.finfo(scores.dtype).min
-            mask = torch.zeros(mask.shape, dtype=scores.dtype, device=mask.device).masked_fill_(~mask, lowest)
-        scores = torch.add(mask, scores, alpha=scaling)
-    return dropout(scores.softmax(-1)) @ v
+    exact = torch.promote_types(q.dtype, torch.float32)  # scores in half precision would be less exact than torch's
+    with torch.autocast(q.device.type, enabled=False):
+        scores = q.to(exact) @ k.to(exact).transpose(-1, -2)  # (b, heads, Q, T)
+        if mask is None:
+            scores = scores * scaling
+        else:
+            if mask.dtype == torch.bool:
+                lowest = torch.finfo(exact).min
+                mask = torch.zeros(mask.shape, dtype=exact, device=mask.device).masked_fill_(~mask, lowest)
+            scores = torch.add(mask, scores, alpha=scaling)
+        return (dropout(scores.softmax(-1)) @ v.to(exact)).to(v.dtype)

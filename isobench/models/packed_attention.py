@@ -15,6 +15,8 @@ from isobench.data.packing import Packing, plan_packing
 from isobench.models.dropout import LaneDropout, attend_with_dropout
 
 PROBE_LENGTHS = (5, 3, 3, 2)  # tokens of the sentences that show whether a model can read a row
+WINDOWS = ("sliding_window", "attention_chunk_size")  # a config's limits of how far a token reads
+LONGEST_WINDOW = 256  # a model with a longer window would need too long a sentence to show that it keeps to it
 PROBE_TOLERANCE = 1e-4  # relative to the largest value: float32 rounding is about 1e-6
 
 
@@ -122,10 +124,14 @@ def find_first_position(model: Any) -> int | None:
     words = model.get_input_embeddings()
     if words is None or words.weight.is_meta or model.config._attn_implementation != "sdpa":
         return None
+    windows = [window for name in WINDOWS if (window := getattr(model.config, name, None))]
+    if max(windows, default=0) > LONGEST_WINDOW:
+        return None
+    lengths = (*(window + 3 for window in windows), *PROBE_LENGTHS)
     training = model.training
     model.eval()
     try:
-        return next((first for first in _list_candidates(model.config) if _reads_packed(model, first)), None)
+        return next((first for first in _list_candidates(model.config) if _reads_packed(model, first, lengths)), None)
     finally:
         model.train(training)
 
@@ -136,17 +142,16 @@ def _list_candidates(config: Any) -> list[int]:
     return [0] if padding is None else [0, padding + 1]
 
 
-def _reads_packed(model: Any, first_position: int) -> bool:
-    """Compare the outputs for a few short sentences, packed and one by one."""
-    lengths, padding = np.array(PROBE_LENGTHS), getattr(model.config, "pad_token_id", None)
-    words = model.get_input_embeddings().weight
-    total = int(lengths.sum())
+def _reads_packed(model: Any, first_position: int, lengths: tuple[int, ...]) -> bool:
+    """Compare the outputs for a few sentences of these numbers of tokens, packed and one by one."""
+    words, padding = model.get_input_embeddings().weight, getattr(model.config, "pad_token_id", None)
+    total, ordered = sum(lengths), sorted(lengths, reverse=True)
     numbers = itertools.cycle(i for i in range(min(total + 1, len(words))) if i != padding)
     ids = torch.tensor(list(itertools.islice(numbers, total)), device=words.device)
-    positions = torch.cat([torch.arange(n) for n in PROBE_LENGTHS]).to(words.device) + first_position
-    packing = plan_packing(lengths, [0, len(lengths)]).to(words.device)
+    positions = torch.cat([torch.arange(n) for n in ordered]).to(words.device) + first_position
+    packing = plan_packing(np.array(ordered), [0, len(ordered)]).to(words.device)
     try:
-        alone = torch.cat([model(input_ids=s[None]).last_hidden_state[0] for s in ids.split(PROBE_LENGTHS)])
+        alone = torch.cat([model(input_ids=s[None]).last_hidden_state[0] for s in ids.split(ordered)])
         packed = model(**make_row_arguments(ids[None], positions[None], packing)).last_hidden_state[0]
     except Exception:  # a model that takes no such arguments fails in its own way
         return False

@@ -15,6 +15,7 @@ from isobench.models.loading import handle_loading_errors
 from isobench.runs.identity import Identity
 
 OFFLINE_ENCODER_DECODER = "bart-scratch"  # suggested where the hub can't be reached
+MOST_SPECIAL_TOKENS = 200  # a tokenizer with more tokens has words too, so its vocabulary is not looked through
 VERSION = 2  # of learned tokenizers, part of their cache key
 SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
 
@@ -40,7 +41,17 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"
+    check_vocabulary(cfg, tokenizer)
     return tokenizer
+
+
+def check_vocabulary(cfg: Encoder, tokenizer: Any) -> None:
+    """Raise UserError if a tokenizer has special tokens only, as transformers makes one without its files."""
+    if len(tokenizer) <= MOST_SPECIAL_TOKENS and set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise UserError(
+            f"encoder={cfg.name}: its tokenizer knows no word, because files such as tokenizer.json or vocab.txt are "
+            f"missing: {weights.ADD_TOKENIZER}"
+        )
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:

@@ -3,6 +3,7 @@
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.data import sources, weights
+from isobench.data.weight_names import format_encoder_name
 
 # Tasks of the isotropy-calibration paper's Tables 2, 3 and 5: None for the whole training set, else the number of
 # training examples of the paper's reduced set. The million of DE-EN is inferred (its errata.md, 15).
@@ -18,20 +19,26 @@ def find_scale_differences(cfg: Config) -> list[str]:
     return find_encoder_differences(cfg) + find_task_differences(cfg)
 
 
+def drop_paper_remarks(differences: list[str]) -> list[str]:
+    """Keep the differences that don't mention the paper, such as a reduced training set."""
+    return [phrase for phrase in differences if not phrase.endswith(("the paper", "the paper's"))]
+
+
 def find_encoder_differences(cfg: Config) -> list[str]:
     """Return how a run's encoder differs from the paper's."""
     if cfg.encoder.scratch is not None:
         why = "is randomly initialised: its numbers can't be compared with the paper's"
         return [f"encoder {cfg.encoder.name} {why}"]
+    name = format_encoder_name(cfg.encoder)
     is_from_hub = cfg.encoder.hub and weights.find_encoder_source(cfg.encoder) != "path"
-    return [] if is_from_hub else [f"encoder {cfg.encoder.name} is not the paper's"]
+    return [] if is_from_hub and name == cfg.encoder.name else [f"encoder {name} is not the paper's"]
 
 
 def find_task_differences(cfg: Config) -> list[str]:
     """Return how a run's data differ from the paper's."""
     notes = []
     is_unknown = cfg.task.generation is not None and cfg.task.name not in GENERATION_TASKS
-    if is_unknown or sources.find_data_source(cfg.task, cfg.data) == "embedded":
+    if is_unknown or sources.find_data_source(cfg.task, cfg.data) in ("embedded", "files"):
         notes.append(f"task {cfg.task.name} is not in the paper")
     if cfg.task.reduced != GENERATION_TASKS.get(cfg.task.name):
         notes.append(f"training set reduced to {cfg.task.reduced or 'nothing'}")

@@ -4,7 +4,7 @@ An arm is the scores of one method on one task, one a seed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from isobench.report.document import Cell, ReportTable
@@ -12,6 +12,7 @@ from isobench.report.resampling import Arms
 
 MethodKey = tuple[str, str]  # group (`ReportTable.name_group`: the encoder, and the part of the runs), method
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
+BASE_LABEL = "plain"  # what reports call it, because "none remains" would be ambiguous beside a method called none
 CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts the same for every example
 
 
@@ -49,8 +50,19 @@ class BaselineComparison:
         self.several_groups = len({group for group, _ in self.cells}) > 1
 
     def format_method(self, name: MethodKey) -> str:
-        """Return the method's name, with its encoder and part if there are several."""
-        return f"{name[1]} ({name[0]})" if self.several_groups else name[1]
+        """Return the method's label, with its encoder and part if there are several."""
+        label = label_method(name[1])
+        return f"{label} ({name[0]})" if self.several_groups else label
+
+    def list_constant_tasks(self, names: Iterable[MethodKey]) -> list[str]:
+        """List the tasks on which a run of these methods, or of plain fine-tuning, is a constant predictor."""
+        tasks: dict[str, None] = {}
+        for name in names:
+            baseline = self.find_baseline_cells(name)
+            for column, cell in self.cells[name].items():
+                if any(CONSTANT_PREDICTOR in own.troubles for own in (cell, baseline.get(column, cell))):
+                    tasks[self.find_task(column)] = None
+        return list(tasks)
 
     def find_task(self, column: str) -> str:
         """Return the task of a column, or the column's title if its task is not known."""
@@ -76,6 +88,11 @@ class BaselineComparison:
                 several = min(len(cell.values), len(baseline.values)) > 1
                 (arms.tested if several else arms.single_seed)[column] = (cell.values, baseline.values)
         return arms
+
+
+def label_method(method: str) -> str:
+    """Return what a report calls a method: its name, and ``plain`` for plain fine-tuning."""
+    return BASE_LABEL if method == BASE_METHOD else method
 
 
 def is_usable(cell: Cell) -> bool:

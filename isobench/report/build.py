@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from isobench.config.schema import Experiment, format_method_name
+from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
 from isobench.report.baseline_comparison import BASE_METHOD
@@ -16,9 +16,9 @@ from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
 from isobench.report.parts import name_parts, split_into_parts
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
 from isobench.report.seed_statistics import apply_holm_correction, compare
-from isobench.report.selection import count_candidates, select_runs
+from isobench.report.selection import NOTHING_TO_SELECT, count_candidates, select_runs
 from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
-from isobench.runs.grouping import find_varying_settings, list_setting_values
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
 from isobench.runs.row import Row, count_troubles, find_failure
 
 DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
@@ -34,7 +34,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     Raises:
         UserError: the selection rule can't be applied to these runs.
     """
-    tables, rules, selected_keys = list[ReportTable](), dict[str, None](), set[str]()
+    tables, rules, selected_keys = list[ReportTable](), list[str](), set[str]()
     candidates = dict[str, int]()
     parts = split_into_parts(rows)
     varying = find_varying_settings(rows)
@@ -46,7 +46,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
             table.part = name
             table.title += f" ({name})" if name else ""
         tables += part_tables
-        rules[rule] = None
+        rules.append(rule)
         selected_keys |= {row.folder.key for row in selected}
         counts = count_candidates(part, experiment.selection, varying_in_part)
         candidates |= {row.folder.key: count for row, count in zip(part, counts, strict=True)}
@@ -60,7 +60,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         tables=tables,
         runs=runs,
         epochs=build_epoch_columns(rows, varying),
-        selection=f"{' '.join(rules)} From each run: its {describe_epoch_rule(rows)}.",
+        selection=f"{describe_rules(rules, name_parts(parts))} From each run: its {describe_epoch_rule(rows)}.",
         state=dict(Counter(row.state for row in rows)),
         scale=list_scale_differences(rows),
         evidence=describe_evidence(tables),
@@ -70,13 +70,29 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     )
 
 
+def describe_rules(rules: list[str], parts: list[str]) -> str:
+    """Describe how configurations were selected in each part of the runs; a rule that all parts share, once.
+
+    Args:
+        rules: the sentence of each part, from ``select_runs``.
+        parts: the name of each part.
+    """
+    if len(parts) > 1 and set(rules) == {NOTHING_TO_SELECT}:
+        return (
+            f"nothing to select: every method has one configuration in each part of the runs ({' | '.join(parts)})."
+        )
+    if len(set(rules)) == 1:
+        return rules[0]
+    return " ".join(f"Of {part}: {rule}" for part, rule in zip(parts, rules, strict=True))
+
+
 def describe_settings(rows: list[Row], varying: list[str]) -> str:
     """Describe the configuration of a line's runs, by task if tasks differ; empty if no setting varies."""
     if not varying:
         return ""
     tasks: dict[str, str] = {}
     for row in rows:
-        pairs = zip(varying, list_setting_values(row.cfg, varying), strict=True)
+        pairs = zip(varying, list_setting_values(row, varying), strict=True)
         tasks[row.cfg.task.name] = ", ".join(
             f"{name.partition('.')[2]}={value}" for name, value in pairs if value != "-"
         )
@@ -200,7 +216,7 @@ def describe_failure(row: Row) -> str | None:
     cfg = row.cfg
     failure = row.record.failure if row.record else None
     message = row.trouble or (failure.message if failure else "")
-    about = f"{cfg.task.name}, {cfg.encoder.name}, {format_method_name(cfg.calibration)}, seed {cfg.seed}"
+    about = f"{', '.join(read_run_names(cfg))}, seed {cfg.seed}"
     return f"{about}: {name or 'damaged'} {message}".strip()
 
 

@@ -88,29 +88,32 @@ def judge_improvement(runs: BaselineComparison, method: str, budgets: Budgets) -
         (name, c): cell.comparison for name in names for c, cell in runs.cells[name].items() if cell.comparison
     }
     if undefined := [column for (_, column), comparison in compared.items() if math.isnan(comparison.difference)]:
-        return Outcome(NOT_RUN, f"{method}: undefined score (NaN) on {', '.join(dict.fromkeys(undefined))}")
-    constant = {
-        runs.find_task(column): None
-        for name in names
-        for column, cell in runs.cells[name].items()
-        if CONSTANT_PREDICTOR in cell.troubles
-        or CONSTANT_PREDICTOR in runs.find_baseline_cells(name).get(column, cell).troubles
-    }
+        return Outcome(UNDECIDED, f"{method}: undefined score (NaN) on {', '.join(dict.fromkeys(undefined))}")
+    constant = runs.list_constant_tasks(names)
     left_out = f" (left out, constant predictors: {', '.join(constant)})" if constant else ""
     arms = [runs.collect_arms(name) for name in names]
     tasks = [pair for own in arms for pair in own.tested.values()]
+    if constant and not any(own.tested or own.single_seed for own in arms):
+        return Outcome(UNDECIDED, f"{method}: no task can be compared{left_out}")
     if not tasks or any(own.single_seed for own in arms):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
     return decide_difference(method, tasks, left_out + describe_budgets(budgets), budgets)
 
 
 def nothing_improves(report: Report) -> Outcome:
-    """Check that no method's gain on a task survives Holm's correction; "not run" if no test was possible.
+    """Check that no method's gain on a task survives Holm's correction.
 
-    If none survives, the claim holds only if the runs would have shown a gain of ``RELEVANT_GAIN`` points on every
+    It is undecided if constant predictors or undefined scores leave nothing to test.
+    If no gain survives, the claim holds only if the runs would have shown a gain of ``RELEVANT_GAIN`` points on every
     task; else it is undecided.
     """
     number = len(collect_test_family(report.tables))
+    runs = BaselineComparison(report.tables)
+    constant = runs.list_constant_tasks(runs.methods)
+    left_out = f"; left out, constant predictors: {', '.join(constant)}" if constant else ""
+    comparisons = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
+    if not number and (constant or any(math.isnan(comparison.difference) for comparison in comparisons)):
+        return Outcome(UNDECIDED, f"every score is undefined or of a constant predictor{left_out}")
     if not number:
         return Outcome(NOT_RUN, "no comparison of two or more seeds")
     gains = [
@@ -121,12 +124,11 @@ def nothing_improves(report: Report) -> Outcome:
     ]
     numbers = f"{len(gains)} of {number} comparisons are gains that survive Holm"
     if gains:
-        return Outcome(FAILS, f"{numbers}: {', '.join(gains)}")
-    runs = BaselineComparison(report.tables)
+        return Outcome(FAILS, f"{numbers}: {', '.join(gains)}{left_out}")
     arms = {name: runs.collect_arms(name) for name in runs.methods}
     least = max(map(column_detectable_difference, group_arms_by_column(arms).values()), default=math.inf)
     numbers += f"; differences under {least:.2g} points would usually go unnoticed"
-    comparisons = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
+    numbers += left_out
     if untested := sum(comparison.welch is None for comparison in comparisons):
         return Outcome(UNDECIDED, f"{numbers}; {untested} more can't be tested")
     return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, numbers)
@@ -150,7 +152,8 @@ def isotropy_is_unrelated(report: Report) -> Outcome:
     constant = [f"{key[1]}, {key[0]}" for key in large if key not in varied]
     left_out = f"; left out, I1 or score is constant: {'; '.join(constant)}" if constant else ""
     if not varied:
-        return Outcome(NOT_RUN, f"no task and encoder with six runs that differ{left_out}")
+        word = UNDECIDED if constant else NOT_RUN
+        return Outcome(word, f"no task and encoder with six runs that differ{left_out}")
     tests = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in varied.values()]
     related = sum(p < ALPHA for p in holm([float(test.pvalue) for test in tests]))
     number = sum(map(len, varied.values()))
@@ -171,11 +174,12 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
         ended = [run for run in report.runs if run["status"] == "finished"]
         plain = [run for run in ended if run["method"] == BASE_METHOD and run["failure"] == CONSTANT_PREDICTOR]
         hopeless = {read_compared_setting(run): run["task"] for run in plain}
-        runs = [run for run in ended if run["method"] in methods and read_compared_setting(run) not in hopeless]
+        own = [run for run in ended if run["method"] in methods]
+        runs = [run for run in own if read_compared_setting(run) not in hopeless]
         tasks = ", ".join(dict.fromkeys(hopeless.values()))
         left_out = f"; left out, plain fine-tuning predicts one class too: {tasks}" if tasks else ""
         if not runs:
-            return Outcome(NOT_RUN, f"no such run{left_out}")
+            return Outcome(UNDECIDED if own else NOT_RUN, f"no such run{left_out}")
         i2 = [run.get("head/i2_printed") for run in runs]
         isotropic = [run for run, value in zip(runs, i2, strict=True) if value is not None and value <= COLLAPSED_I2]
         if not isotropic:

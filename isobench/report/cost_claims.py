@@ -11,6 +11,7 @@ from isobench.report.document import Report, TidyRows
 from isobench.report.effects import Estimate
 from isobench.report.resampling import Arms, mean_difference_interval
 from isobench.report.tidy_rows import SPEED_SETTINGS, pair_methods
+from isobench.runs.grouping import SOURCE_SETTINGS
 
 PAPER = "isotropy_calibration"  # the paper that prints all claims on cost
 PAPER_GPU = "TITAN RTX"  # the paper's times were measured on it
@@ -27,7 +28,7 @@ class TimedSetting(NamedTuple):
     share: int | None  # runs that shared the device
     threads: int | None  # of torch in the run's process
     torch: str | None
-    settings: tuple[str, ...]  # the values of ``SPEED_SETTINGS``
+    settings: tuple[str, ...]  # from ``read_time_settings``
 
 
 def costs_times(table: str, factor: float, method: str) -> Callable[[Report], Outcome]:
@@ -155,9 +156,15 @@ def collect_timed_arms(runs: TidyRows, method: str) -> dict[TimedSetting, Arms]:
     for run in runs:
         if run["method"] in (method, BASE_METHOD) and (seconds := read_seconds_per_example(run)):
             where = {name: run[name] for name in TimedSetting._fields if name != "settings"}
-            setting = TimedSetting(**where, settings=tuple(run[name] for name in SPEED_SETTINGS))
+            setting = TimedSetting(**where, settings=read_time_settings(run))
             times.setdefault(setting, {}).setdefault(run["method"], []).append(math.log(seconds))
     return pair_methods(times, method, BASE_METHOD)
+
+
+def read_time_settings(run: dict[str, Any]) -> tuple[str, ...]:
+    """Read the values that two runs must share besides, for their times to be compared: speed, data and weights."""
+    sources = (run.get(name, "-") for name in SOURCE_SETTINGS)
+    return (*(run[name] for name in SPEED_SETTINGS), *sources)
 
 
 def read_seconds_per_example(run: dict[str, Any]) -> float | None:

@@ -76,11 +76,8 @@ def describe_comparisons(runs: BaselineComparison, tables: Sequence[ReportTable]
             for name, columns in find_holm_survivors(tables).items()
             for column, difference in columns.items()
         ]
-        yield f"After Holm's correction over these {len(tested)}, {len(survivors) or 'none'} remain" + (
-            f"{'s' * (len(survivors) == 1)}: {', '.join(survivors)}."
-            if survivors
-            else "s: no single difference is established."
-        )
+        left = f"{len(survivors)} remain{'s' * (len(survivors) == 1)}: {', '.join(survivors)}"
+        yield f"After Holm's correction over these {len(tested)}, {left if survivors else 'no difference is left'}."
 
 
 def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
@@ -220,9 +217,13 @@ def format_columns(columns: Sequence[str]) -> str:
 
 
 def format_seeds_per_method(sizes: Sequence[tuple[int, int]]) -> str:
-    """Say how many seeds each of two compared methods has."""
-    low, high = min(map(min, sizes)), max(map(max, sizes))
-    return f"{low} seeds per method" if low == high else f"{low} to {high} seeds per method"
+    """Say how many seeds each of two compared methods has: ``5 seeds per method``, or ``2 against 5 seeds``."""
+    pairs = dict.fromkeys((min(pair), max(pair)) for pair in sizes)
+    if len(pairs) > 3:
+        return f"{min(map(min, sizes))} to {max(map(max, sizes))} seeds per method"
+    if all(few == many for few, many in pairs):
+        return f"{' or '.join(str(few) for few, _ in sorted(pairs))} seeds per method"
+    return f"{' or '.join(f'{few} against {many}' for few, many in sorted(pairs))} seeds"
 
 
 def format_interval(estimate: Estimate, form: Callable[[float], str]) -> str:

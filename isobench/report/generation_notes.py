@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from isobench.runs.grouping import read_run_names
 from isobench.runs.record import RecordedData, RunRecord
 from isobench.runs.row import Row
 
@@ -15,7 +16,7 @@ def describe_generation(rows: Sequence[Row]) -> list[str]:
     subjects: dict[str, dict[str, None]] = {}  # sentence -> the tasks and encoders that it is about
     all_subjects: set[str] = set()
     for row in rows:
-        name = f"{row.cfg.task.name}, {row.cfg.encoder.name}"
+        name = ", ".join(read_run_names(row.cfg)[:2])
         if row.record is not None and row.cfg.task.generation is not None:
             all_subjects.add(name)
             for sentence in [*describe_search(row.record), *describe_truncation(row.record.data)]:

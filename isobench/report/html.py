@@ -7,10 +7,11 @@ from typing import Any
 from jinja2 import Template
 
 from isobench.report import figures, page_data, page_figures
-from isobench.report.baseline_comparison import BASE_METHOD
+from isobench.report.baseline_comparison import label_method
 from isobench.report.claims import OUTCOME_SYMBOLS
 from isobench.report.document import Cell, Report, ReportTable
 from isobench.report.effects import ALPHA
+from isobench.report.evidence import BASELINE
 from isobench.report.markdown_latex import format_mark
 from isobench.report.seed_statistics import MARK_TESTS
 from isobench.report.templating import make_environment
@@ -73,12 +74,13 @@ def load_template(name: str) -> Template:
     environment = make_environment()
     environment.filters |= {
         "words": format_name,
+        "label": label_method,
         "p": format_p_value,
         "signed": format_signed,
         "number": format_number,
         "seconds": format_seconds,
     }
-    environment.globals |= {"ALPHA": ALPHA, "BASE": BASE_METHOD, "VERDICTS": VERDICT_SYMBOLS, "mark": format_mark}
+    environment.globals |= {"ALPHA": ALPHA, "BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "mark": format_mark}
     environment.globals |= {"MARK_TESTS": MARK_TESTS}
     return environment.get_template(name)
 
@@ -86,11 +88,10 @@ def load_template(name: str) -> Template:
 def has_several_configs(report: Report) -> bool:
     """Return True if a method has runs of several configurations.
 
-    A table's line then names the one that was selected, or several runs share encoder, task, method, seed and scale.
+    A table's line then names the one that was selected, or some runs are in no table.
     """
-    selected = any(line.settings for table in report.tables for line in table.lines)
-    same = page_data.group_rows(report.runs, "encoder", "task", "method", "seed", "scale")
-    return selected or any(len(runs) > 1 for runs in same.values())
+    is_named = any(line.settings for table in report.tables for line in table.lines)
+    return is_named or any(run.get("selected") is False for run in report.runs)
 
 
 class _TableView:

@@ -1,7 +1,9 @@
 """Write a report as Markdown and as LaTeX: here the text of each cell, in ``templates/`` what stands around it."""
 
+import re
 from typing import Any
 
+from isobench.report.baseline_comparison import label_method
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.effects import ALPHA
 from isobench.report.seed_statistics import choose_mark, format_mark_legend
@@ -40,6 +42,8 @@ def format_latex(report: Report) -> str:
         "tables.tex.j2",
         report=report,
         caption=format_caption,
+        labels=list_labels(report),
+        remarks=list_remarks,
         method=format_method,
         marked_cell=format_marked_cell,
         published=format_published,
@@ -80,17 +84,29 @@ def format_legend(table: ReportTable, holm_word: str) -> str:
 
 
 def format_caption(report: Report, table: ReportTable) -> str:
-    """Say what a table shows: whose numbers, of how many seeds, what the marks mean, how runs were selected."""
+    """Say in one sentence what a LaTeX table shows: which table and part of the runs, and of how many seeds."""
     cells = [cell for line in table.lines for cell in line.cells.values()]
-    name = f"{report.experiment}, {table.name}" if table.name else report.experiment
-    sentences = [f"{name}; our runs{format_seeds_per_cell(cells)}"]
-    if any(cell.published for cell in cells):
-        sentences[0] += "; the paper's cell below ours"
-    if any(format_mark(cell) for cell in cells):
-        sentences.append(format_legend(table, "Holm"))
-    if report.selection:
-        sentences.append(f"Selection: {report.selection}")
-    return " ".join(f"{sentence.rstrip('.')}." for sentence in [*sentences, *describe_scale(report)])
+    name = ", ".join(filter(None, (report.experiment, table.name, table.part)))
+    published = "; the paper's cell below ours" if any(cell.published for cell in cells) else ""
+    return f"{name}: our runs{format_seeds_per_cell(cells)}{published}."
+
+
+def list_labels(report: Report) -> list[str]:
+    r"""List a ``\label`` for each table, such as ``tab:glue-isobn-table1``; no two are the same."""
+    labels: list[str] = []
+    for table in report.tables:
+        words = "-".join(filter(None, (report.experiment, table.name, table.part))).lower()
+        label = f"tab:{re.sub('[^a-z0-9]+', '-', words).strip('-')}"
+        labels.append(label if label not in labels else f"{label}-{len(labels) + 1}")
+    return labels
+
+
+def list_remarks(report: Report, table: ReportTable) -> list[str]:
+    """List the sentences below a LaTeX table: what its marks mean, how runs were selected, whose setting it is."""
+    has_marks = any(format_mark(cell) for line in table.lines for cell in line.cells.values())
+    sentences = [format_legend(table, "Holm")] if has_marks else []
+    sentences += [f"Selection: {report.selection}"] if report.selection else []
+    return [f"{sentence.rstrip('.')}." for sentence in [*sentences, *describe_scale(report)]]
 
 
 def format_seeds_per_cell(cells: list[Cell]) -> str:
@@ -103,8 +119,9 @@ def format_seeds_per_cell(cells: list[Cell]) -> str:
 
 
 def format_method(line: ReportLine) -> str:
-    """Return the method's name, with the configuration that was chosen for it where there was a choice."""
-    return f"{line.method} ({line.settings})" if line.settings else line.method
+    """Return the method's label, with the configuration that was chosen for it where there was a choice."""
+    label = label_method(line.method)
+    return f"{label} ({line.settings})" if line.settings else label
 
 
 def format_mark(cell: Cell | None) -> str:
@@ -139,5 +156,6 @@ def format_published(cell: Cell) -> str:
 
 
 def describe_scale(report: Report) -> list[str]:
-    """Return the sentence that says how the setting is not the paper's; none if it is."""
-    return [f"Not the paper's setting: {'; '.join(report.scale)}."] if report.scale else []
+    """Return the sentence that says how the setting is not the paper's, or if there is none, what data were used."""
+    words = "Not the paper's setting" if report.paper else "Data"
+    return [f"{words}: {'; '.join(report.scale)}."] if report.scale else []

@@ -10,7 +10,7 @@ import numpy as np
 
 from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Cell, Report, ReportTable, TidyColumns, TidyRows
-from isobench.runs.grouping import PROTOCOL_SETTINGS
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -48,7 +48,7 @@ def add_part_to_encoder(report: Report) -> Report:
     Runs of different scales or protocols, such as heads, are compared nowhere (`isobench.report.parts`). The page
     groups runs by encoder, so that this keeps them apart there too.
     """
-    names = ("scale", *PROTOCOL_SETTINGS)
+    names = ("scale", *PROTOCOL_SETTINGS, *SOURCE_SETTINGS)
     differing = [name for name in names if len({run.get(name) for run in report.runs}) > 1]
     if not differing:
         return report

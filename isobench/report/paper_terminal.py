@@ -5,7 +5,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from isobench.papers import published
 from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
@@ -56,9 +55,9 @@ def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: 
         part = Table(title=title, title_justify="left", header_style="bold")
         part.add_column("")
         for header, *_ in columns[:count]:
-            part.add_column(Text(header), justify="right", overflow="fold")
+            part.add_column(header, justify="right", overflow="fold")
         for number, text in enumerate(labels, 1):
-            part.add_row(Text(text), *(Text(column[number]) for column in columns[:count]))
+            part.add_row(text, *(column[number] for column in columns[:count]))
         yield part
         title, columns = "", columns[count:]
 

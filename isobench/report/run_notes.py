@@ -5,7 +5,10 @@ from isobench.runs.row import Row
 
 
 def list_scale_differences(rows: list[Row]) -> list[str]:
-    """List how the runs' data and encoders differ from the paper's, each difference once; empty if they don't."""
+    """List how the runs' data and encoders differ from the paper's, each difference once; empty if they don't.
+
+    Without a paper the list has what is true without one, such as a reduced training set.
+    """
     return list(dict.fromkeys(difference for row in rows for difference in read_scale_differences(row)))
 
 

@@ -36,9 +36,7 @@ def decide_difference(label: str, tasks: Sequence[Arms], remark: str, budgets: B
     """
     mean, p = mean_difference_interval(tasks), stratified_permutation_test(tasks).p
     if math.isnan(mean.low):
-        return Outcome(
-            NOT_RUN, f"{label} {format_points(mean.value)} points: no spread over seeds, no interval (NaN)"
-        )
+        return Outcome(UNDECIDED, f"{label} {format_points(mean.value)} points: no spread over seeds, so no interval")
     limits = f"[{format_points(mean.low)}, {format_points(mean.high)}]"
     numbers = f"{label} {format_points(mean.value)} points {limits}, {describe_p(p)}{remark}"
     if mean.low <= 0 <= mean.high or p >= ALPHA:

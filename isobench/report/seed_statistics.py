@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.document import Comparison, ReportTable
 from isobench.report.effects import ALPHA, have_several_values, hedges_g, pooled_sd
 from isobench.report.resampling import stratified_permutation_test
@@ -82,7 +81,7 @@ def choose_mark(p: float | None, difference: float) -> str:
 
 def format_mark_legend(marks: str) -> str:
     """Explain the marks * and † that come from a test, one of ``MARK_TESTS``."""
-    return f"* better, † worse than {BASE_METHOD}: p < {ALPHA} ({MARK_TESTS[marks]}, not corrected)"
+    return f"* better, † worse than plain fine-tuning: p < {ALPHA} ({MARK_TESTS[marks]}, not corrected)"
 
 
 def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:

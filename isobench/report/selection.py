@@ -12,6 +12,7 @@ from isobench.runs.grouping import find_varying_settings, list_setting_values, r
 from isobench.runs.row import Row
 
 GroupKey = tuple[str, str, str]  # encoder, method, task
+NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
 SettingValues = tuple[str, ...]  # values of the settings that vary
 
 
@@ -42,7 +43,7 @@ def select_runs(rows: list[Row], selection: Selection, varying: list[str] | None
     selection = prefer_held_out(selection, rows)
     check_selection(selection, rows)
     if not varying:
-        return rows, "nothing to select: every method has one configuration."
+        return rows, NOTHING_TO_SELECT
     if selection.rule == "none":
         raise UserError(
             f"there are several configurations ({', '.join(varying)}) and no rule to select one by: set "
@@ -85,7 +86,7 @@ def group_by_configuration(rows: list[Row], varying: list[str]) -> dict[GroupKey
     groups: dict[GroupKey, dict[SettingValues, list[Row]]] = {}
     for row in rows:
         task, encoder, method = read_run_names(row.cfg)
-        choice = tuple(list_setting_values(row.cfg, varying))
+        choice = tuple(list_setting_values(row, varying))
         groups.setdefault((encoder, method, task), {}).setdefault(choice, []).append(row)
     return groups
 

@@ -9,6 +9,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from isobench.common.terminal import replace_control_characters
+
 LATEX_DELIMITERS = {
     "block_start_string": "<%", "block_end_string": "%>", "variable_start_string": "<<", "variable_end_string": ">>",
     "comment_start_string": "<#", "comment_end_string": "#>",
@@ -57,8 +59,10 @@ def render_paragraphs(environment: Environment, template: str, **values: Any) ->
 
 
 def escape_markdown(text: str) -> str:
-    """Escape a text so that it neither ends a table's cell nor starts markup."""
-    return re.sub(r"([\\|*_<>`\[\]])", r"\\\1", text.replace("\n", " "))
+    """Escape a text so that it neither ends a table's cell nor starts markup; ``<``, ``>`` and ``&`` as in HTML."""
+    one_line = replace_control_characters(" ".join(text.splitlines()))
+    escaped = re.sub(r"([\\|*_`~\[\]])", r"\\\1", one_line)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def escape_latex(text: str) -> str:

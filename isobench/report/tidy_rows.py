@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from isobench.common.files import sha256_json, shorten_digest
-from isobench.config.schema import Config, format_method_name
 from isobench.report.document import TidyColumns, TidyRows
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
+    SOURCE_SETTINGS,
     find_varying_settings,
     list_setting_values,
+    read_fingerprints,
+    read_run_names,
     read_scale_differences,
 )
 from isobench.runs.row import Row, find_failure
@@ -38,8 +40,7 @@ def build_run_rows(rows: list[Row], varying: list[str] | None = None) -> TidyRow
     """
     identity, speed = make_identity_reader(rows, varying), SettingReader(SPEED_SETTINGS)
     return [
-        {**read_identity(row, identity), **read_outcome(row), **read_origin(row), **speed.read(row.cfg)}
-        for row in rows
+        {**read_identity(row, identity), **read_outcome(row), **read_origin(row), **speed.read(row)} for row in rows
     ]
 
 
@@ -65,7 +66,7 @@ def build_epoch_columns(rows: list[Row], varying: list[str] | None = None) -> Ti
 
 
 class SettingReader:
-    """Read the same settings of many configs, whose sections are often the same objects: each is read once.
+    """Read the same settings of many runs, whose configs' sections are often the same objects: each is read once.
 
     Args:
         names: dotted names of the settings.
@@ -74,15 +75,16 @@ class SettingReader:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(dict.fromkeys(names))
         self.sections = list(dict.fromkeys(name.partition(".")[0] for name in self.names))
-        self.read_before: dict[tuple[int, ...], tuple[Config, dict[str, str]]] = {}
+        self.read_before: dict[tuple[int, ...], tuple[Row, dict[str, str]]] = {}
 
-    def read(self, cfg: Config) -> dict[str, str]:
-        """Return the values of the settings by name, a dash for one that the config lacks; don't change them."""
-        sections = tuple(id(getattr(cfg, name)) for name in self.sections)
-        if sections not in self.read_before:
-            values = dict(zip(self.names, list_setting_values(cfg, self.names), strict=True))
-            self.read_before[sections] = cfg, values  # the config is kept, so that no other object gets these ids
-        return self.read_before[sections][1]
+    def read(self, row: Row) -> dict[str, str]:
+        """Return the values of the settings by name, a dash for one that the run lacks; don't change them."""
+        parts = (*(getattr(row.cfg, name) for name in self.sections), *read_fingerprints(row), row.cfg.data)
+        ids = tuple(map(id, parts))
+        if ids not in self.read_before:
+            values = dict(zip(self.names, list_setting_values(row, self.names), strict=True))
+            self.read_before[ids] = row, values  # the row is kept, so that no other object gets these ids
+        return self.read_before[ids][1]
 
 
 def make_identity_reader(rows: list[Row], varying: list[str] | None) -> SettingReader:
@@ -93,17 +95,19 @@ def make_identity_reader(rows: list[Row], varying: list[str] | None) -> SettingR
 def read_identity(row: Row, settings: SettingReader) -> dict[str, Any]:
     """Return what tells a run from the others: names, protocol, varying settings, seed."""
     cfg = row.cfg
-    names = {"key": row.folder.path.name, "task": cfg.task.name, "encoder": cfg.encoder.name}
-    return {**names, "method": format_method_name(cfg.calibration), "seed": cfg.seed, **settings.read(cfg)}
+    task, encoder, method = read_run_names(cfg)
+    names = {"key": row.folder.path.name, "task": task, "encoder": encoder, "method": method}
+    return {**names, "seed": cfg.seed, **settings.read(row)}
 
 
 def read_compared_setting(run: dict[str, Any]) -> tuple[str, ...]:
     """Return what the run of a tidy row shares with the runs that it may be compared with.
 
     Returns:
-        Its encoder, task, scale, and values of ``PROTOCOL_SETTINGS``.
+        Its encoder, task, scale, values of ``PROTOCOL_SETTINGS``, and of ``SOURCE_SETTINGS`` where these vary.
     """
-    return tuple(run[name] for name in ("encoder", "task", "scale", *PROTOCOL_SETTINGS))
+    sources = (run.get(name, "-") for name in SOURCE_SETTINGS)
+    return (*(run[name] for name in ("encoder", "task", "scale", *PROTOCOL_SETTINGS)), *sources)
 
 
 def pair_methods(

@@ -1,6 +1,7 @@
 """A run's folder: its lock, its config and its record."""
 
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -19,11 +20,45 @@ from isobench.common.files import (
     remove_temporaries,
     replace_text,
 )
-from isobench.runs.layout import CHECKPOINTS_FOLDER, CONFIG_FILE, LOCK_FILE, RECORD_FILE, run_folder_name, runs_folder
+from isobench.runs.layout import (
+    CHECKPOINTS_FOLDER,
+    CONFIG_FILE,
+    LOCK_FILE,
+    RECORD_FILE,
+    marker_file,
+    run_folder_name,
+    runs_folder,
+)
 from isobench.runs.record import RunRecord
 from isobench.runs.record_file import read_record_file, write_record_file
 
 CLOCK_TOLERANCE = 60.0  # seconds by which the clocks of a cluster's machines may differ
+MARKER_TEXT = """\
+isobench wrote the runs, reports, jobs and commands in this folder.
+Its command prune removes runs only from folders that have a file of this name.
+"""
+
+
+def mark_output_folder(output_dir: str | Path) -> None:
+    """Write the file that marks an output folder as isobench's, if it has none yet; the folder must exist.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    marker = marker_file(output_dir)
+    if not os.path.lexists(marker):
+        replace_text(marker, MARKER_TEXT)
+
+
+def remove_empty_output_folder(output_dir: str | Path) -> None:
+    """Remove an output folder with nothing in it but its mark.
+
+    Raises:
+        OSError: there is something else in it, or it can't be removed.
+    """
+    if list(Path(output_dir).iterdir()) == [marker_file(output_dir)]:
+        marker_file(output_dir).unlink()
+    Path(output_dir).rmdir()
 
 
 class RunFolder:
@@ -85,6 +120,7 @@ class RunFolder:
         fresh = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            mark_output_folder(self.path.parent.parent)
             lock = filelock.FileLock(self.path / LOCK_FILE, timeout=0)
             lock.acquire()
         except filelock.Timeout:
@@ -123,7 +159,7 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):  # other runs are in there
             self.path.parent.rmdir()
-            self.path.parent.parent.rmdir()
+            remove_empty_output_folder(self.path.parent.parent)
 
     def write_record(self, record: RunRecord) -> None:
         """Write result.json atomically; numbers that are not finite become null."""

@@ -1,48 +1,61 @@
-"""Group runs: find the settings that tell them apart, and the runs that differ in their seeds only."""
+"""Group runs: find the settings that tell them apart, and the runs that differ in their seeds only.
+
+Besides the settings of their configs, runs have two that no config names: ``task.data`` and ``encoder.weights``.
+Their values say where data and weights come from, with the start of their fingerprints. Runs on other data, or with
+other weights, are therefore never taken for seeds of one configuration, even if their configs are the same.
+"""
 
 from collections.abc import Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
+from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name, split_chain
-from isobench.papers.scale import find_scale_differences
-from isobench.runs.identity import NOT_IN_KEY, to_plain
+from isobench.data.sources import describe_source
+from isobench.data.weight_names import describe_weights, format_encoder_name
+from isobench.papers.scale import drop_paper_remarks, find_scale_differences
+from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
 from isobench.runs.row import Row
 
 NESTED_SETTINGS = ("task.generation", "encoder.scratch")  # settings that are null or have settings of their own
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
 PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
-SPEED_ONLY = tuple(f"trainer.{key}" for key in NOT_IN_KEY["trainer"])  # settings that don't change a result
+SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared
+# Settings that don't change a result. Those of sources do so by the data and the weights, which are compared instead.
+NOT_COMPARED = {f"{section}.{key}" for section, keys in NOT_IN_KEY.items() for key in keys}
+NOT_IDENTIFIED = Identity("", {}, {})  # stands for the identity of a row that has none
 VARYING_SECTIONS = (  # sections whose settings may vary among runs
-    "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer",
+    "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer", "monitors",
 )  # fmt: skip
 
 
 def read_run_names(cfg: Config) -> tuple[str, str, str]:
     """Read the names of task, encoder and method, which a line of a table has."""
-    return cfg.task.name, cfg.encoder.name, format_method_name(cfg.calibration)
+    return cfg.task.name, format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
 
 
 def find_varying_settings(rows: list[Row]) -> list[str]:
     """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them.
 
-    A setting of ``PROTOCOL_SETTINGS`` varies also if it differs between the methods of a task and encoder.
+    A setting that one run has and another lacks counts as null in the other. A setting of ``PROTOCOL_SETTINGS`` or
+    ``SOURCE_SETTINGS`` varies also if it differs between the methods of a task and encoder.
     """
-    values_by_names: dict[tuple[str, ...], dict[str, set[str]]] = {}
     by_sections: dict[tuple[int, ...], Row] = {}  # runs that differ in their seeds only mostly share their sections
     for row in rows:
-        by_sections.setdefault(tuple(id(getattr(row.cfg, name)) for name in VARYING_SECTIONS), row)
+        parts = (*(getattr(row.cfg, name) for name in VARYING_SECTIONS), *read_fingerprints(row))
+        by_sections.setdefault(tuple(map(id, parts)), row)
+    settings_by_names: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in by_sections.values():
         task, encoder, method = read_run_names(row.cfg)
-        settings = {key: value for key, value in flatten_settings(row.cfg).items() if key not in SPEED_ONLY}
-        protocol = {key: settings[key] for key in PROTOCOL_SETTINGS}
-        for names, own in (((task, encoder, method), settings), ((task, encoder), protocol)):
-            values = values_by_names.setdefault(names, {})
-            for key, value in own.items():
-                values.setdefault(key, set()).add(str(value))
+        sources = dict(zip(SOURCE_SETTINGS, read_fingerprints(row), strict=True))  # equal in copies elsewhere
+        settings = {k: v for k, v in flatten_settings(row.cfg).items() if k not in NOT_COMPARED} | sources
+        protocol = {key: settings[key] for key in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)}
+        settings_by_names.setdefault((task, encoder, method), []).append(settings)
+        settings_by_names.setdefault((task, encoder), []).append(protocol)
     varying: dict[str, None] = {}
-    for values in values_by_names.values():
-        varying.update({key: None for key, different in values.items() if len(different) > 1})
+    for several in settings_by_names.values():
+        names = dict.fromkeys(name for settings in several for name in settings)
+        varying |= {n: None for n in names if len({str(settings.get(n)) for settings in several}) > 1}
     return list(varying)
 
 
@@ -59,29 +72,62 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
     return settings
 
 
-def format_setting_heading(name: str) -> str:
-    """Return a setting's heading in tables: its name without its section; ``head.name`` is headed ``head``."""
-    section, _, setting = name.partition(".")
-    return section if setting == "name" else setting
+def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:
+    """Shorten dotted names of settings to their last parts, as many as it takes to tell them apart.
+
+    ``optimization.lr`` becomes ``lr``, and ``head.name`` becomes ``head``. ``head.dropout`` and ``trainer.dropout``
+    stay as they are if both are among the names.
+    """
+    short_names = {}
+    for name in names:
+        parts = name.removesuffix(".name").split(".")
+        tails = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        others = [other.removesuffix(".name") for other in names if other != name]
+        unique = (tail for tail in tails if not any(f".{other}".endswith(f".{tail}") for other in others))
+        short_names[name] = next(unique, name)
+    return short_names
 
 
 def group_over_seeds(rows: list[Row], varying: list[str]) -> list[list[Row]]:
     """Group the runs that differ in their seeds only, in order of appearance."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = (*read_run_names(row.cfg), *list_setting_values(row.cfg, varying))
+        key = (*read_run_names(row.cfg), *list_setting_values(row, varying))
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
 
 def read_scale_differences(row: Row) -> list[str]:
-    """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended."""
-    return row.record.scale.differs if row.record else find_scale_differences(row.cfg)
+    """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended.
+
+    An experiment without a paper reproduces none: then only what is true without a paper is said.
+    """
+    differences = row.record.scale.differs if row.record else find_scale_differences(row.cfg)
+    return differences if row.cfg.experiment.paper else drop_paper_remarks(differences)
 
 
-def list_setting_values(cfg: Config, names: Sequence[str]) -> list[str]:
+def read_fingerprints(row: Row) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the fingerprints of a run's data and weights; empty if its identity was not computed."""
+    identity = row.identity or NOT_IDENTIFIED
+    return identity.data, identity.encoder
+
+
+def list_setting_values(row: Row, names: Sequence[str]) -> list[str]:
     """List a run's values of the named settings, with a dash where its method has no such setting."""
-    return [str(read_setting(cfg, name)) for name in names]
+    return [str(read_value(row, name)) for name in names]
+
+
+def read_value(row: Row, name: str) -> Any:
+    """Read a run's value of a setting, or of its sources; a dash if it has none."""
+    return read_source(row, name) if name in SOURCE_SETTINGS else read_setting(row.cfg, name)
+
+
+def read_source(row: Row, name: str) -> str:
+    """Say where a run's data or weights come from, with the start of their fingerprint; a dash if it isn't known."""
+    position = SOURCE_SETTINGS.index(name)
+    fingerprint = read_fingerprints(row)[position]
+    place = (describe_source(row.cfg.task, row.cfg.data), describe_weights(row.cfg.encoder))[position]
+    return f"{place} ({sha256_json(fingerprint)[:8]})" if fingerprint else "-"
 
 
 def read_setting(cfg: Config, name: str) -> Any:

@@ -12,6 +12,7 @@ import psutil
 
 from isobench.common import environment
 from isobench.common.files import read_file_time, replace_text
+from isobench.common.reading import read_bounded
 from isobench.runs.layout import PROGRESS_FILE
 from isobench.runs.record import Beat, Where
 
@@ -96,7 +97,7 @@ def describe_process() -> Where:
 def read_heartbeat(folder: Path) -> Beat | None:
     """Read the last beat of a run; None if there is none or it is damaged."""
     try:
-        return Beat.model_validate_json((folder / PROGRESS_FILE).read_bytes())
+        return Beat.model_validate_json(read_bounded(folder / PROGRESS_FILE))
     except (OSError, ValueError):
         return None
 

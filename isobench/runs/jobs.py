@@ -1,7 +1,6 @@
 """Note which runs were submitted in which jobs, and find out which of these jobs are still waiting or running."""
 
 import contextlib
-import json
 import re
 import shutil
 import subprocess
@@ -11,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import orjson
 import psutil
 
 from isobench.common.errors import UserError
 from isobench.common.files import write_json
 from isobench.common.interruption import raise_if_noted
+from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.runs.folder import RunFolder
 from isobench.runs.layout import jobs_folder
 
@@ -47,12 +48,19 @@ def read_submissions(output_dir: str | Path) -> list[Submission]:
     submissions = []
     for file in jobs_folder(output_dir).glob("*.json"):
         try:
-            submission = Submission(**json.loads(file.read_text()))
+            submission = Submission(**orjson.loads(read_bounded(file, RECORD_LIMIT)))
         except (OSError, ValueError, TypeError):
             continue
-        if isinstance(submission.runs, dict) and isinstance(submission.submitted, float):
+        if is_well_formed(submission):
             submissions.append(submission)
     return sorted(submissions, key=lambda submission: submission.submitted)
+
+
+def is_well_formed(submission: Submission) -> bool:
+    """Return True if the parts of a submission that was read from a file have their types."""
+    runs = submission.runs.values() if isinstance(submission.runs, dict) else [None]
+    lists = all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in runs)
+    return lists and isinstance(submission.submitted, float)
 
 
 def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
@@ -102,7 +110,7 @@ def is_local_job_alive(job: str) -> bool:
     """True if a local job's controlling process is there. ``job`` is its process id."""
     try:
         command = psutil.Process(int(job)).cmdline()
-    except (ValueError, psutil.Error):
+    except (ValueError, OverflowError, psutil.Error):
         return False
     return any("submitit" in word for word in command)
 

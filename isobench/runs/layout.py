@@ -4,6 +4,7 @@ OUTPUT_DIR/runs/KEY/          one run, under the first digits of its key (isoben
 OUTPUT_DIR/reports/NAME/      the report or the analysis of an experiment
 OUTPUT_DIR/jobs/              submitted jobs and their logs
 OUTPUT_DIR/commands/          the sweeps that were started in this output folder
+OUTPUT_DIR/isobench-outputs   marks the folder as isobench's: only in such folders does prune remove anything
 """
 
 import re
@@ -11,13 +12,20 @@ from pathlib import Path
 
 from isobench.common.files import shorten_digest
 
+MARKER_FILE = "isobench-outputs"  # in an output folder
 RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
 CONFIG_FILE = "config.yaml"  # in a run's folder, from its start
 PROGRESS_FILE = "progress.json"  # in a run's folder, while it runs
 PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
 LOCK_FILE = "lock"  # in a run's folder
+EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
+
+
+def marker_file(output_dir: str | Path) -> Path:
+    """Return the file that marks an output folder as isobench's."""
+    return Path(output_dir) / MARKER_FILE
 
 
 def runs_folder(output_dir: str | Path) -> Path:
@@ -28,6 +36,11 @@ def runs_folder(output_dir: str | Path) -> Path:
 def run_folder_name(key: str) -> str:
     """Return the name of a run's folder, from the run's key."""
     return shorten_digest(key)
+
+
+def find_export_folder(export: str, key: str) -> Path:
+    """Return the folder of a run's exported model; ``export``: the setting ``checkpoint.export``."""
+    return Path(export).expanduser() / run_folder_name(key)
 
 
 def is_run_folder_name(name: str) -> bool:

@@ -1,23 +1,27 @@
 """List the runs of an output folder, whatever commands they come from."""
 
 import re
-import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.reading import read_bounded
+from isobench.common.terminal import format_count, print_note
 from isobench.config.rebuild import NeedsOmegaConf, read_plain_hints, rebuild_value
 from isobench.config.schema import Config, config_from_plain
-from isobench.runs.identity import Identifier
+from isobench.runs.identity import Identifier, Identity
 from isobench.runs.layout import CONFIG_FILE, is_run_folder_name, run_folder_name, runs_folder
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 
+UNREADABLE_CONFIG = "its config can't be read, or is not valid in this version of isobench"
+CHANGED_KEY = "its settings have another key now (isobench prune lists it)"
+MAX_DEPTH = 50  # levels of nesting in a config; isobench writes about six
 SECTION = re.compile(r"^[a-z].*\n(?:(?: .*)?\n)*", re.MULTILINE)  # a line with a name, then indented and empty lines
 
 
@@ -27,13 +31,19 @@ def list_run_folders(output_dir: str) -> list[Path]:
     return sorted(path for path in paths if is_run_folder_name(path.name) and path.is_dir())
 
 
-def read_run_config(folder: Path, validator: ConfigValidator) -> Config | None:
-    """Read the config that a run was started with; None if it can't be read, or is not valid any more."""
+def read_run_config(folder: Path, validator: ConfigValidator) -> Config:
+    """Read the config that a run was started with.
+
+    Raises:
+        UserError: it can't be read, or is not valid any more.
+    """
     try:
-        cfg = parse_config((folder / CONFIG_FILE).read_text())
+        cfg = parse_config(read_bounded(folder / CONFIG_FILE).decode())
         validator.validate(cfg)
-    except Exception:  # it may be damaged in many ways, or be of another version
-        return None
+    except UserError:
+        raise
+    except Exception as error:  # it may be damaged in many ways, or be of another version
+        raise UserError(UNREADABLE_CONFIG) from error
     return cfg
 
 
@@ -76,24 +86,78 @@ def parse_section(text: str) -> tuple[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Parse YAML, with the library in C where there is one."""
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    """Parse YAML, with the library in C where there is one.
 
-
-def read_run_rows(output_dir: str, excluded: set[str]) -> Iterator[Row]:
-    """Read config and record of every run in an output folder, one Row each.
-
-    Leave out the folders named in ``excluded``, configs that can't be read, and runs whose key, computed anew, no
-    longer names their folder. Leave out runs whose data or weights are missing, with a line on standard error.
+    Raises:
+        yaml.YAMLError: it is no YAML, or has aliases or deep nesting.
     """
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    require_plain_yaml(yaml.parse(text, loader))
+    return yaml.load(text, loader)
+
+
+def require_plain_yaml(events: Iterable[yaml.Event]) -> None:
+    """Raise YAMLError for what isobench never writes, and what can end this process.
+
+    A few lines of aliases (``*name``) can stand for more values than memory holds. Nesting of thousands of levels
+    makes the library crash.
+    """
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError(f"it has aliases, or more than {MAX_DEPTH} levels, and isobench writes neither")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run's folder as it is found: its config and identity, or the reason why these can't be told.
+
+    Args:
+        folder: the run's folder.
+        cfg: the config that it was started with; None if it can't be read, or is not valid any more.
+        identity: what identifies these settings today; None if it can't be computed.
+        problem: why ``cfg`` or ``identity`` is None, or why the folder can't be trusted; None if nothing is wrong.
+    """
+
+    folder: Path
+    cfg: Config | None = None
+    identity: Identity | None = None
+    problem: str | None = None
+
+    @property
+    def has_own_key(self) -> bool:
+        """True if the settings still give the key that the folder is named after."""
+        return self.identity is not None and run_folder_name(self.identity.key) == self.folder.name
+
+
+def read_stored_runs(output_dir: str, excluded: Collection[str] = ()) -> Iterator[StoredRun]:
+    """Read every run's folder in an output folder but those named in ``excluded``: status and prune judge by it."""
     validator, identifier = ConfigValidator(), Identifier()
     for folder in list_run_folders(output_dir):
-        if folder.name in excluded or (cfg := read_run_config(folder, validator)) is None:
+        if folder.name in excluded:
             continue
+        cfg = None
         try:
-            key = identifier.identify(cfg).key
-        except UserError as error:
-            print(f"isobench: left out: {folder}: {error}", file=sys.stderr)
-            continue
-        if run_folder_name(key) == folder.name:
-            yield Row.of(replace(cfg, output_dir=output_dir), key)
+            cfg = read_run_config(folder, validator)
+            yield StoredRun(folder, cfg, identifier.identify(cfg))
+        except (UserError, OSError) as error:  # such as data or weights that are missing
+            yield StoredRun(folder, cfg, problem=extract_first_line(error))
+
+
+def read_run_rows(output_dir: str, excluded: Collection[str]) -> Iterator[Row]:
+    """Read config and record of every run in an output folder, one Row each.
+
+    Leave out the folders named in ``excluded``. Leave out runs that can't be judged, because their config can't be
+    read or their data or weights are missing, and runs whose key, computed anew, no longer names their folder. How
+    many these are is printed on standard error, with the reason and an example.
+    """
+    left_out: dict[str, list[Path]] = {}
+    for run in read_stored_runs(output_dir, excluded):
+        if run.cfg is not None and run.identity is not None and run.has_own_key:
+            yield Row.of(replace(run.cfg, output_dir=output_dir), run.identity.key, run.identity)
+        else:
+            left_out.setdefault(run.problem or CHANGED_KEY, []).append(run.folder)
+    for reason, folders in left_out.items():
+        more = f" and {format_count(len(folders) - 1, 'more run')}" if len(folders) > 1 else ""
+        print_note(f"left out: {folders[0]}{more}: {reason}")

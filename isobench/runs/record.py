@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 RECORD_FORMAT = 3  # raise it when the shape of result.json changes (isobench.runs.record_file says which are read)
+Count = Annotated[int, Field(ge=0, le=2**53)]  # a table's column of integers and a JSON reader can hold it
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # a calendar date can be made of it
 
 
@@ -47,8 +49,8 @@ class Epoch(Part):
     undefined, and `constant_predictor`), and whatever monitors note, such as `explained_variance` and `drift`.
     """
 
-    epoch: int = Field(description="counted from 1")
-    step: int = Field(description="optimiser steps so far")
+    epoch: Count = Field(description="counted from 1")
+    step: Count = Field(description="optimiser steps so far")
     score: float = Field(description="the primary metric on the first dev split, 0 where that is undefined")
     selection: float = Field(description="what the best epoch is chosen by: score, or that of held_out")
     isotropy: dict[str, float | None] = Field(
@@ -75,11 +77,11 @@ class PeakMemory(Part):
 class Cost(Part):
     """Hold what a run took. All attempts are added up, each up to its last checkpoint, if no field says otherwise."""
 
-    seconds: float = Field(description="wall-clock time")
-    training_seconds: float = Field(description="up to the last evaluation")
-    evaluation_seconds: float
-    checkpoint_seconds: float = Field(description="for saving checkpoints, in the last attempt only")
-    examples: int = Field(description="training examples, counted once for each epoch")
+    seconds: Seconds = Field(description="wall-clock time")
+    training_seconds: Seconds = Field(description="up to the last evaluation")
+    evaluation_seconds: Seconds
+    checkpoint_seconds: Seconds = Field(description="for saving checkpoints, in the last attempt only")
+    examples: Count = Field(description="training examples, counted once for each epoch")
     tokens_per_second: float | None = Field(description="of training; null if nothing was trained")
     peak_memory_mib: PeakMemory
 
@@ -108,6 +110,7 @@ class RecordedData(Part):
     examples: dict[str, int] = Field(default_factory=dict, description="split -> number of examples")
     at_limit: dict[str, int] = Field(default_factory=dict, description="split -> texts as long as the limit or cut")
     truncated: dict[str, SideCounts] = Field(default_factory=dict, description="split -> texts that were cut")
+    max_length: int | None = Field(default=None, description="longest sentence that is kept, in tokens")
     limits: SideCounts | None = Field(default=None, description="longest texts of a pair that are kept, in tokens")
 
 
@@ -146,8 +149,8 @@ class Provenance(Part):
     versions: dict[str, str | None] = Field(description="package -> version, null where it is not installed")
     platform: str
     cpu: str
-    cores: int | None
-    threads: int
+    cores: Count | None
+    threads: Count
     gpus: list[str]
     command: list[str]
 
@@ -165,7 +168,7 @@ class RunRecord(Part):
     history: list[Epoch] = Field(description="the epochs that were evaluated (evaluation.every), in order")
     warnings: list[str]
     cost: Cost
-    attempts: int = Field(description="processes that worked on the run")
+    attempts: Count = Field(description="processes that worked on the run")
     where: Where
     data: RecordedData
     encoder: RecordedEncoder

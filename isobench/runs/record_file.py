@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import replace_non_finite, write_atomic
+from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.runs.record import RECORD_FORMAT, RunRecord
 from isobench.runs.record_check import check_epochs
 
@@ -25,7 +26,7 @@ def read_record_file(file: Path) -> RunRecord:
         UserError: the record is damaged, or another version's, in another format.
     """
     try:
-        text = file.read_bytes()
+        text = read_bounded(file, RECORD_LIMIT)
         content = orjson.loads(text)  # refuses NaN and infinities
         version = content["format"]
         if type(version) is int and version > RECORD_FORMAT:

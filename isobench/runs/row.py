@@ -1,6 +1,5 @@
 """One run of a sweep: its config, its folder, its record."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,8 +7,11 @@ from typing import Self
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
+from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
+from isobench.data.weight_names import format_encoder_name
 from isobench.runs.folder import RunFolder
+from isobench.runs.identity import Identity
 from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.record import RunRecord
 
@@ -29,11 +31,12 @@ class Row:
     record: RunRecord | None
     state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
     trouble: str | None = None  # why its record can't be trusted
+    identity: Identity | None = None  # tells apart runs on other data, and with other weights; None if not computed
 
     @classmethod
-    def of(cls, cfg: Config, key: str) -> Self:
+    def of(cls, cfg: Config, key: str, identity: Identity | None = None) -> Self:
         """Make the row of the run with this key, and read its record."""
-        row = cls(cfg, RunFolder(cfg.output_dir, key), None)
+        row = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         row.read_record()
         return row
 
@@ -82,9 +85,9 @@ def print_troubles(rows: Iterable[Row]) -> None:
     """Name the damaged runs on standard error, a line for each."""
     troubles = [row.trouble for row in rows if row.trouble]
     for trouble in troubles[:MAX_NAMED_TROUBLES]:
-        print(f"isobench: {trouble}", file=sys.stderr)
+        print_note(trouble)
     if len(troubles) > MAX_NAMED_TROUBLES:
-        print(f"isobench: ... and {len(troubles) - MAX_NAMED_TROUBLES} more damaged runs", file=sys.stderr)
+        print_note(f"... and {len(troubles) - MAX_NAMED_TROUBLES} more damaged runs")
 
 
 def find_failure(row: Row) -> str | None:
@@ -121,5 +124,6 @@ def format_score(row: Row) -> str:
 
 
 def format_run_name(cfg: Config) -> str:
-    """Name a run in one line: task, encoder, method and seed."""
-    return f"{cfg.task.name} {cfg.encoder.name} {format_method_name(cfg.calibration)} seed {cfg.seed}"
+    """Name a run in one line: task, encoder, method, seed, and what else tells it from its sweep's other runs."""
+    encoder, method = format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
+    return " ".join([cfg.task.name, encoder, method, f"seed {cfg.seed}", *filter(None, [cfg.tracking.label])])

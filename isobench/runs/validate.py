@@ -3,21 +3,26 @@
 A setting's own bound stands beside it in isobench/config. Here is what concerns several settings.
 """
 
-from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Annotated, Any
 
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
-from isobench.config.architectures import check_architecture
-from isobench.config.bounds import Seed, check_value, check_values, read_hints
-from isobench.config.schema import LAST_EPOCH, Config, Generation, Head, MethodSettings, Task, split_chain
+from isobench.config.bounds import NAME, Seed, check_value, check_values, read_hints
+from isobench.config.schema import (
+    LAST_EPOCH,
+    Config,
+    Generation,
+    Head,
+    MethodSettings,
+    Task,
+    format_method_name,
+    split_chain,
+)
 from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
-from isobench.data import weights
 from isobench.papers import published
 from isobench.runs.seeding import find_lane_obstacle
+from isobench.runs.validate_encoder import check_pinned, validate_encoder, validate_head
 
+BASE_METHOD = "none"  # plain fine-tuning
 DRIFT_MONITOR = "isobench.analyses.drift.ClassifierDrift"  # a name, for importing it takes seconds
 
 
@@ -28,8 +33,8 @@ def validate_config(cfg: Config) -> None:
     _validate_evaluation(cfg)
     _validate_task(cfg)
     _validate_metrics(cfg.task)
-    _validate_encoder(cfg)
-    _validate_head(cfg)
+    validate_encoder(cfg)
+    validate_head(cfg)
     if cfg.task.generation:
         _validate_generation(cfg, cfg.task.generation)
     else:
@@ -37,6 +42,7 @@ def validate_config(cfg: Config) -> None:
     _validate_dropout(cfg)
     _validate_calibration(cfg.calibration)
     _validate_monitors(cfg)
+    _validate_selection(cfg)
     published.check_tables_exist(cfg.experiment)
 
 
@@ -78,12 +84,12 @@ def _validate_evaluation(cfg: Config) -> None:
 
 def _validate_task(cfg: Config) -> None:
     task = cfg.task
-    if len({task.train_split, *task.dev_splits}) <= len(task.dev_splits):
-        raise UserError("task.train_split and task.dev_splits must all be different")
+    if len(set(task.read_splits)) < len(task.read_splits):
+        raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
     if task.as_classes is not None and task.labels is not None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
     if not task.embedded and not cfg.data.root:
-        _check_pinned("task", task.hub, task.revision)
+        check_pinned("task", task.hub, task.revision)
 
 
 def _validate_generation(cfg: Config, generation: Generation) -> None:
@@ -102,6 +108,8 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         ("encoder.layer", cfg.encoder.layer),
         ("encoder.missing_from", cfg.encoder.missing_from),
         ("encoder.compile", cfg.encoder.compile or None),
+        ("checkpoint.export", cfg.checkpoint.export),
+        ("task.test_split", task.test_split),
     ):
         if value is not None:
             raise UserError(
@@ -156,62 +164,6 @@ def _validate_metrics(task: Task) -> None:
         )
 
 
-def _validate_encoder(cfg: Config) -> None:
-    encoder = cfg.encoder
-    if encoder.layer is not None and encoder.pooling == "pooler" and cfg.head.name == "isobn":
-        raise UserError("encoder.layer: the pooler is made for the last layer; set encoder.pooling=cls, mean or last")
-    if encoder.missing_from and not encoder.path and (encoder.embedded or not encoder.hub):
-        raise UserError("encoder.missing_from is for encoders of the hub or of a folder (encoder.path): leave it out")
-    if not (encoder.path or encoder.embedded or encoder.scratch):
-        _check_pinned("encoder", encoder.hub, encoder.revision)
-    if not (encoder.hub or encoder.embedded or encoder.path or encoder.scratch):
-        raise UserError(
-            "encoder.path must be set to a transformers folder, or choose another encoder: encoder=minilm"
-        )
-
-
-def _validate_head(cfg: Config) -> None:
-    head, encoder = cfg.head, cfg.encoder
-    if head.name == "isobn":
-        if head.init is None:
-            raise UserError("head.init must be uniform or normal: set it, or write head=isobn, not head.name=isobn")
-        return
-    if cfg.analysis and not cfg.analysis.get("trains"):
-        raise UserError("head=huggingface: this analysis trains no head: choose head=isobn")
-    for setting, value in (("init", head.init), ("dropout", head.dropout)):
-        if value is not None:
-            raise UserError(
-                f"head.{setting}={value} is a setting of head=isobn: choose head=isobn, or leave it out and write "
-                "head=huggingface, not head.name=huggingface"
-            )
-    if (model_type := weights.read_model_type(encoder)) is not None:
-        check_architecture(model_type)
-    for setting, default in (("pooling", "pooler"), ("layer", None)):
-        value = getattr(encoder, setting)
-        if value != default:
-            source, instead = _find_source_of_encoder_setting(cfg, setting, default)
-            raise UserError(
-                f"encoder.{setting}={value}, set by {source}, doesn't go with head=huggingface, which has its own "
-                f"pooling: choose head=isobn, or {instead}"
-            )
-
-
-def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | None) -> tuple[str, str]:
-    """Return what may have set an encoder's setting to other than its default, and what to do instead."""
-    name, experiment = cfg.encoder.name, cfg.experiment.name
-    file = Path(conf_dir()) / "encoder" / f"{name}.yaml"
-    if file.is_file() and yaml.safe_load(file.read_text(encoding="utf-8")).get(setting, default) != default:
-        return f"encoder={name}", "choose another encoder"
-    sources = [f"+experiment={experiment}"] if experiment else []
-    sources += [] if file.is_file() else [f"encoder={name}"]
-    return " or ".join(["the command line", *sources]), f"set encoder.{setting}={default or 'null'}"
-
-
-def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:
-    if hub and not revision:
-        raise UserError(f"{name}.revision must be set: a result from the hub can only be repeated at a pinned commit")
-
-
 def _validate_dropout(cfg: Config) -> None:
     device = cfg.trainer.accelerator
     obstacle = f"trainer.accelerator={device}" if device in ("gpu", "mps") else find_lane_obstacle(cfg)
@@ -222,9 +174,15 @@ def _validate_dropout(cfg: Config) -> None:
 def _validate_calibration(calibration: dict[str, Any]) -> None:
     if not calibration:
         raise UserError("calibration is empty: choose a method, or calibration=none")
+    methods = split_chain(calibration)
+    if len(methods) > 1 and any(method.get("name") == BASE_METHOD for method in methods):
+        raise UserError(
+            f"calibration={format_method_name(calibration)}: {BASE_METHOD} does nothing in a chain: leave it out, or "
+            "compare several methods with -m calibration=A,B"
+        )
     prefix = "calibration"
     hints = read_hints(MethodSettings)
-    for method in split_chain(calibration):
+    for method in methods:
         for key in ("_target_", *hints):
             if key not in method:
                 raise UserError(f"{prefix}.{key} is missing: add it to the YAML, as in conf/calibration/none.yaml")
@@ -234,8 +192,20 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
         prefix += ".then"
 
 
+def _validate_selection(cfg: Config) -> None:
+    """Raise UserError for a rule that could choose nothing: found here, it costs no training."""
+    selection = cfg.experiment.selection
+    if selection.rule == "seeds" and not selection.seeds:
+        raise UserError(
+            "experiment.selection.rule=seeds needs the seeds to select by: experiment.selection.seeds=[1,2]"
+        )
+    if selection.rule == "held_out" and cfg.task.held_out is None:
+        raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
+
+
 def _validate_monitors(cfg: Config) -> None:
     for name, settings in cfg.monitors.items():
+        check_value("a monitor's name", name, Annotated[str, NAME])
         if not isinstance(settings, dict) or not isinstance(settings.get("_target_"), str):
             raise UserError(f"monitors.{name} must name a callback: +monitors.{name}._target_=MODULE.CLASS")
         if cfg.task.generation and settings["_target_"] == DRIFT_MONITOR:

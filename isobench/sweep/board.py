@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from isobench.common.terminal import print_if_read
+from isobench.common.terminal import PlainConsole, print_if_read, replace_control_characters
 from isobench.config.schema import Config
 from isobench.runs.heartbeat import read_heartbeat
 from isobench.runs.record import Beat
@@ -37,7 +37,7 @@ class Board:
     def __init__(self, configs: Sequence[Config], console: Console | None = None) -> None:
         self.total, self.ended = len(configs), 0
         self.shared_words = frozenset.intersection(*(frozenset(split_name(cfg)) for cfg in configs))
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or PlainConsole(stderr=True, highlight=False)
         self.is_moving = self.console.is_terminal and not self.console.is_dumb_terminal
         self.live = (
             Live(console=self.console, auto_refresh=False, transient=True, redirect_stdout=False)
@@ -62,7 +62,7 @@ class Board:
         """Print a line above the moving ones."""
         if self.live:
             with self._survive_closed_terminal():
-                self.console.print(Text(line), soft_wrap=True)
+                self.console.print(Text(replace_control_characters(line)), soft_wrap=True)
         else:
             print_if_read(line)
 
@@ -104,7 +104,7 @@ class Board:
 
 def split_name(cfg: Config) -> list[str]:
     """Split a run's name into words; its seed is one word."""
-    return format_run_name(cfg).replace(" seed ", " seed=").split()
+    return replace_control_characters(format_run_name(cfg)).replace(" seed ", " seed=").split()
 
 
 def lay_out(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.config.schema import Config, to_config
+from isobench.data.own_task import complete_config
 
 SECTIONS = {section.name for section in fields(Config) if section.default_factory is not MISSING}
 TYPED_SECTIONS = {section.name for section in fields(Config)} - {"calibration", "experiment", "monitors", "analysis"}
@@ -49,6 +50,7 @@ class Composer:
     def __init__(self, loader: ConfigLoader, base: DictConfig) -> None:
         self.loader, self.base = loader, base
         self.schema = OmegaConf.structured(Config)
+        self.completed: dict[tuple[int, int], tuple[Config, Config]] = {}  # ids of task and data -> config, completed
         self.first_choices: dict[tuple[frozenset[str], tuple[str, ...]], dict[str, str]] = {}  # group -> override
         parser = OverridesParser.create(config_loader=loader)
         self.parse_override = cache(parser.parse_override)
@@ -61,11 +63,20 @@ class Composer:
         self.has_only_settings = cache(self._has_only_settings)
 
     def compose(self, overrides: Sequence[str]) -> Config:
-        """Return the config of one run.
+        """Return the config of one run, its task completed from the user's own files if it reads any.
 
         Raises:
             hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: Hydra refuses the overrides.
+            UserError: the user's own files can't be read, or it is not clear how.
         """
+        cfg = self._compose(overrides)
+        parts = id(cfg.task), id(cfg.data)
+        if parts not in self.completed:  # kept with what it is made of, because an id lasts as long as its object
+            self.completed[parts] = cfg, complete_config(cfg)
+        whole = self.completed[parts][1]
+        return cfg if whole.task is cfg.task else replace(cfg, task=whole.task, data=whole.data)
+
+    def _compose(self, overrides: Sequence[str]) -> Config:
         values = {text: parsed for text in overrides if (parsed := self.parse_value(text)) is not None}
         structure = tuple(text for text in overrides if text not in values)
         composed = self.compose_structure(structure)
@@ -81,6 +92,19 @@ class Composer:
         except (LookupError, AttributeError):  # there is no such setting: Hydra raises the right error below
             pass
         return self.compose_with_hydra(tuple(overrides)).cfg
+
+    def find_absent_method_settings(self, overrides: Sequence[str]) -> list[str]:
+        """List those of a run's overrides that change a setting which the run's method does not have.
+
+        Raises:
+            hydra.errors.HydraException: there is no such method.
+        """
+        settings = [text for text in overrides if text.startswith("calibration.")]
+        if not settings:
+            return []
+        others = tuple(text for text in overrides if text not in settings and self.parse_value(text) is None)
+        method = self.compose_structure(others).cfg.calibration
+        return [text for text in settings if not has_setting(method, text.partition("=")[0].split(".")[1:])]
 
     def _set_values(self, structure: tuple[str, ...], section: str, texts: tuple[str, ...]) -> Any:
         """A section of a structure's config with values set in it; runs with these values share it."""
@@ -170,6 +194,11 @@ class Composer:
                 return None
             value = OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
         return path, value
+
+
+def has_setting(node: Any, path: list[str]) -> bool:
+    """True if a mapping has a setting at ``path``."""
+    return not path or (isinstance(node, dict) and path[0] in node and has_setting(node[path[0]], path[1:]))
 
 
 def copy_with_value(node: Any, path: list[str], value: Any) -> Any:

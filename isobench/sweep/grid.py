@@ -53,6 +53,21 @@ def _check_combinations(
             raise UserError(f"no sub-grid has the combination {text}: {advice}")
 
 
+def rewrite_overrides(overrides: Sequence[str]) -> list[str]:
+    """Turn the settings of a command line into what Hydra takes: chains, and monitors that the config lacks.
+
+    ``monitors.NAME={...}`` adds a monitor or changes the settings of one, so Hydra needs ``++`` before it.
+
+    Raises:
+        UserError: a setting is to be removed (``~seed``), or a chain holds anything but names.
+    """
+    for text in overrides:
+        if text.startswith("~"):
+            name = text[1:].partition("=")[0]
+            raise UserError(f"{text}: a setting can't be removed: leave it out, or give it a value ({name}=...)")
+    return expand_chains([re.sub(r"^(?=monitors\.\w+\s*=\s*\{)", "++", text) for text in overrides])
+
+
 def expand_chains(overrides: Sequence[str]) -> list[str]:
     """Replace ``calibration=[a,b,c]``, a chain of methods, by the Hydra overrides for it; keep other overrides.
 

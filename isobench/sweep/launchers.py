@@ -1,6 +1,7 @@
 """Hydra launchers: in this process, in local processes, and in SLURM job arrays (the last two by submitit)."""
 
 import contextlib
+import io
 import math
 import os
 import shlex
@@ -96,7 +97,7 @@ class SubmititLauncher(Launcher):
             remove_submission_folder(folder)
             if is_storage_error(error):
                 raise make_storage_error(error, folder) from error  # type: ignore[arg-type]
-            raise UserError(f"hydra/launcher={self.name}: {extract_first_line(error)}") from error
+            raise UserError(f"hydra/launcher={self.name}: {explain_refusal(error)}") from error
         here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
         if not self.wait:
             again = shlex.join(["python", "-m", "isobench.status", *drop_launch_arguments(sys.argv[1:])])
@@ -207,7 +208,7 @@ class SlurmArrayLauncher(SubmititLauncher):
         folders_by_job: dict[str, list[str]] = {}
         limit = jobs.read_slurm_array_limit()
         for start in range(0, len(chunks), limit):
-            with executor.batch():
+            with contextlib.redirect_stderr(io.StringIO()), executor.batch():  # the error holds what sbatch prints
                 started = [executor.submit(Worker(chunk)) for chunk in chunks[start : start + limit]]
             for job, chunk in zip(started, chunks[start : start + limit], strict=True):
                 folders_by_job[job.job_id] = [run_folder_name(key) for _, key in chunk]
@@ -219,6 +220,14 @@ class SlurmArrayLauncher(SubmititLauncher):
             f"isobench: job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it",
             file=sys.stderr,
         )
+
+
+def explain_refusal(error: Exception) -> str:
+    """Explain in one line why a scheduler took no jobs: by its fatal error if it has one, else by its first line."""
+    fatal = [line.strip() for line in str(error).splitlines() if "fatal:" in line]
+    if not fatal:
+        return extract_first_line(error)
+    return f"SLURM does not answer here ({fatal[-1]}): submit from a machine of the cluster where sinfo works"
 
 
 def remove_submission_folder(folder: Path) -> None:

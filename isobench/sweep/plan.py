@@ -1,9 +1,9 @@
 """Plan a sweep: compose, check and key every run before anything is started."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,32 +11,42 @@ from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
-from isobench.config.explain import explain_config_error
 from isobench.config.schema import register_schema
 from isobench.runs.identity import Identifier
+from isobench.runs.labels import make_labels
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
-from isobench.sweep.grid import expand_chains, expand_grid
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand
+from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
+from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for the whole sweep
+MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 
 @dataclass
 class PlannedRun:
-    """One run of a sweep: its table row and the overrides that give its config."""
+    """One run of a sweep.
+
+    Args:
+        row: its table row.
+        overrides: what gives its config.
+        left_out: the settings of the sweep that its method does not have.
+    """
 
     row: Row
     overrides: list[str]
+    left_out: list[str] = field(default_factory=list)
 
 
 @collect_garbage_rarely()
@@ -53,34 +63,47 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
     command_line = parse_sweep_overrides(loader, arguments)
-    _check_swept_settings(command_line)
+    if base.experiment.name is None and (name := find_experiment_name(base)):
+        command_line["experiment.name"] = [f"experiment.name={name}"]
     grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
     if grids and base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
     composer, validator, identifier = Composer(loader, base), ConfigValidator(), Identifier()
     planned: dict[str, PlannedRun] = {}
-    for expanded in expand_grid(grids.get(base.scale, []), command_line):
-        overrides = expand_chains(expanded)
+    expanded = [expand_chains(run) for run in expand_grid(grids.get(base.scale, []), command_line)]
+    for overrides, left_out in fit_to_methods(composer, expanded):
         cfg = composer.compose(overrides)
         validator.validate(cfg)
         identity = identifier.identify(cfg)
-        planned_run = planned.setdefault(identity.key, PlannedRun(Row.of(cfg, identity.key), overrides))
+        row = Row.of(cfg, identity.key, identity)
+        planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
+    _add_labels(list(planned.values()))
     return planned
 
 
-def _check_swept_settings(command_line: Mapping[str, Sequence[str]]) -> None:
-    """Raise UserError for several values of a setting that belongs to the whole sweep, such as its experiment."""
-    for key, values in command_line.items():
-        name = key.lstrip("+")
-        if len(values) < 2:
-            continue
-        if name == "output_dir":
-            raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-        if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
-            raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
+def find_experiment_name(base: DictConfig) -> str | None:
+    """Find the name of a sweep's experiment: the one in its YAML, else the file's; None without an experiment."""
+    return base.experiment.name or base.hydra.runtime.choices.get("experiment")
+
+
+def _add_labels(planned: Sequence[PlannedRun]) -> None:
+    """Label the runs by what tells them apart, in their configs and overrides; keep a label that the user gave."""
+    for run, label in zip(planned, make_labels([run.row for run in planned]), strict=True):
+        tracking = run.row.cfg.tracking
+        if label and tracking.label is None and "$" not in label:  # Hydra would take $ for a reference
+            run.row.cfg = replace(run.row.cfg, tracking=replace(tracking, label=label))
+            run.overrides = [*run.overrides, f"tracking.label={quote_for_hydra(label)}"]
+
+
+def _check_swept_setting(name: str) -> None:
+    """Raise UserError if a setting that is swept over belongs to the whole sweep, as its experiment does."""
+    if name == "output_dir":
+        raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
+    if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
+        raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
 
 
 def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
@@ -95,19 +118,43 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
     """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value.
 
     Raises:
-        UserError: a sweep over values that can't be listed, such as ``interval(0, 1)``.
+        UserError: a sweep over no values, such as ``range(3,1)``, over values that can't be listed, such as
+            ``interval(0, 1)``, or over a setting of the whole sweep, such as its experiment.
     """
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
         key = override.get_key_element()
+        _check_range(override)
         if not override.is_sweep_override():
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
-            values = list(override.sweep_string_iterator())
+            _check_swept_setting(key.lstrip("+"))  # Hydra keeps even choice(true) out of the sweep's own config
+            values = list_swept_values(override)
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
+        if not values:
+            raise UserError(f"{override.input_line} has no values: write some, such as {key}=A,B")
         overrides_by_setting[key] = [f"{key}={value}" for value in values]
+    if math.prod(map(len, overrides_by_setting.values())) > MAX_RUNS:
+        raise UserError(f"these settings have more than {MAX_RUNS:,} combinations: split the sweep")
     return overrides_by_setting
+
+
+def _check_range(override: Override) -> None:
+    """Raise UserError for a range with so many numbers that listing them would fill the memory."""
+    numbers = override.value()
+    if not isinstance(numbers, RangeSweep) or numbers.stop is None:
+        return
+    if abs(numbers.stop - (numbers.start or 0)) > MAX_RUNS * abs(numbers.step or 1):
+        raise UserError(f"{override.input_line} has more than {MAX_RUNS:,} values: give fewer")
+
+
+def list_swept_values(override: Override) -> list[str]:
+    """List the values of a sweep over a list, a range or a glob; UserError if its range has a step of zero."""
+    try:
+        return list(override.sweep_string_iterator())
+    except (ValueError, HydraException) as error:
+        raise UserError(f"{override.input_line}: {extract_first_line(error)}: write range(FIRST,END,STEP)") from error
 
 
 @contextmanager
@@ -116,6 +163,10 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
 
     Yields:
         Hydra's loader, the sweep's base config, and the command line's overrides: what `plan_runs` takes.
+
+    Raises:
+        UserError: an argument can't be meant, or a folder is a file.
+        hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
     register_schema()
     GlobalHydra.instance().clear()
@@ -123,26 +174,8 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
+        refuse_file("output_dir", base.output_dir)
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
-
-
-def plan_saved_command(command: SweepCommand, output_dir: str) -> dict[str, PlannedRun]:
-    """Plan the runs that a saved sweep has today.
-
-    Args:
-        command: the sweep.
-        output_dir: the output folder that it was saved in, which may have been moved since.
-
-    Raises:
-        UserError: its working folder, its data or a setting are not there any more.
-    """
-    current_output_dir = f"output_dir={quote_for_hydra(str(Path(output_dir).absolute()))}"
-    try:
-        with contextlib.chdir(command.folder), compose_sweep([*command.arguments, current_output_dir]) as parts:
-            return plan_runs(*parts)
-    except (UserError, OSError, HydraException, OmegaConfBaseException) as error:
-        reason = error if isinstance(error, UserError) else explain_config_error(error)
-        raise UserError(f"a sweep can't be planned any more: {' '.join(command.arguments)}: {reason}") from error
 
 
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
@@ -151,13 +184,16 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         name, _, value = argument.partition("=")
         if is_folder or (name in ("--config-dir", "-cd") and value):
-            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + (argument if is_folder else value))}]")
+            folder = argument if is_folder else value
+            if not Path(folder).is_dir():
+                raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
+            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + folder)}]")
             is_folder = False
         elif argument in ("--config-dir", "-cd"):
             is_folder = True
         elif argument not in MULTIRUN_FLAGS:
             overrides.append(argument)
-    return expand_chains(overrides)
+    return postpone_method_settings(rewrite_overrides(overrides))
 
 
 def quote_for_hydra(text: str) -> str:

@@ -1,18 +1,22 @@
 """Find the runs that the arguments of status, report or dashboard mean."""
 
-import sys
 from collections.abc import Sequence
 
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
+from isobench.common.terminal import print_note
+from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Selection, to_config
+from isobench.runs.labels import label_rows
 from isobench.runs.layout import run_folder_name
-from isobench.runs.listing import read_run_rows
+from isobench.runs.listing import list_run_folders, read_run_rows
 from isobench.runs.row import Row
-from isobench.sweep.plan import compose_sweep, plan_runs, plan_saved_command
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS, read_commands
+from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs
+from isobench.sweep.replay import plan_saved_command, split_config_dirs
+from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
 
 SELECTION_PREFIX = "experiment.selection."
+GENERAL_SETTINGS = ("+experiment=", "output_dir=", "data.")  # they don't say which of an experiment's runs are meant
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
@@ -30,10 +34,10 @@ def drop_selection(arguments: Sequence[str]) -> list[str]:
 def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     """Find the runs of a sweep, or of an output folder.
 
-    Arguments that only name an experiment, output folder and data mean the runs of all sweeps of this experiment that
-    were started in the output folder; without an experiment they mean every run there. Other arguments mean the runs
-    that a sweep with these arguments has. A saved sweep that can't be planned any more is left out, with a line on
-    standard error.
+    Arguments that only name an experiment, output folder, folder of configs, data and launcher mean the runs of all
+    sweeps of this experiment that were started in the output folder; without an experiment they mean every run there.
+    Other arguments mean the runs that a sweep with these arguments has. A saved sweep that can't be planned any more
+    is left out, with a line on standard error.
 
     Returns:
         A title and the rows of the runs.
@@ -41,10 +45,11 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     Raises:
         UserError: there are no such runs, or the arguments are wrong.
     """
-    settings = [argument for argument in arguments if argument not in MULTIRUN_FLAGS]
-    with compose_sweep(settings) as (loader, base, overrides):
-        name, output_dir = base.experiment.name, base.output_dir
-        is_general = all(argument.startswith(("+experiment=", "output_dir=", "data.")) for argument in settings)
+    check_typed_settings(arguments)
+    with compose_sweep(arguments) as (loader, base, overrides):  # the overrides lack the folder of configs
+        name, output_dir = find_experiment_name(base), base.output_dir
+        is_general = all(text.startswith(GENERAL_SETTINGS) for text in drop_launch_arguments(overrides))
+        config_dirs, _ = split_config_dirs(arguments)
         sweeps = (
             [command for command in read_commands(output_dir) if name in (None, command.experiment)]
             if is_general
@@ -56,12 +61,15 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     rows: dict[str, Row] = {}
     for command in sweeps:
         try:
-            rows.update({key: run.row for key, run in plan_saved_command(command, output_dir).items()})
+            rows.update({key: run.row for key, run in plan_saved_command(command, output_dir, config_dirs).items()})
         except UserError as error:
-            print(f"isobench: left out: {error}", file=sys.stderr)
+            print_note(f"left out: {error}")
     if name is None:
         other_rows = read_run_rows(output_dir, excluded={run_folder_name(key) for key in rows})
         rows.update({row.folder.key: row for row in other_rows})
+    if not rows and (sweeps or list_run_folders(output_dir)):
+        raise UserError(f"none of the runs in {output_dir} can be shown, for the reasons above")
     if not rows:
         raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
+    label_rows(list(rows.values()))
     return name or f"runs in {output_dir}", list(rows.values())

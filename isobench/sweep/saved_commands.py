@@ -1,18 +1,21 @@
 """Remember the sweeps that were started in an output folder, for status, report and prune to plan them again."""
 
 import contextlib
-import json
 from dataclasses import asdict
 from pathlib import Path
 
+import orjson
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json, shorten_digest, write_json
+from isobench.common.reading import read_bounded
+from isobench.runs.folder import mark_output_folder, remove_empty_output_folder
 from isobench.runs.layout import commands_folder
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
+SEARCH_PATH = "hydra.searchpath"
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid", defer_build=True))
@@ -29,11 +32,17 @@ class SweepCommand:
 
 
 def save_command(output_dir: str, command: SweepCommand) -> Path | None:
-    """Write ``commands/<hash>.json`` and return it; None if it is there already, or can't be written."""
+    """Write ``commands/<hash>.json`` and return it; None if it is there already, or can't be written.
+
+    The output folder is marked as isobench's, if it exists.
+    """
     file = commands_folder(output_dir) / f"{shorten_digest(sha256_json(asdict(command)))}.json"
-    if file.exists() or not Path(output_dir).is_dir():
+    if not Path(output_dir).is_dir():
         return None
     with contextlib.suppress(OSError):
+        mark_output_folder(output_dir)
+        if file.exists():
+            return None
         write_json(file, asdict(command))
         return file
     return None
@@ -44,13 +53,18 @@ def remove_command(file: Path) -> None:
     file.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         file.parent.rmdir()
-        file.parent.parent.rmdir()
+        remove_empty_output_folder(file.parent.parent)
 
 
 def drop_launch_arguments(arguments: list[str]) -> list[str]:
     """Drop the arguments that only say how, where and whether runs are launched, not which runs there are."""
-    prefixes = ("hydra/launcher", "hydra.launcher.", "dry_run=", "retry_failed=")
-    return [a for a in arguments if a not in MULTIRUN_FLAGS and not a.lstrip("+").startswith(prefixes)]
+    prefixes = ("hydra/", "hydra.", "dry_run=", "retry_failed=")
+    return [
+        a
+        for a in arguments
+        if a not in MULTIRUN_FLAGS
+        and (a.startswith(SEARCH_PATH) or not a.lstrip("+").startswith(prefixes))  # it has groups' options
+    ]
 
 
 def read_commands(output_dir: str) -> list[SweepCommand]:
@@ -59,11 +73,11 @@ def read_commands(output_dir: str) -> list[SweepCommand]:
     Raises:
         UserError: a file is damaged: the runs of its sweep must not be taken for runs that nothing asked for.
     """
-    files = sorted(commands_folder(output_dir).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    files = sorted(commands_folder(output_dir).glob("*.json"), key=lambda file: file.lstat().st_mtime_ns)
     commands = []
     for file in files:
         try:
-            commands.append(SweepCommand(**json.loads(file.read_text())))
+            commands.append(SweepCommand(**orjson.loads(read_bounded(file))))
         except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{file} is damaged; remove it if you no longer need that sweep") from error
     return commands

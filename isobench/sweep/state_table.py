@@ -9,10 +9,10 @@ from rich.table import Table
 from isobench.common.terminal import make_console
 from isobench.runs.grouping import (
     find_varying_settings,
-    format_setting_heading,
     group_over_seeds,
     list_setting_values,
     read_run_names,
+    shorten_setting_names,
 )
 from isobench.runs.row import Row, format_run_name
 from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
@@ -34,7 +34,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
     forecast = Forecast(rows)
     varying = find_varying_settings(rows)
     table = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("task", "encoder", "method", *map(format_setting_heading, varying), "seeds"):
+    for name in ("task", "encoder", "method", *shorten_setting_names(varying).values(), "seeds"):
         table.add_column(name, overflow="fold")
     shown = [name for name in RUN_STATES if name in {state.name for state in states}]
     for name in (*shown, "forecast"):
@@ -44,7 +44,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
         todo = [row for row in group if by_row[id(row)].name in (*starts, "queued", "running")]
         table.add_row(
             *read_run_names(group[0].cfg),
-            *list_setting_values(group[0].cfg, varying),
+            *list_setting_values(group[0], varying),
             format_seed_ranges([row.cfg.seed for row in group]),
             *(str(counts[name] or "") for name in shown),
             format_forecast(todo, forecast),

@@ -16,8 +16,9 @@ from isobench.analyses import runner
 from isobench.analyses.names import needs_training
 from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.files import make_storage_error, sha256_json
+from isobench.common.files import make_storage_error, refuse_file, sha256_json
 from isobench.config.schema import Config
+from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
@@ -29,6 +30,7 @@ from isobench.sweep.auto import AutomaticLauncher, replace_joblib
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.memory_forecast import print_memory_forecast
+from isobench.sweep.method_settings import describe_left_out
 from isobench.sweep.plan import PlannedRun, plan_runs
 from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
@@ -60,8 +62,10 @@ class GridSweeper(Sweeper):
             SystemExit: the exit code is not 0 (`isobench.training.execute.choose_exit_code`).
             UserError: a run can't be planned, or the output folder can't be written.
         """
+        refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
+        print_own_data([row.cfg for row in rows])
         if analysis := rows[0].cfg.analysis:
             runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
             if not needs_training(analysis):
@@ -74,14 +78,16 @@ class GridSweeper(Sweeper):
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
-            print_overview(f"{self.base.experiment.name or 'runs'}: nothing is started", rows, states, starts)
+            print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
             print_memory_forecast([run.row.cfg for run, _ in open_runs])
+            print_left_out(planned)
             return
         open_runs.sort(key=lambda pair: pair[1].was_killed)  # a run that killed its process may do so again: last
         for run, _ in open_runs:
             require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
         print(format_announcement(rows, states, todo), file=sys.stderr)
+        print_left_out(planned)
         if isinstance(self.launcher, AutomaticLauncher):
             self.launcher.rows = rows
         codes = self._launch_and_record(todo, rows)
@@ -112,7 +118,7 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.record is not None:
                 row.folder.remove_old_checkpoints(row.record)
-        print_table(self.base.experiment, rows)
+        print_table(rows[0].cfg.experiment, rows)
         print_troubles(rows)
         if rows[0].cfg.analysis:
             self._analyse_finished_runs(rows)
@@ -143,7 +149,7 @@ class GridSweeper(Sweeper):
         """Save the sweep's command, launch the runs, and return their exit codes."""
         output_dir = rows[0].cfg.output_dir
         command = saved_commands.SweepCommand(
-            self.base.experiment.name, saved_commands.drop_launch_arguments(sys.argv[1:]), str(Path.cwd())
+            rows[0].cfg.experiment.name, saved_commands.drop_launch_arguments(sys.argv[1:]), str(Path.cwd())
         )
         if not todo:
             saved_commands.save_command(output_dir, command)
@@ -178,6 +184,12 @@ def format_announcement(rows: list[Row], states: list[RunState], todo: list[Plan
     return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
 
 
+def print_left_out(planned: list[PlannedRun]) -> None:
+    """Say on standard error which methods do not have a setting that others were given."""
+    for sentence in describe_left_out((run.row, run.overrides, run.left_out) for run in planned):
+        print(f"isobench: {sentence}", file=sys.stderr)
+
+
 def check_methods(configs: list[Config]) -> None:
     """Raise UserError for the first method that refuses its settings; imports torch if there is a config."""
     if configs:
@@ -188,7 +200,9 @@ def check_methods(configs: list[Config]) -> None:
 
 def print_run_plan(cfg: Config) -> None:
     """Check a run that belongs to no sweep and print its state: what ``dry_run`` shows."""
+    cfg = complete_config(cfg)
     validate_config(cfg)
+    print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
     check_methods([cfg])
     states = find_run_states(rows)

@@ -59,7 +59,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
         module.eval()
         prepare_chain(chain, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
-    return RunParts(module, loaders, loaded.warnings)
+    return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings])
 
 
 def uses_lane_dropout(cfg: Config) -> bool:
@@ -102,7 +102,7 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     module.train()
     signatures = build_metric_signatures(list(cfg.task.metrics))
     generation = RecordedGeneration(search=module.describe_search(), signatures=signatures)
-    return RunParts(module, loaders, loaded.warnings, generation)
+    return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings], generation)
 
 
 class DecoderStates:

@@ -14,8 +14,9 @@ from pytorch_lightning.plugins.io import CheckpointIO
 
 from isobench.common.checksums import require_checksum, with_checksum
 from isobench.common.errors import extract_first_line
-from isobench.common.files import write_atomic
+from isobench.common.files import name_system_error, write_atomic
 from isobench.common.interruption import SignalWatch
+from isobench.common.reading import require_regular_file
 from isobench.config import schema
 from isobench.data.tokens import EpochSampler
 from isobench.runs.layout import CHECKPOINTS_FOLDER
@@ -51,6 +52,7 @@ class CheckpointFiles(CheckpointIO):
         files = self.list_files()
         for file in reversed(files):
             try:
+                require_regular_file(file)
                 require_checksum(file)  # torch does not notice a changed byte
                 checkpoint = torch.load(file, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
@@ -193,7 +195,7 @@ class Checkpointer(Callback):
         try:
             trainer.save_checkpoint(self.files.folder / f"step-{trainer.global_step:09d}.ckpt")
         except (OSError, RuntimeError) as error:  # RuntimeError: torch's own, if the disk has room again
-            reason = (getattr(error, "strerror", None) or extract_first_line(error)).lower()
+            reason = name_system_error(error) if isinstance(error, OSError) else extract_first_line(error)
             print(
                 f"isobench: no checkpoint: {self.files.folder} can't be written: {reason}; the run goes on without",
                 file=sys.stderr,

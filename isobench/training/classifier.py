@@ -78,16 +78,16 @@ class Classifier(FineTuningModule):
         return {"embedding": h.float()} if dataloader_idx == 0 else None
 
     def on_validation_epoch_end(self) -> None:
-        """Score the collected predictions of every dev split and record the epoch.
+        """Score the collected predictions of every dev split, keep those of the test split, and record the epoch.
 
         Raises:
             RunFailure: the loss or the logits are not finite.
         """
         self._raise_if_non_finite()
-        splits = self.cfg.task.evaluated
+        task = self.cfg.task
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
         scores, outputs = {}, {}
-        for position, split in enumerate(splits):
+        for position, split in enumerate([*task.evaluated, *([task.test_split] if task.test_split else [])]):
             columns = [torch.cat(column) for column in zip(*self.collected_logits[position], strict=True)]
             order = columns[0].argsort()
             logits = columns[1][order].cpu().numpy()
@@ -99,8 +99,9 @@ class Classifier(FineTuningModule):
                 )
             predictions = logits[:, 0] if self.regression else logits.argmax(1)
             outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
-            metrics = evaluate_predictions(list(self.cfg.task.metrics), labels[position], predictions)
-            scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}
+            if split != task.test_split:
+                metrics = evaluate_predictions(list(task.metrics), labels[position], predictions)
+                scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}
         self.collected_logits = {}
         self.record_epoch(scores, outputs)
 

@@ -1,5 +1,6 @@
 """Carry out one run and report its outcome; the command line and every launcher's worker call this."""
 
+import json
 import sys
 from collections.abc import Iterable
 
@@ -9,11 +10,14 @@ from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
 from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
+from isobench.common.terminal import replace_control_characters
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
+from isobench.data.own_task import complete_config
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
+from isobench.runs.layout import EXPORT_FILE, find_export_folder
 from isobench.runs.row import Row, format_run_name, format_score
 from isobench.runs.validate import validate_config
 
@@ -47,12 +51,16 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
             raise
         print_error(error)
         return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None
-    print(f"{position}{format_outcome(row, known)}", file=sys.stderr, flush=True)
+    outcome = replace_control_characters(f"{position}{format_outcome(row, known)}")
+    print(outcome, file=sys.stderr, flush=True)
+    if row.cfg.checkpoint.export and row.record and row.record.status == "finished":
+        print(f"isobench: {describe_export(row.cfg.checkpoint.export, row)}", file=sys.stderr, flush=True)
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 
 def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     """Validate a run's config and train, unless it has a record; returns its row, and whether it had one."""
+    cfg = complete_config(cfg)
     validate_config(cfg)
     identity = identify(cfg)
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
@@ -123,6 +131,19 @@ def format_outcome(row: Row, known: bool) -> str:
     seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", from an earlier command"
     advice = "; retry_failed=true tries again" if known and record.failure else ""
     return f"{name}: {outcome}{seconds}{advice}"
+
+
+def describe_export(export: str, row: Row) -> str:
+    """Say in one line where a run's model was exported to, and what transformers does not load of it."""
+    folder = find_export_folder(export, row.folder.key)
+    try:
+        about = json.loads((folder / EXPORT_FILE).read_text())
+    except FileNotFoundError:
+        return f"not exported, because the run had ended before: remove {row.folder.path} to train and export it"
+    text = f"epoch {about['epoch']} exported to {folder}, for transformers' {about['load_with']}"
+    if not about["lacks"]:
+        return text
+    return f"{text}; beside it, because transformers can't express it: {', '.join(about['lacks'])}"
 
 
 def choose_exit_code(rows: list[Row], *codes: int) -> int:

@@ -47,6 +47,7 @@ class FineTuningModule(pl.LightningModule):
         self.observed: dict[str, Any] = {}  # what callbacks measured in this epoch
         self.history: list[Epoch] = []
         self.best: ReportedEpoch | None = None
+        self.warnings: list[str] = []  # for the run's record
         self.lanes: LaneSource | None = None  # the random numbers of dropout, unless torch draws them
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
@@ -159,6 +160,8 @@ class FineTuningModule(pl.LightningModule):
         """Restore from a checkpoint what ``on_save_checkpoint`` added."""
         if self.lanes and checkpoint["lanes"]:
             self.lanes.set_state(checkpoint["lanes"])
+        elif bool(self.lanes) != bool(checkpoint["lanes"]):
+            self.warnings.append("dropout changed between torch's and lanes when the run went on, on another device")
         self.history = [Epoch.model_validate(entry) for entry in checkpoint["history"]]
         if best := checkpoint["best"]:
             for output in best["outputs"].values():

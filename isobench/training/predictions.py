@@ -31,7 +31,7 @@ def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Pr
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
-    """Write the reported epoch's dev predictions with labels and logits.
+    """Write the reported epoch's predictions with labels and logits; a label is null where the test split has none.
 
     Args:
         file: the Parquet file to write.
@@ -44,7 +44,7 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
         file,
         {
             split: {
-                "label": output["labels"].astype(float).tolist(),
+                "label": [None if label != label else label for label in output["labels"].astype(float).tolist()],
                 "prediction": output["predictions"].astype(float).tolist(),
                 "logits": output["logits"].tolist(),
             }

@@ -15,10 +15,12 @@ from urllib.parse import urlparse
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
+from isobench.data.weight_names import format_encoder_name
 from isobench.runs.layout import run_folder_name
 from isobench.runs.record import Epoch
 
 STEP_METRIC = "trainer/global_step"  # Lightning's name for the optimiser step
+MAX_WANDB_NAME = 128  # characters that W&B takes
 
 
 def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
@@ -58,7 +60,7 @@ def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pat
 
     extra = {"method": format_method_name(cfg.calibration), "key": key, "provenance": collect_provenance()}
     run = wandb.init(
-        name=f"{cfg.task.name}-{cfg.encoder.name}-{format_method_name(cfg.calibration)}-{cfg.seed}",
+        name=format_wandb_name(cfg),
         id=run_folder_name(key),
         resume="allow",
         group=resolve_wandb_group(cfg),
@@ -73,6 +75,13 @@ def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pat
     run.define_metric(STEP_METRIC)
     run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)  # so that a resumed run's curves continue
     return run
+
+
+def format_wandb_name(cfg: Config) -> str:
+    """Name the W&B run by task, encoder, method, seed and label: ``sst2-minilm-isobn_paper-1-beta=0.25``."""
+    encoder, method = format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
+    names = [cfg.task.name, encoder, method, str(cfg.seed)]
+    return "-".join([*names, *(cfg.tracking.label or "").split()])[:MAX_WANDB_NAME]
 
 
 def resolve_wandb_group(cfg: Config) -> str | None:

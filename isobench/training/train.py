@@ -42,6 +42,7 @@ from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.evaluation import EvaluationSchedule, make_early_stopping
+from isobench.training.export import make_exporters
 from isobench.training.monitor import build_monitors
 from isobench.training.predictions import write_hypotheses, write_predictions
 from isobench.training.progress import ProgressReporter
@@ -127,7 +128,14 @@ def build_and_fit(
         progress = ProgressReporter(heartbeat, should_show_progress(cfg), format_run_name(cfg))
         try:
             watch.start()
-            callbacks = [evaluations, stopwatch, progress, checkpointer, *build_monitors(cfg)]
+            callbacks = [
+                evaluations,
+                stopwatch,
+                progress,
+                checkpointer,
+                *build_monitors(cfg),
+                *make_exporters(cfg, identity),
+            ]
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:
             progress.close()
@@ -153,7 +161,7 @@ def build_and_fit(
         scale=Scale(name=cfg.scale, differs=find_scale_differences(cfg)),
         best=module.best.epoch if module and module.best else None,
         history=module.history if module else [],
-        warnings=built.warnings if built else [],
+        warnings=[*built.warnings, *built.module.warnings] if built else [],
         cost=measure_run_cost(stopwatch, built.loaders.train if built else None, saving),
         attempts=heartbeat.beat.attempt,
         where=describe_process(),

@@ -10,6 +10,7 @@ from helpers import write_parquet
 
 from isobench.analyses import isobn_drift
 from isobench.analyses.drift import fit_optimal_classifier, logit_variance_shares, measure_drift
+from isobench.data.sources import select_by_hash
 
 RNG = np.random.default_rng(0)
 
@@ -163,10 +164,12 @@ def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, settin
 
 @pytest.mark.slow
 def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
+    chosen = select_by_hash(20, 10)
+    labels = [int(place in chosen) for place in range(20)]
     for split in ("train", "validation"):
-        columns = {"sentence": ["a good film"] * 20, "label": [1] * 20, "idx": list(range(20))}
+        columns = {"sentence": ["a good film"] * 20, "label": labels, "idx": list(range(20))}
         write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", columns)
-    code, _, err = cli(*drifting, f"data.root={tmp_path / 'data'}")
+    code, _, err = cli(*drifting, f"data.root={tmp_path / 'data'}", "task.train_samples=10")
     assert code == 2
     assert "Traceback" not in err
     assert "isobench: monitors.drift needs examples of two classes or more: take more (task.train_samples)" in err

@@ -19,7 +19,9 @@ BAD = [
     (["+sed=1"], "there is no setting sed: did you mean seed"),
     (["calibration=isobn_paper", "calibration.betta=1"], "there is no setting calibration.betta: did you mean beta"),
     (["+experiment=isobn_ev", "analysis.curv=3"], "there is no setting analysis.curv: did you mean curve"),
-    (["experiment.name=../up"], "experiment.name=../up names a folder: letters, digits"),
+    (["experiment.name=../up"], "experiment.name=../up must be a name: letters, digits"),
+    (["task.name='[/bold]x'"], "task.name=[/bold]x must be a name: letters, digits"),
+    (["task.name=/abs"], "task.name=/abs must be a name"),
     (["optimization.lr=fast"], "optimization.lr=fast must be a number"),
     (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
     (["seed"], "settings are written key=value"),
@@ -33,7 +35,7 @@ BAD = [
     (["+experiment=glue_adaptation_large"], "has no grid for scale=embedded; it has one for scale=paper"),
     (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
     (["task=rte", "data.root=null"], "the hub can't be reached"),
-    (["scale=paper", "task=rte", "data.root=null"], "set encoder.path=FOLDER"),
+    (["scale=paper", "task=rte", "data.root=null"], "set data.root=FOLDER"),
     (["calibration.rescale=printed"], "calibration=isobn_paper, calibration=isobn_released has the setting"),
     (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
     (["calibration._target_=mine.Foo"], "mine"),
@@ -56,7 +58,17 @@ MORE_BAD = [
     (["+experiment=isobn_drift", "monitors.drif.top=[1]"], "there is no setting monitors.drif"),
     (["+experiment=isobn_drift", "monitors.drift.tops=[1]"], "monitors.drift.tops: did you mean top"),
     (["analysis.curve=3"], "there is no setting analysis.curve: add it with +analysis.curve=..."),
-    (["experiment.name=.hidden"], "experiment.name=.hidden names a folder"),
+    (["experiment.name=.hidden"], "experiment.name=.hidden must be a name: letters"),
+    (["task.name=../../up"], "task.name=../../up must be a name"),
+    (["encoder.name='<script>'"], "encoder.name=<script> must be a name"),
+    (["encoder.name='=cmd|calc'"], "encoder.name==cmd|calc must be a name"),
+    ([f"encoder.name={'x' * 65}"], "must be a name: letters, digits, _, - and . only, at most 64"),
+    (["calibration.name='a b'"], "calibration.name=a b must be a name"),
+    (["task.train_split=../train"], "task.train_split=../train must be a name"),
+    (["task.dev_splits=[/x]"], "task.dev_splits[0]=/x must be a name"),
+    (["experiment.paper=../outputs"], "experiment.paper=../outputs must be a name"),
+    (["task=rte", "data.root=/tmp", "task.folder=../x"], "task.folder=../x must be a folder below data.root"),
+    (["task=rte", "data.root=/tmp", "task.subset=../x"], "task.subset=../x must be a folder below data.root"),
     (["task.generation.beams=2"], "task.generation.* needs a task of translation or summarisation"),
     (["+seed=1"], "seed is set already: write seed=..., without the +"),
     (
@@ -77,6 +89,12 @@ MORE_BAD = [
     (["optimization.schedule=cosine"], "optimization.schedule=cosine is not known"),
     (["optimization.report=first"], "optimization.report=first is not known"),
     (["calibration=[none,isobn]"], "isobn"),
+    (["calibration=[none,isobn_paper]"], "calibration=none+isobn_paper: none does nothing in a chain: leave it out"),
+    (["task.labels=[a,a]"], "must name at least two classes, each with a name of its own"),
+    (["task.labels=[a,b,c]", "task.metrics=[accuracy]"], "names 3 classes, and movie-reviews has no example of c"),
+    (["experiment.selection.rule=bestest"], "experiment.selection.rule=bestest is not known"),
+    (["experiment.selection.rule=seeds"], "needs the seeds to select by: experiment.selection.seeds=[1,2]"),
+    (["experiment.selection.rule=held_out"], "rule=held_out needs runs with task.held_out=0.1"),
     (["calibration=[]"], "a chain is a list of methods' names"),
     (["calibration=[isobn_paper,cosine]", "calibration.then.strengh=2"], "did you mean strength"),
     (["calibration.then.strength=2"], "only a chain has calibration.then"),
@@ -142,7 +160,7 @@ def test_an_output_folder_that_cant_be_written(cli, small, tmp_path):
     (tmp_path / "file").write_text("")
     code, _, err = cli(*small, f"output_dir={tmp_path}/file")
     assert code == 2
-    assert "can't be written" in err
+    assert f"output_dir={tmp_path}/file is a file: name a folder" in err
     assert err.count("\n") == 1
 
 

@@ -12,6 +12,7 @@ from isobench.config.schema import (
     CALIBRATION_KEYS,
     Checkpoint,
     Config,
+    Data,
     Encoder,
     Evaluation,
     Experiment,
@@ -29,11 +30,13 @@ from isobench.data.generated_pairs import GRAMMARS
 from isobench.data.romanian import DIACRITIC_CHOICES
 
 PARTS = [
-    Config, Seeds, Encoder, Head, Optimization, Evaluation, Trainer, Checkpoint, Tracking, Selection, Experiment,
-    MethodSettings, Task, Generation,
+    Config, Seeds, Data, Encoder, Head, Optimization, Evaluation, Trainer, Checkpoint, Tracking, Selection,
+    Experiment, MethodSettings, Task, Generation,
 ]  # fmt: skip
 
 # Of each bounded setting: values at the edge of what is valid, and values just outside.
+BAD_NAMES = ["a/b", "/a", "../a", ".a", "-a", "=a", "", "a b", "[/bold]a", "<b>", "a\n", "a\x1b", "\u00e4", "x" * 65]
+BAD_FOLDERS = ["/a", "a/", "../a", "a/../b", "a//b", "", "a\\b", ".a"]
 BOUNDS = [
     (Config, "seed", [0, 2**32 - 1], [-1, 2**32]),
     (Config, "scale", ["paper"], ["papers"]),
@@ -41,6 +44,7 @@ BOUNDS = [
     (Seeds, "init", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Seeds, "order", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Seeds, "dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
+    (Encoder, "name", ["a.b-c_1"], BAD_NAMES),
     (Encoder, "version", [1], [0]),
     (Encoder, "pooling", ["last"], ["max"]),
     (Encoder, "missing_from", [None, "pytorch_model.bin"], ["", "../a.bin", "a/b.bin"]),
@@ -73,25 +77,36 @@ BOUNDS = [
     (Trainer, "eval_batch_size", [1], [0]),
     (Checkpoint, "minutes", [None, 0.1], [0]),
     (Checkpoint, "steps", [None, 1], [0]),
+    (Checkpoint, "export", [None, "x"], ["", "  "]),
+    (Data, "files", [None, {"train": "a.csv"}], [{}, "a.csv", {"train": 1}]),
     (Tracking, "backend", ["wandb"], ["mlflow"]),
     (Tracking, "mode", [None, "offline"], ["off"]),
     (Selection, "rule", ["held_out"], ["best"]),
     (Selection, "seeds", [[], [0]], [[-1]]),
-    (Experiment, "name", [None, "a.b-c_1"], ["a/b", ".a", ""]),
+    (Experiment, "name", [None, "a.b-c_1", "_a", "x" * 64], BAD_NAMES),
+    (Experiment, "paper", [None, "isobn"], BAD_NAMES),
+    (MethodSettings, "name", ["a.b-c_1"], BAD_NAMES),
     (MethodSettings, "version", [1], [0, 1.5]),
     (MethodSettings, "placement", ["before_pooler"], ["inside"]),
     (MethodSettings, "target", ["vocabulary"], ["tail"]),
+    (Task, "name", ["a.b-c_1"], BAD_NAMES),
     (Task, "version", [1], [0]),
-    (Task, "text", [["a"], ["a", "b"]], [[], ["a", "b", "c"]]),
+    (Task, "subset", [None, "3.0.0"], BAD_FOLDERS),
+    (Task, "folder", [None, "wmt16/ro-en", "a"], BAD_FOLDERS),
+    (Task, "train_split", ["a.b-c_1"], BAD_NAMES),
+    (Task, "text", [["a"], ["a", "b"]], [[], ["a", "b", "c"], ["a", "a"]]),
+    (Task, "labels", [None, ["a", "b"]], [[], ["a"], ["a", "a"], ["a", "b", "a"], ["a", " "]]),
     (Task, "label_range", [None, [0, 5]], [[0], [5, 0], [0, math.inf], [math.nan, 5]]),
     (Task, "as_classes", [None, 2], [1]),
     (Task, "metrics", [[], ["bleu"]], [["blue"]]),
-    (Task, "dev_splits", [["a"]], [[]]),
+    (Task, "dev_splits", [["a"]], [[], *([name] for name in BAD_NAMES)]),
     (Task, "held_out", [None, 0, 0.99], [-0.1, 1]),
     (Task, "train_samples", [None, 1], [0]),
     (Task, "dev_samples", [None, 1], [0]),
     (Task, "max_length", [4], [3]),
     (Task, "reduced", [None, 1], [0]),
+    (Task, "label", [None, "stars"], [""]),
+    (Task, "test_split", [None, "test"], [""]),
     (Task, "sample_seed", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Generation, "languages", [None, ["en", "ro"]], [["en"], ["en", "ro", "de"]]),
     (Generation, "grammar", [None, *GRAMMARS], ["haiku"]),
@@ -113,7 +128,7 @@ def test_a_bound_holds_at_its_edges(part, name, valid, invalid):
     for value in valid:
         check_value(f"part.{name}", value, hint)
     for value in invalid:
-        with pytest.raises(UserError, match=rf"^part\.{name}(\[\d\])?=.*(must|is not known: |is empty|names)"):
+        with pytest.raises(UserError, match=rf"(?s)^part\.{name}(\[\d\])?=.*(must|is not known: |is empty|names)"):
             check_value(f"part.{name}", value, hint)
 
 
@@ -137,14 +152,14 @@ def test_no_number_may_be_nan_or_infinite(value):
 
 
 def test_a_config_is_checked_with_the_full_names_of_its_settings():
-    task = Task(text=["a"], metrics=["bleu"])
-    cfg = Config(task=task, optimization=Optimization(batch_size=0))
+    task = Task(name="a", text=["a"], metrics=["bleu"])
+    cfg = Config(task=task, encoder=Encoder(name="a"), optimization=Optimization(batch_size=0))
     with pytest.raises(UserError, match=r"^optimization\.batch_size=0 must be at least 1$"):
         check_value("", cfg, Config)
-    cfg = Config(task=Task(text=["a"], metrics=["bleu"], generation=Generation(beams=0)))
+    cfg = Config(task=Task(name="a", text=["a"], metrics=["bleu"], generation=Generation(beams=0)))
     with pytest.raises(UserError, match=r"^task\.generation\.beams=0 must be at least 1$"):
         check_value("", cfg, Config)
-    cfg = Config(task=task, experiment=Experiment(selection=Selection(rule="def")))
+    cfg = Config(task=task, encoder=Encoder(name="a"), experiment=Experiment(selection=Selection(rule="def")))
     with pytest.raises(UserError, match=r"^experiment\.selection\.rule=def is not known: did you mean dev\?$"):
         check_value("", cfg, Config)
 

@@ -139,17 +139,18 @@ def test_a_full_disk_under_the_hubs_cache_is_named(monkeypatch):
     [
         ["task=rte", "data.root=null", "seed=1,2", "-m"],
         ["task=sst2", "data.root=REVIEWS", "encoder=bert-base-cased", "seed=1,2", "-m"],
-        ["task=sst2", "data.root=REVIEWS", "encoder=bert-base-cased", "dry_run=true"],
     ],
-    ids=["data", "encoder", "plan"],
+    ids=["data", "encoder"],
 )
-def test_a_sweep_whose_hub_never_answers_says_so_soon(silent_port, reviews, tmp_path, settings):
-    """It took 55 seconds once. The limit here leaves time for the libraries' imports on a busy machine."""
+def test_a_sweep_whose_hub_never_answers_says_so_once(silent_port, reviews, tmp_path, settings):
+    """Before anything is started, and without the imports that a run needs."""
     variables = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": f"http://127.0.0.1:{silent_port}", "HF_HOME": str(tmp_path)}
     folders = [f"output_dir={tmp_path}/outputs", f"data.cache={tmp_path}/cache"]
     settings = [setting.replace("REVIEWS", reviews) for setting in settings]
     command = [sys.executable, "-m", "isobench", *folders, "tracking=none", *settings]
     answer = subprocess.run(
-        command, env=os.environ | variables, capture_output=True, text=True, timeout=30, check=False
+        command, env=os.environ | variables, capture_output=True, text=True, timeout=60, check=False
     )
+    assert answer.returncode == 2
+    assert answer.stderr.count("\n") == 1
     assert (answer.stdout + answer.stderr).count("the hub can't be reached") == 1

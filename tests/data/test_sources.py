@@ -28,6 +28,8 @@ def parquet_task(root, columns, task="sst2"):
         ({"sentence": ["a", "b"], "label": [[0], [0, 1]]}, "labels that are not numbers"),
         ({"sentence": ["a"], "label": ["x"]}, "labels that are not numbers"),
         ({"sentence": ["a", None], "label": [0, 1]}, "not text"),
+        ({"sentence": ["", " "], "label": [0, 1]}, "nothing but blank texts in the column sentence"),
+        ({"sentence": ["a", "b"], "label": [0, 0]}, "names 2 classes, and .* has no example of positive"),
     ],
 )
 def test_bad_parquet_is_one_line(tmp_path, columns, message):
@@ -35,6 +37,14 @@ def test_bad_parquet_is_one_line(tmp_path, columns, message):
     with pytest.raises(UserError, match=message) as error:
         sources.read_examples(task, data, "train")
     assert "\n" not in str(error.value)
+
+
+def test_a_dev_split_and_a_choice_of_examples_may_lack_a_class(tmp_path):
+    columns = {"sentence": [*"abcdefgh"], "label": [1, 0, 0, 0, 0, 0, 0, 0]}
+    task, data = parquet_task(tmp_path, columns)
+    assert set(sources.read_examples(task, data, "train", limit=1).labels) < {0, 1}
+    write_parquet(tmp_path / "glue/sst2/validation.parquet", {"sentence": ["a", "b"], "label": [0, 0]})
+    assert len(sources.read_examples(task, data, "validation")) == 2
 
 
 def test_no_rows(tmp_path):

@@ -16,6 +16,7 @@ from isobench.config.schema import Config, Encoder
 from isobench.models.encoders import load_encoder
 from isobench.models.huggingface_head import build_huggingface_head
 from isobench.training.classifier import Classifier
+from isobench.training.export import build_transformers_model
 
 WIDTH, LAYERS, CLASSES = 16, 2, 3
 OUR_NAMES = {  # of each kind of head: transformers' name of a module -> ours
@@ -231,3 +232,14 @@ def test_robertas_head_needs_no_pretrained_pooler_and_only_the_first_token(tmp_p
     loaded = load_encoder(cfg, None, seed=1, head="huggingface")
     assert loaded.warnings == []
     assert loaded.encoder.model(**make_batch()).last_hidden_state.shape[1] == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_exported_model_has_every_tensor_of_transformers_own(case, tmp_path):
+    ours, theirs = load_both(case, tmp_path)
+    exported = build_transformers_model(ours.cfg, ours).state_dict()
+    expected = theirs.state_dict()
+    assert exported.keys() == expected.keys()
+    assert [
+        name for name in expected if not torch.equal(exported[name].double(), expected[name].float().double())
+    ] == []

@@ -145,6 +145,32 @@ def test_the_probe_sees_a_model_that_mixes_sentences():
     assert find_first_position(model) is None
 
 
+@pytest.mark.parametrize(("name", "window"), [("sliding_window", 8), ("attention_chunk_size", 8), ("x", 300)])
+def test_the_probe_sees_a_window_that_packed_attention_is_not_told_of(name, window):
+    """In these models the window is in the mask alone, so packed sentences that are longer would be read wrongly."""
+    attention = {"num_key_value_heads": 1, "head_dim": 8}
+    if name == "sliding_window":
+        model = build_model("phimoe", COMMON | attention | {"sliding_window": window})
+    elif name == "attention_chunk_size":
+        moe = {"num_local_experts": 2, "interleave_moe_layer_step": 1, "intermediate_size_mlp": 24}
+        model = build_model("llama4_text", COMMON | attention | moe | {"attention_chunk_size": window})
+    else:
+        model = build_model("mistral", COMMON | attention | {"sliding_window": window})
+    assert find_first_position(model) is None
+
+
+def test_the_program_does_not_wait_for_copies_to_a_gpu(monkeypatch):
+    from pytorch_lightning.utilities import move_data_to_device
+
+    copies, to = [], torch.Tensor.to
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda x, *a, **k: copies.append(k.get("non_blocking", False)) or to(x, *a, **k)
+    )
+    move_data_to_device([make_row(LENGTHS, [0, 2, 3, 6])], torch.device("meta"))
+    assert len(copies) == 7  # ids, positions, two ends, and three of the group whose sentences differ in length
+    assert all(copies)
+
+
 def test_the_probe_leaves_the_mode():
     model = build_model("bert", COMMON).train()
     find_first_position(model)

@@ -11,10 +11,10 @@ from helpers import make_config, make_record
 from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
 from isobench.papers.scale import find_scale_differences
-from isobench.report.build import build_report
+from isobench.report.build import build_report, describe_rules
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
-from isobench.report.selection import select_runs
+from isobench.report.selection import NOTHING_TO_SELECT, select_runs
 from isobench.report.tidy_rows import SPEED_SETTINGS
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
@@ -306,7 +306,7 @@ def test_markdown_is_whole_and_escaped(tmp_path):
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines[start : start + 4]}
     assert widths == {6}
     assert r"\[67.87 (1.1) =\]" in lines[start + 2]
-    assert r"it \<broke\> & fell\_over" in text
+    assert r"it &lt;broke&gt; &amp; fell\_over" in text
     assert "Not the paper's setting" not in text
 
 
@@ -387,3 +387,13 @@ def test_latex_compiles(tmp_path):
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
     assert (tmp_path / "main.pdf").stat().st_size > 1000
+
+
+def test_the_rules_of_several_parts_do_not_contradict_each_other():
+    rules = [NOTHING_TO_SELECT, "best mean over seeds."]
+    assert describe_rules(rules[:1], [""]) == NOTHING_TO_SELECT
+    assert describe_rules([NOTHING_TO_SELECT] * 2, ["head.name=a", "head.name=b"]) == (
+        "nothing to select: every method has one configuration in each part of the runs (head.name=a | head.name=b)."
+    )
+    assert describe_rules(rules[1:] * 2, ["a", "b"]) == rules[1]
+    assert describe_rules(rules, ["a", "b"]) == f"Of a: {rules[0]} Of b: {rules[1]}"

@@ -86,9 +86,9 @@ def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
     assert check(report({"isobn_paper": PLAIN})).word == NOT_RUN
     better = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
     undefined = check(report(better, STS={**better, "isobn_paper": [80.0, float("nan")]}))
-    assert undefined == (NOT_RUN, "isobn_paper: undefined score (NaN) on STS")
+    assert undefined == (UNDECIDED, "isobn_paper: undefined score (NaN) on STS")
     flat = check(report({"none": [70.0] * 5, "isobn_paper": [75.0] * 5}))
-    assert (flat.word, "no spread" in flat.numbers) == (NOT_RUN, True)
+    assert (flat.word, "no spread" in flat.numbers) == (UNDECIDED, True)
 
 
 def test_a_constant_predictor_is_in_no_mean():
@@ -98,6 +98,28 @@ def test_a_constant_predictor_is_in_no_mean():
     numbers = claims.improves("isobn_paper")(made).numbers
     assert numbers.startswith("isobn_paper +5.00 points [")
     assert numbers.endswith("(left out, constant predictors: MRPC)")
+
+
+def predict_one_class(made, *lines):
+    """Mark every cell of these lines of a report's table as one of constant predictors, as build_report does."""
+    for number in lines:
+        for cell in made.tables[0].lines[number].cells.values():
+            cell.troubles = {"constant_predictor": len(cell.values)}
+    for line in made.tables[0].lines:
+        for cell in line.cells.values():
+            cell.comparison = None
+    return made
+
+
+@pytest.mark.parametrize("lines", [(0,), (1,), (0, 1)])
+def test_constant_predictors_were_run(lines):
+    """The outcome is undecided, and names the task; it does not ask for runs that are there."""
+    scores = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
+    outcome = claims.improves("isobn_paper")(predict_one_class(report(scores), *lines))
+    assert outcome == (UNDECIDED, "isobn_paper: no task can be compared (left out, constant predictors: rte)")
+    outcome = claims.nothing_improves(predict_one_class(report(scores), *lines))
+    assert outcome.word == UNDECIDED
+    assert outcome.numbers.endswith("left out, constant predictors: rte")
 
 
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
@@ -145,7 +167,7 @@ def test_constant_and_undefined_isotropy_is_left_out_without_a_warning(recwarn):
     outcome = check(report({}, runs=[*constant, *undefined, *related]))
     assert (outcome.word, "Spearman +1.00 (8 runs)" in outcome.numbers) == (FAILS, True)
     assert outcome.numbers.endswith("left out, I1 or score is constant: cola, bert")
-    assert check(report({}, runs=constant)).word == NOT_RUN
+    assert check(report({}, runs=constant)).word == UNDECIDED
     assert not recwarn.list
 
 
@@ -180,7 +202,7 @@ def test_collapses_leaves_out_tasks_where_plain_fine_tuning_predicts_one_class_t
     check, one_class = claims.collapses("spectrum_polynomial"), "constant_predictor"
     plain = [*runs([(1.0, 50.0)]), *runs([(1.0, 50.0)], failure=one_class)]
     outcome = check(report({}, runs=[*plain, *spectrum(7e-4, one_class)]))
-    assert outcome == (NOT_RUN, "no such run; left out, plain fine-tuning predicts one class too: rte")
+    assert outcome == (UNDECIDED, "no such run; left out, plain fine-tuning predicts one class too: rte")
     assert check(report({}, runs=[*plain, *spectrum(7e-4, one_class), *spectrum(7e-4, task="mrpc")])).word == FAILS
     assert check(report({}, runs=[*runs([(1.0, 50.0)]), *spectrum(7e-4, one_class)])).word == HOLDS
 

@@ -5,8 +5,8 @@ import math
 
 import pytest
 from helpers import make_config, make_record
-from rich.console import Console
 
+from isobench.common.terminal import PlainConsole
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.scale import find_scale_differences
@@ -219,7 +219,7 @@ def test_tasks_that_are_not_the_papers_have_a_column_of_a_kind_once(experiment, 
     assert [table.lines[0].cells[column].ours for column in table.columns] == [
         "55.00 ± 7.07", "0.880 ± 0.000", "0.600 ± 0.000", "108 ± 0.00",
     ]  # fmt: skip
-    console = Console(width=160, record=True, file=io.StringIO())
+    console = PlainConsole(width=160, record=True, file=io.StringIO())
     print_paper_tables(console, experiment, rows)
     text = console.export_text()
     assert text.count(f"{task} minutes") == 1

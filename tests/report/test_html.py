@@ -198,7 +198,7 @@ def test_a_partial_report_says_what_is_missing():
 def test_one_seed_gives_no_spread_and_no_test():
     text = Page(render_report(small(seeds=1))).text
     assert "Every cell has one seed: there is no spread and no test." in text
-    assert "No test against none was possible." in text
+    assert "No test against plain fine-tuning was possible." in text
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_a_line_says_which_configuration_was_chosen_and_figures_that_they_show_a
     assert page.count(subject) == 4  # results, a comparison for each of two tasks, seeds
     assert page.count(all_shown) == 3  # curves, both scatters
     report = small()
-    report.runs.append(dict(report.runs[0], key="another"))
+    report.runs.append(dict(report.runs[0], key="another", selected=False))
     assert all_shown in render_report(report)
 
 

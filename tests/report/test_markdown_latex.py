@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 import sample_report
@@ -30,15 +31,32 @@ def report_of(columns=1, method="flow", settings=""):
 
 
 def test_the_caption_is_of_our_runs():
-    text = format_latex(report_of())
+    report = report_of()
+    report.paper = "IsoBN"
+    text = format_latex(report)
     (caption,) = re.findall(r"\\caption\{(.*)\}\n", text)
-    assert caption.startswith(
-        r"glue\_isobn, table1; our runs, 2 to 3 seeds a cell; the paper's cell below ours. * better, $\dagger$ worse"
-    )
-    assert caption.endswith(
+    assert caption == r"glue\_isobn, table1: our runs, 2 to 3 seeds a cell; the paper's cell below ours."
+    (below,) = re.findall(r"\\parbox\{\\linewidth\}\{\\footnotesize (.*)\}\n", text)
+    assert below.startswith(r"* better, $\dagger$ worse than plain fine-tuning: p $<$ 0.05")
+    assert below.endswith(
         "Selection: The best epoch on the dev set. Not the paper's setting: at most 9 training examples."
     )
     assert "What the paper says" not in text
+
+
+def test_tables_of_several_parts_have_captions_and_labels_of_their_own():
+    report = report_of()
+    (table,) = report.tables
+    report.tables = [replace(table, part=part) for part in ("head.name=isobn", "head.name=huggingface", "é", "ê")]
+    text = format_latex(report)
+    captions, labels = (re.findall(rf"\\{name}\{{(.*)\}}\n", text) for name in ("caption", "label"))
+    assert len(set(captions[:2])) == len(captions[:2])
+    assert captions[0].startswith(r"glue\_isobn, table1, head.name=isobn: our runs")
+    assert labels == [
+        "tab:glue-isobn-table1-head-name-isobn", "tab:glue-isobn-table1-head-name-huggingface",
+        "tab:glue-isobn-table1", "tab:glue-isobn-table1-4",
+    ]  # fmt: skip
+    assert all(len(caption.split()) < 25 for caption in captions)
 
 
 def test_marks_are_of_the_comparison():
@@ -46,7 +64,7 @@ def test_marks_are_of_the_comparison():
     assert r"bert & flow & 1.50 * Holm & 1.50 * & 1.50 $\dagger$ & 1.50 \\" in text
     text = format_markdown(report_of(4))
     assert r"| 1.50 \* (Holm) \[1.50\] | 1.50 \* \[1.50\] | 1.50 † \[1.50\] | 1.50 \[1.50\] |" in text
-    assert r"\* better, † worse than none" in text
+    assert r"\* better, † worse than plain fine-tuning" in text
     plain = report_of()
     plain.tables[0].lines.pop()
     assert "better" not in format_latex(plain) + format_markdown(plain)
@@ -69,7 +87,7 @@ def test_only_wide_tables_are_shrunk():
 def test_no_text_of_a_report_is_taken_for_markdown():
     text = format_markdown(sample_report.hostile())
     assert not re.search(r"(?<!\\)[<>`]", text)
-    assert r"# \<script\>alert(1)" in text
+    assert "# &lt;script&gt;alert(1)" in text
 
 
 def test_what_pdflatex_cannot_take_is_in_ascii():

@@ -98,7 +98,9 @@ def test_the_table_marks_by_the_papers_test_and_names_it():
     ]
     assert cells == ["57.28 ± 1.62", "56.34 ± 0.00 *"]
     ours, others = table.list_notes(with_time=False)
-    assert ours.startswith("* better, † worse than none: p < 0.05 (Student's two-sample t-test over seeds, not corr")
+    assert ours.startswith(
+        "* better, † worse than plain fine-tuning: p < 0.05 (Student's two-sample t-test over seeds, not corr"
+    )
     assert ours.endswith("Of 2 comparisons, 0.1 would have a mark by chance; 1 survives Holm's correction.")
     assert others == (
         "By Welch's t-test, which does not assume equal variances, 0 of 2 have p < 0.05; 0 survive Holm's correction."

@@ -5,9 +5,9 @@ import math
 
 import pytest
 from helpers import make_config, make_record
-from rich.console import Console
 from scipy import stats
 
+from isobench.common.terminal import PlainConsole
 from isobench.papers import published
 from isobench.report.paper_columns import (
     SCORE_KIND,
@@ -212,7 +212,7 @@ def test_the_reported_row_stands_below_our_runs_of_its_encoder(paper, label):
     ((encoder, cells),) = table.list_reported_rows()
     assert (encoder, cells["Avg"], cells["RTE"], len(cells)) == ("roberta-large", "88.46", "86.6", 8)
     assert isobn_table(isobn_runs(encoder="bert-base-cased", tasks=["rte"]), paper).list_reported_rows() == []
-    console = Console(width=140, record=True, file=io.StringIO())
+    console = PlainConsole(width=140, record=True, file=io.StringIO())
     for part in build_terminal_tables(table, "title", 140, with_time=True):
         console.print(part)
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in console.export_text().splitlines()]
@@ -261,7 +261,7 @@ def test_the_rule_for_the_reported_epoch_says_which_epochs_were_compared():
 @pytest.mark.parametrize("width", [60, 100, 300])
 def test_wide_tables_are_broken_and_lose_nothing(width):
     rows = [run for task in ("sst2", "rte", "wnli", "qnli", "mnli") for run in runs("none", [0.9, 0.95], task=task)]
-    console = Console(width=width, record=True, file=io.StringIO())
+    console = PlainConsole(width=width, record=True, file=io.StringIO())
     for part in build_terminal_tables(table_of(rows), "title", width, with_time=True):
         console.print(part)
     text = console.export_text()
@@ -275,7 +275,7 @@ def test_wide_tables_are_broken_and_lose_nothing(width):
 def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in_the_paper():
     cfg = make_config("+experiment=glue_adaptation")
     rows = [run for method in ("none", "fixed_norm_l2") for run in runs(method, [0.7, 0.8], task="rotten_tomatoes")]
-    console = Console(width=140, record=True, file=io.StringIO())
+    console = PlainConsole(width=140, record=True, file=io.StringIO())
     print_paper_tables(console, cfg.experiment, rows)
     text = console.export_text()
     assert text.count("75.00 ± 5.00 / 75.00 / 80.00") == 2  # this paper's deviation is the population's

@@ -25,7 +25,7 @@ PINNED_KEYS = {
     "calibration=[whitening_zca,cosine] head=huggingface": "cb1abe85cea0c0bb",
     "encoder=distilbert-quire trainer.precision=bf16-mixed optimization.batch_size=8": "e7b0103af2935998",
     "task=captions encoder=bart-scratch calibration=flow": "06c29751d966ebc5",
-    "scale=paper +experiment=glue_isobn task=rte encoder=roberta-large": "8de9b382357ec252",
+    "scale=paper +experiment=glue_isobn task=rte encoder=roberta-large data.root=null": "0b6900ad258130f3",
 }
 
 

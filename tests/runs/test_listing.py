@@ -1,5 +1,7 @@
 """Reading the configs of many runs gives what OmegaConf makes of each, and the same refusals."""
 
+import os
+import time
 from dataclasses import asdict, replace
 
 import pytest
@@ -9,8 +11,15 @@ from omegaconf import OmegaConf
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, config_from_plain
+from isobench.data.weights import read_model_type
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
-from isobench.runs.listing import parse_config, read_run_config
+from isobench.runs.listing import (
+    UNREADABLE_CONFIG,
+    parse_config,
+    read_run_config,
+    read_run_rows,
+    read_stored_runs,
+)
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator, validate_config
 
@@ -25,7 +34,7 @@ CHANGES = [
     ("epochs: 10", "epochs: ???"), ("  epochs: 10\n", ""), ("  name: rotten_tomatoes\n", ""), ("seed: 1\n", ""),
     ("seed: 1", "seed: true"), ("seed: 1", "seed: 1\nseed: 2"), ("seed: 1", "---\nseed: 1"), ("seed: 1", "seed"),
     ("seed: 1", "mine: 2\nseed: 1"), ("seed: 1", "'seed': 1"), ("seed: 1", "seed: &a 5"), ("every: 1", "every: *a"),
-    ("seed: 1\nscale: embedded", "seed: &a 1\nscale: *a"), ("data:\n", "data: {\n"), ("seed: 1", "seed: 1\n...\n"),
+    ("data:\n", "data: {\n"), ("seed: 1", "seed: 1\n...\n"),
     ("monitors: {}", "monitors: {a: 2001-01-01}"), ("monitors: {}", "monitors: {1: 2}"), ("seed: 1", "seed: |\n  1"),
     ("monitors: {}", "monitors: []"), ("grid: {}", "grid: {a: [{b: [1, null, x]}]}"), ("grid: {}", "grid: {a: [1]}"),
     ("text:", "text: sentence\n  t:"), ("dry_run: false", "dry_run: false\n\n# the end"), ("\n", "\n "),
@@ -79,7 +88,8 @@ def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
             validator.validate(bad)
         assert str(raised.value) == str(expected.value)
     (tmp_path / "config.yaml").write_text(config_text().replace("seed: 1", "seed: -1"))
-    assert read_run_config(tmp_path, validator) is None
+    with pytest.raises(UserError, match="seed=-1 must be at least 0"):
+        read_run_config(tmp_path, validator)
 
 
 def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared():
@@ -91,3 +101,57 @@ def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared()
     cfg = rows[0].cfg
     others = [replace(cfg, seed=4), replace(cfg, optimization=replace(cfg.optimization, lr=1e-3))]
     assert find_varying_settings([Row(one, None, None) for one in (cfg, *others)]) == ["optimization.lr"]
+
+
+NESTED_ALIASES = "monitors:\n  a: &a {x: 1}\n" + "".join(
+    f"  {new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefghi", "bcdefghij", strict=True)
+)
+NESTED_MERGES = "monitors:\n  a: &a {x: 1}\n" + "".join(
+    f"  {new}: &{new} {{<<: [{', '.join([f'*{old}'] * 9)}]}}\n"
+    for old, new in zip("abcdefghi", "bcdefghij", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        config_text().replace("monitors: {}\n", NESTED_ALIASES),
+        config_text().replace("monitors: {}\n", NESTED_MERGES),
+        "seed: &a 1\nscale: *a\n",
+        config_text().replace("monitors: {}", "monitors: " + "[" * 100_000),
+        config_text() + "# " + "x" * 2**20,
+        config_text().replace("name: minilm", "name: ${oc.env:HOME}"),
+        config_text().replace("name: minilm", "name: ${hydra.runtime.cwd}"),
+    ],
+)
+def test_a_bomb_or_a_foreign_value_is_refused_at_once(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    start = time.monotonic()
+    with pytest.raises(UserError):
+        read_run_config(tmp_path, ConfigValidator())
+    assert time.monotonic() - start < 2
+
+
+def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, capfd):
+    """The pipes are a config, and files of the folder that another config names as ``encoder.path``."""
+    model, output_dir = tmp_path / "model", tmp_path / "outputs"
+    folders = [output_dir / "runs" / (name * 8) for name in ("a1", "a2", "a3")]
+    for folder in (model, *folders):
+        folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (model / name).write_text("{}")
+    os.mkfifo(model / "chat_template.jinja")
+    os.mkfifo(folders[0] / "config.yaml")
+    (folders[1] / "config.yaml").write_text(config_text("encoder=local", f"encoder.path={model}"))
+    (folders[2] / "config.yaml").write_text(config_text())
+    problems = [run.problem for run in read_stored_runs(str(output_dir))]
+    assert problems[0] == UNREADABLE_CONFIG
+    assert problems[1].startswith(f"{model}/chat_template.jinja is not a regular file but a pipe")
+    assert problems[2] is None
+    assert list(read_run_rows(str(output_dir), excluded=set())) == []
+    assert capfd.readouterr().err.count("left out") == 3
+
+
+def test_a_pipe_in_a_models_config_is_no_architecture(tmp_path):
+    os.mkfifo(tmp_path / "config.json")
+    assert read_model_type(make_config("encoder=local", f"encoder.path={tmp_path}").encoder) is None

@@ -93,6 +93,7 @@ def test_a_row_keeps_of_past_epochs_what_tables_show_and_an_analysis_reads_them_
         {"best": {"score": 0.5, "validation": BEST["validation"]}}, {"best": BEST | {"isotropy": None}},
         {"best": BEST | {"score": "high"}}, {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}},
         {"best": BEST | {"epoch": 1.5}}, {"best": BEST | {"isotropy": {"head/i1": "0.5"}}},
+        {"attempts": 2**63}, {"cost": {"examples": -1}}, {"cost": {"seconds": -1.0}}, {"cost": {"seconds": 1e300}},
         {"cost": {"seconds": None}}, {"cost": {"training_seconds": "6"}},
         {"history": {}}, {"history": None}, {"history": [1]}, {"history": [{"epoch": 1}]},
         {"scale": {}}, {"warnings": None}, {"warnings": [1]}, {"failure": "crash"}, {"config": None},
@@ -108,7 +109,7 @@ def test_a_row_keeps_of_past_epochs_what_tables_show_and_an_analysis_reads_them_
     ],
 )  # fmt: skip
 def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
-    folder = folder_with(tmp_path, to_text(content() | part))
+    folder = folder_with(tmp_path, to_text(content(**part)))
     with pytest.raises(UserError, match=DAMAGED):
         folder.read_record()
 

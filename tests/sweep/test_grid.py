@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hydra.errors import HydraException
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
+from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_grid
 from isobench.sweep.plan import compose_sweep, plan_runs
 
@@ -107,13 +109,18 @@ def test_isobn_as_released_has_the_papers_betas_at_paper_scale():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["calibration.beta=0.3,0.4", "scale=paper"], "only .*calibration=isobn_paper.* has the setting"),
-        (["calibration=none,isobn_paper", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has"),
+        (["calibration=none", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has the setting"),
+        (["calibration=none,cosine", "calibration.beta=0.3"], "only .*calibration=isobn_paper.* has the setting"),
+        (["calibration=none,isobn_paper", "calibration.bete=0.3"], "no setting calibration.bete: did you mean beta"),
         (["calibration=batch_norm", "calibration.beta=0.3,0.4"], "only .*calibration=isobn_paper.* has the setting"),
         (["calibration=isobn_paper", "calibration.bete=0.3,0.4"], "there is no setting calibration.bete"),
         (["tracking.group=a,b", "seed=1"], "tracking.group=a and tracking.group=b give the same run"),
         (["scale=embedded,paper"], "scale can't be swept over"),
         (["retry_failed=true,false"], "retry_failed can't be swept over"),
+        (["dry_run=choice(false)"], "dry_run can't be swept over"),
+        (["retry_failed=choice(true)"], "retry_failed can't be swept over"),
+        (["seed=1,-1"], "seed=-1 must be at least 0"),
+        (["experiment.selection.rule=bestest"], "experiment.selection.rule=bestest is not known"),
     ],
 )
 def test_a_setting_that_can_t_be_in_every_run_is_one_line_and_exit_code_2(cli, arguments, message):
@@ -124,8 +131,12 @@ def test_a_setting_that_can_t_be_in_every_run_is_one_line_and_exit_code_2(cli, a
 
 @pytest.mark.slow
 def test_experiments_and_combinations_of_a_real_grid(cli):
-    code, _, err = cli("+experiment=glue_isobn,glue_calibration", "-m", "dry_run=true")
-    assert (code, "experiment can't be swept over" in err) == (2, True)
+    for several in ("glue_isobn,glue_calibration", "choice(glue_isobn)", "[glue_isobn,glue_calibration]"):
+        code, out, err = cli(f"+experiment={several}", "-m", "dry_run=true")
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "experiment can't be swept over" in err or "a run has one experiment" in err
+    code, out, err = cli("-m", "dry_run=true,false")
+    assert (code, out, "dry_run can't be swept over" in err) == (2, "", True)
     adaptation = ["+experiment=glue_adaptation", "-m", "dry_run=true", "scale=paper"]
     code, _, err = cli(*adaptation, "calibration=gradient_norm", "task=rte,mnli")  # mnli has no gradient_norm there
     assert (code, len(err.splitlines())) == (2, 1)
@@ -137,3 +148,64 @@ def test_equal_values_are_one_run_and_no_error():
     assert len(plan("optimization.lr=0.003,3e-3,0.0030")) == 1
     with pytest.raises(HydraException):
         plan("calibration=none", "calibration.beta=0.3")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["calibration=none,isobn_paper", "calibration.beta=0.25,0.5"], [None, 0.25, 0.5]),
+        (["calibration.beta=0.25,0.5", "calibration=isobn_paper,none"], [0.25, None, 0.5]),
+        (["calibration=none,isobn_paper", "calibration.beta=0.25"], [None, 0.25]),
+        (["calibration=none,isobn_released,isobn_paper", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
+        (["+experiment=glue_isobn", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
+        (["+experiment=glue_isobn", "calibration.beta=0.3"], [None, 0.3, 0.3]),
+    ],
+)
+def test_a_methods_setting_multiplies_with_the_methods_that_have_it(arguments, expected):
+    assert [cfg.calibration.get("beta") for cfg in plan(*arguments)] == expected
+
+
+@pytest.mark.slow
+def test_settings_of_two_methods_and_of_a_chain_go_to_their_own():
+    both = plan("calibration=isobn_paper,cosine", "calibration.beta=0.3,0.4", "calibration.strength=1,2,3")
+    assert [cfg.calibration.get("beta", cfg.calibration.get("strength")) for cfg in both] == [0.3, 0.4, 1, 2, 3]
+    chain = plan("calibration=[isobn_paper,cosine]", "calibration.then.strength=2", "calibration.beta=0.3,0.4")
+    assert [(cfg.calibration["beta"], cfg.calibration["then"]["strength"]) for cfg in chain] == [(0.3, 2), (0.4, 2)]
+
+
+@pytest.mark.slow
+def test_at_the_papers_scale_plain_fine_tuning_keeps_its_runs():
+    planned = plan("+experiment=glue_isobn", "scale=paper", "calibration.beta=0.3,0.4", *ONE_CELL)
+    counts = Counter((cfg.calibration["name"], cfg.calibration.get("beta")) for cfg in planned)
+    assert counts == {("none", None): 6} | {(name, beta): 6 for name in VARIANTS for beta in (0.3, 0.4)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "typed_beta"),
+    [
+        (["-m", "calibration=none,isobn_paper"], "calibration.beta=0.25,0.5"),
+        (["+experiment=glue_isobn"], "calibration.beta=0.25"),
+    ],
+)
+def test_the_announcement_says_which_methods_lack_a_setting(cli, tmp_path, flags, typed_beta):
+    code, out, err = cli(f"output_dir={tmp_path}", "tracking=none", *flags, typed_beta, "dry_run=true")
+    having = "isobn_paper, isobn_released" if "+experiment=glue_isobn" in flags else "isobn_paper"
+    assert (code, err) == (
+        0, f"isobench: calibration.beta is set for {having}; methods without this setting: none\n"
+    ), err  # fmt: skip
+    methods = 1 + having.count(",") + 1
+    assert f"{1 + (methods - 1) * (1 + typed_beta.count(','))} runs: " in out
+
+
+@pytest.mark.slow
+def test_the_runs_of_a_plan_have_names_of_their_own():
+    with compose_sweep(["tracking=none", "calibration=none,isobn_paper", "calibration.beta=0.25,0.5"]) as parts:
+        planned = list(plan_runs(*parts).values())
+        composer = Composer(*parts[:2])
+    assert [run.row.cfg.tracking.label for run in planned] == [None, "beta=0.25", "beta=0.5"]
+    for run in planned:  # launchers compose the configs from the overrides
+        assert composer.compose(run.overrides) == run.row.cfg
+    (named, _) = plan("tracking.label=mine", "optimization.lr=1e-5,2e-5")
+    assert named.tracking.label == "mine"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from helpers import drop_replaced
 
 from isobench.common.errors import UserError
 
@@ -31,7 +32,7 @@ def logs(outputs) -> list[str]:
 @pytest.fixture
 def quick(small, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    return [*small, "optimization.epochs=1", "trainer.threads=1"]
+    return drop_replaced([*small, "optimization.epochs=1", "trainer.threads=1"])
 
 
 @pytest.mark.slow
@@ -282,7 +283,7 @@ def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["auto", "local", "joblib"])
+@pytest.mark.parametrize("launcher", ["auto", "local"])
 def test_workers_that_are_starting_end_when_their_parent_is_killed(quick, outputs, monkeypatch, launcher):
     process = start_slow_sweep(quick, monkeypatch, launcher)
     deadline = time.monotonic() + 60

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
+from helpers import drop_replaced
 from slurm_cluster import squeue
 
 from isobench.runs.heartbeat import is_process_alive
@@ -36,11 +37,11 @@ def cluster(tmp_path_factory):
 
 def through_slurm(small: list[str]) -> list[str]:
     """Overrides that send a run of 30 steps through SLURM."""
-    return [
+    return drop_replaced([
         *small, "calibration._target_=slow_calibration.Slow", "optimization.epochs=3", "trainer.threads=1",
         "checkpoint.steps=2", "hydra/launcher=slurm", "hydra.launcher.cpus=1", "hydra.launcher.memory_gb=2",
         "hydra.launcher.gpus=null",
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
 @pytest.fixture

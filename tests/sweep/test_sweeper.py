@@ -5,7 +5,9 @@ import re
 
 import pytest
 import yaml
+from helpers import drop_replaced, review_columns, write_parquet
 
+from isobench.cli import report
 from isobench.common.resources import experiments_dir
 from isobench.papers import published
 from isobench.runs.record import Beat
@@ -64,6 +66,27 @@ def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, s
     assert records(outputs) == first
     code, _, err = cli(*sweep[:-1], "seed=1,2,3")
     assert "6 runs: 4 finished, 2 to do" in err
+
+
+@pytest.mark.slow
+def test_data_sets_that_are_swept_over_are_no_seeds(cli, small, outputs, tmp_path):
+    places = [tmp_path / "one", tmp_path / "two"]
+    for seed, place in enumerate(places):
+        for split in ("train", "validation"):
+            write_parquet(place / "glue" / "sst2" / f"{split}.parquet", review_columns(32, seed))
+    sweep = [*small, f"data.root={places[0]},{places[1]}", "seed=1", "optimization.epochs=1", "-m"]
+    code, out, err = cli(*sweep)
+    assert code == 0, err
+    lines = [line.split("│") for line in out.splitlines() if "sst2 (accuracy)" in line]
+    assert [line[5].strip() for line in lines] == ["1", "1"]  # n
+    assert [line[8].count(":") for line in lines] == [1, 1]  # seeds
+    assert out.count("one (") == out.count("two (") == 1
+    assert cli(*sweep, "dry_run=true")[1].count(" sst2 ") == 2
+    report.report(drop_replaced(sweep))
+    written = (outputs / "reports" / "runs" / "report.md").read_text()
+    digests = set(re.findall(r"(?:one|two) \((\w{8})\)", out))
+    assert len(digests) == 2
+    assert all(written.count(f"({digest})") for digest in digests)
 
 
 def test_equal_runs_are_run_once(cli, small):

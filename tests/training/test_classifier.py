@@ -14,6 +14,7 @@ from torch import nn
 from isobench.calibration import Calibration
 from isobench.common.errors import RunFailure, UserError
 from isobench.common.resources import conf_dir
+from isobench.models.dropout import LaneDropout
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 from isobench.training.build import build_run_parts
@@ -27,11 +28,12 @@ def built(small, *overrides):
 
 
 def test_chunks_change_nothing(small):
-    """One chunk or many: the same embeddings, in the same order, and so the same batch statistics."""
-    one, loaders, *_ = built(small, "trainer.chunk_overhead=1000000", "calibration=isobn_paper")
-    many, chunked, *_ = built(small, "trainer.chunk_overhead=0", "calibration=isobn_paper")
+    """One packed row or many chunks: the same embeddings, in the same order, and so the same batch statistics."""
+    one, loaders, *_ = built(small, "calibration=isobn_paper")
+    many, chunked, *_ = built(small, "encoder.packing=false", "trainer.chunk_overhead=0", "calibration=isobn_paper")
     batch, split = next(iter(loaders.train)), next(iter(chunked.train))
     assert len(batch["chunks"]) == 1 < len(split["chunks"])
+    assert "packing" in batch["chunks"][0]
     one.encoder.eval(), many.encoder.eval()  # no dropout; the calibration stays in training
     torch.testing.assert_close(one.embed(batch), many.embed(split), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(
@@ -49,7 +51,7 @@ def test_placement_is_pooler_isobn_dropout_linear(small):
     expected = module.chain.calibrations[0](pooled)
     module.chain.calibrations[0].load_state_dict(type(module.chain.calibrations[0])(32).state_dict())
     torch.testing.assert_close(module.embed(batch), expected)
-    assert isinstance(module.dropout, nn.Dropout)
+    assert isinstance(module.dropout, LaneDropout)
     assert module.dropout.p == 0.02  # the encoder's own
 
 

@@ -75,7 +75,7 @@ def test_translation_has_torch_s_dropout(tiny_translation):
 def compute_loss(small, *overrides):
     """The loss of a step on the same batch with the same weights, with dropout in the head alone."""
     module = build(*small, "head.dropout=0.5", "seeds.init=1", "seeds.order=1", *overrides)
-    module.encoder.eval()  # the dropout of its attention weights is torch's
+    module.encoder.eval()  # this batch is padded, so its attention weights would get torch's dropout
     module.log = module.compute_total_loss = lambda loss, *_, **__: loss
     torch.seed()  # whatever torch would draw
     return module.training_step(BATCH, 0).item()
@@ -97,3 +97,14 @@ def test_the_masks_follow_from_the_seed_alone(small):
 def test_the_record_says_whose_random_numbers_were_used(small, override, used):
     record, _, *_ = train_run(*small, "optimization.epochs=1", "task.train_samples=16", override)
     assert record["dropout"] == used
+
+
+def test_a_run_that_goes_on_with_the_other_kind_of_dropout_says_so(small):
+    saved = {}
+    build(*small, LANES).on_save_checkpoint(saved)
+    module = build(*small, TORCH)
+    module.on_load_checkpoint(saved)
+    assert [warning for warning in module.warnings if warning.startswith("dropout changed")]
+    same = build(*small, LANES)
+    same.on_load_checkpoint(saved)
+    assert same.warnings == []

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from isobench import metrics
 from isobench.metrics import isotropy_summary, partition_isotropy
+from isobench.sweep.plan import compose_sweep
 from isobench.training.monitor import IsotropyMonitor
 
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio")
@@ -149,9 +150,20 @@ def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, me
     assert not list(outputs.glob("runs/*/result.json"))
 
 
+def test_a_monitor_is_added_or_changed_as_documented():
+    added = "monitors.x={_target_: mine.Count, every: 2}"
+    with compose_sweep([added, "seed=1"]) as (_, base, overrides):
+        assert base.monitors.x == {"_target_": "mine.Count", "every": 2}
+        assert overrides == [f"++{added}", "seed=1"]
+    with compose_sweep(["+experiment=isobn_drift", "monitors.drift={components: 7}"]) as (_, base, _):
+        assert base.monitors.drift.components == 7
+        assert base.monitors.drift._target_.endswith("ClassifierDrift")
+
+
 @pytest.mark.slow
-def test_the_isotropy_monitor_can_be_replaced(cli, small, outputs):
-    settings = "{_target_:isobench.monitor.IsotropyMonitor,curve:5}"
-    assert cli(*small, f"+monitors.isotropy={settings}", "optimization.epochs=1")[0] == 0
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_the_isotropy_monitor_can_be_replaced(cli, small, outputs, sign):
+    settings = "{_target_: isobench.monitor.IsotropyMonitor, curve: 5}"
+    assert cli(*small, f"{sign}monitors.isotropy={settings}", "optimization.epochs=1")[0] == 0
     (file,) = outputs.glob("runs/*/result.json")
     assert len(json.loads(file.read_text())["history"][0]["explained_variance"]["embedding"]) == 5

@@ -1,0 +1,85 @@
+"""Run ``isobench tasks`` (or encoders, methods, experiments): list what can be chosen, one line each."""
+
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from isobench.cli.arguments import FlagParser
+from isobench.cli.guard import run_guarded
+from isobench.common.errors import UserError
+from isobench.common.resources import conf_dir
+
+GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
+
+
+def main(prog: str, word: str) -> None:
+    """Parse the command line and print the list; ``word`` is one of ``GROUPS``, ``prog`` is for the usage line."""
+    group = GROUPS[word]
+    sign = "+" if group == "experiment" else ""
+    parser = FlagParser(
+        prog=prog,
+        usage="%(prog)s [-h] [--config-dir FOLDER]",
+        description=f"Lists the {word} that {sign}{group}=NAME can choose, one line each.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config-dir",
+        "-cd",
+        metavar="FOLDER",
+        type=Path,
+        help="list those in FOLDER too",
+    )
+    options = parser.parse_args()
+    run_guarded(lambda: print_choices(group, options.config_dir))
+
+
+def print_choices(group: str, folder: Path | None = None) -> None:
+    """Print the name and the description of each choice in a group; on a terminal no line is longer than it is wide.
+
+    Raises:
+        UserError: ``folder`` is no folder.
+        yaml.YAMLError, UnicodeError: a file can't be read.
+    """
+    if folder is not None and not folder.is_dir():
+        raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
+    choices = dict(sorted({**list_choices(Path(conf_dir()), group), **list_choices(folder, group)}.items()))
+    indent = max(map(len, choices)) + 2
+    width = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 1000
+    for name, text in choices.items():
+        print(f"{name:{indent}}{textwrap.shorten(text, max(width, 20), placeholder=' ...')}")
+
+
+def list_choices(folder: Path | None, group: str) -> dict[str, str]:
+    """List the YAML files of a group in a config folder: name -> description."""
+    files = sorted((folder / group).glob("*.yaml")) if folder else []
+    return {file.stem: describe_choice(file) for file in files}
+
+
+def describe_choice(file: Path) -> str:
+    """Describe a YAML file by the hub's name of its model, else by the first sentence of its comment.
+
+    Data sets of the hub have a comment. A file without either is described by its class or its path.
+    """
+    with file.open(encoding="utf-8") as stream:
+        settings = yaml.safe_load(stream)
+    settings = settings if isinstance(settings, dict) else {}
+    if file.parent.name == "encoder" and settings.get("hub"):
+        return f"{settings['hub']}, from the hub"
+    text = " ".join(read_comment_lines(file))
+    sentence = re.match(r".*?\.(?= [A-Za-z\"]|$)", text)
+    return sentence[0] if sentence else text or str(settings.get("_target_", file))
+
+
+def read_comment_lines(file: Path) -> Iterator[str]:
+    """Yield the lines of the comment that a YAML file opens with, without commands and Hydra's header."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            return
+        words = line.lstrip("# ")
+        if words and not words.startswith(("@", "python -m ", "isobench ")):
+            yield words

@@ -1,0 +1,53 @@
+"""Explain what is wrong with a YAML file of the config: its name, the line, and what to do."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from yaml.reader import ReaderError
+
+from isobench.common.resources import conf_dir
+
+CONFIG_DIR_FLAGS = ("--config-dir", "-cd")
+
+
+def explain_yaml_error(error: BaseException) -> str | None:
+    """Explain in one line which YAML file can't be read, and why; None if the error is of another kind."""
+    for cause in list_causes(error):
+        if isinstance(cause, yaml.MarkedYAMLError) and (mark := cause.problem_mark or cause.context_mark):
+            return f"{mark.name}, line {mark.line + 1}: {cause.problem or cause.context}: correct this line"
+        if isinstance(cause, ReaderError):
+            return f"{cause.name} has a character that YAML does not allow ({cause.reason}): remove it"
+        if isinstance(cause, UnicodeDecodeError) and (files := ", ".join(map(str, find_files_not_in_utf8()))):
+            return f"{files} can't be read as UTF-8 ({cause.reason}): save it in this encoding"
+    return None
+
+
+def list_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, then the error that caused it, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def find_files_not_in_utf8() -> Iterator[Path]:
+    """Yield the YAML files of isobench and of the user's own folders that are not text in UTF-8."""
+    for folder in (conf_dir(), *read_config_folders(sys.argv[1:])):
+        for file in sorted(Path(folder).rglob("*.yaml")):
+            try:
+                file.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                yield file
+            except OSError:  # unreadable for another reason
+                continue
+
+
+def read_config_folders(arguments: list[str]) -> list[str]:
+    """Read the folders that ``--config-dir FOLDER`` or ``--config-dir=FOLDER`` names on a command line."""
+    folders = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        flag, equals, value = argument.partition("=")
+        if flag in CONFIG_DIR_FLAGS:
+            folders.append(value if equals else following)
+    return folders

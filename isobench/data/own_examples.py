@@ -1,0 +1,43 @@
+"""Read and fingerprint the examples of a user's own file, with the columns that a completed task names."""
+
+from pathlib import Path
+from typing import Any
+
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_file
+from isobench.config.schema import Task
+from isobench.data.own_files import find_format, read_own_file
+from isobench.data.own_labels import format_labels, number_labels
+from isobench.data.parquet import require_columns
+
+
+def fingerprint_own_file(path: Path) -> str:
+    """Identify a file's content: its format, which decides how its bytes are read, and its sha256.
+
+    Raises:
+        UserError: there is no such file, or its format is not known.
+    """
+    return f"{find_format(path)} {sha256_file(path)}"
+
+
+def read_own_columns(path: Path, task: Task, may_lack_labels: bool = False) -> dict[str, list[Any]]:
+    """Read the task's columns of texts, and under ``label`` the numbers of classes, or scores, of N examples.
+
+    With ``may_lack_labels`` there is no ``label`` if the file has no such column, or only empty labels.
+
+    Raises:
+        UserError: the file can't be read, lacks a column or a label, or has a label that is no class of the task.
+    """
+    label = task.label or "label"
+    table = read_own_file(path)
+    require_columns(table.schema, task.text if may_lack_labels else (*task.text, label), str(path))
+    columns = {name: table[name].to_pylist() for name in task.text}
+    if "label" in columns:
+        raise UserError(f"{path}: a column of texts can't be called label: rename it")
+    values = table[label].to_pylist() if label in table.column_names else []
+    if may_lack_labels and all(value in (None, "") for value in values):
+        return columns
+    where = f"{path}, column {label},"
+    if task.labels is None:
+        return {**columns, "label": format_labels(values, where)}
+    return {**columns, "label": number_labels(values, task.labels, where)}

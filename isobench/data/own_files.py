@@ -1,0 +1,93 @@
+"""Read a user's own file of examples: CSV, TSV, JSON Lines or Parquet, by pyarrow, without guessing at values.
+
+Columns of CSV and TSV are read as texts, so that no text such as "null", "1e5" or a date becomes something else. In
+CSV a field may stand in double quotes. In TSV a quote is a character like any other, as in GLUE's own files.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from isobench.common.errors import UserError, extract_first_line
+
+FORMATS = {
+    ".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON Lines",
+    ".parquet": "Parquet",
+}  # fmt: skip
+
+
+def find_format(path: Path) -> str:
+    """Return the format of an existing file by the ending of its name.
+
+    Raises:
+        UserError: there is no such file, or its ending is not one of ``FORMATS``.
+    """
+    if not path.is_file():
+        raise UserError(f"data.files: {path} {'is no file' if path.exists() else 'does not exist'}")
+    if path.suffix.lower() not in FORMATS:
+        raise UserError(f"data.files: {path} must end in one of {', '.join(FORMATS)}")
+    return FORMATS[path.suffix.lower()]
+
+
+def read_own_file(path: Path) -> Any:
+    """Read all columns of a file as a ``pyarrow.Table``.
+
+    Raises:
+        UserError: the file is missing, damaged, of another format than its ending says, or names a column twice.
+    """
+    import pyarrow
+
+    kind = find_format(path)
+    try:
+        table = READERS[kind](path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} can't be read as {kind}: {extract_first_line(error)}") from error
+    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
+    if twice:
+        raise UserError(f"{path} has two columns with the name {min(twice)}: rename one")
+    return table
+
+
+def _read_csv(path: Path) -> Any:
+    from pyarrow import csv
+
+    return _read_delimited(path, csv.ParseOptions(newlines_in_values=True))
+
+
+def _read_tsv(path: Path) -> Any:
+    from pyarrow import csv
+
+    return _read_delimited(path, csv.ParseOptions(delimiter="\t", quote_char=False))
+
+
+def _read_delimited(path: Path, options: Any) -> Any:
+    """Read a file with a line of names and columns of texts."""
+    import pyarrow
+    from pyarrow import csv
+
+    with csv.open_csv(path, parse_options=options) as reader:
+        names = reader.schema.names
+    types = csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
+    return csv.read_csv(path, parse_options=options, convert_options=types)
+
+
+def _read_json_lines(path: Path) -> Any:
+    """Read a file with one JSON object a line; texts that look like dates stay texts."""
+    import pyarrow
+    from pyarrow import json
+
+    options = json.ReadOptions(block_size=max(1 << 20, path.stat().st_size + 1))  # no line is cut in two
+    table = json.read_json(path, options)
+    dates = [field.name for field in table.schema if pyarrow.types.is_timestamp(field.type)]
+    if not dates:
+        return table
+    schema = pyarrow.schema([(name, pyarrow.string()) for name in dates])
+    return json.read_json(path, options, json.ParseOptions(explicit_schema=schema))
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(path)
+
+
+READERS = {"CSV": _read_csv, "TSV": _read_tsv, "JSON Lines": _read_json_lines, "Parquet": _read_parquet}

@@ -1,0 +1,159 @@
+"""Export the reported epoch's encoder and head as a folder that transformers loads (``checkpoint.export``).
+
+``FOLDER/<run>/`` holds the model, its tokenizer and ``isobench.json``, which says what the folder is and what it
+lacks. Where transformers' ``AutoModelForSequenceClassification`` has the head's layers, it loads encoder and head.
+Else ``AutoModel`` loads the encoder, and ``head.safetensors`` holds pooler and classifier. transformers has no place
+for a calibration: where one changes embeddings, ``calibration.safetensors`` holds its tensors, and ``isobench.json``
+its settings.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.callbacks import Callback
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from isobench.calibration.base import overrides_hook
+from isobench.calibration.chain import Chain
+from isobench.common.files import write_json
+from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER
+from isobench.config.schema import Config, format_method_name
+from isobench.models import tokenization
+from isobench.models.huggingface_head import split_head
+from isobench.runs.identity import Identity
+from isobench.runs.layout import EXPORT_FILE, find_export_folder
+from isobench.training.classifier import Classifier
+from isobench.training.instantiate import instantiate_chain
+
+HEAD_FILE, CALIBRATION_FILE = "head.safetensors", "calibration.safetensors"
+# Architectures whose own classifier has dense, tanh and classifier, as head=isobn with encoder.pooling=pooler has.
+LIKE_ISOBN = (*WITH_OWN_POOLER, *(name for name in WITH_DENSE_LAYER if name != "electra"))
+
+
+class Exporter(Callback):
+    """Export the model after each evaluation whose epoch is the reported one so far.
+
+    So the folder always holds the reported epoch, also when an interrupted run goes on.
+
+    Args:
+        cfg: the run's config.
+        key: the run's key.
+        tokenizer: the encoder's.
+        folder: where to export to.
+    """
+
+    def __init__(self, cfg: Config, key: str, tokenizer: Any, folder: Path) -> None:
+        self.cfg, self.key, self.tokenizer, self.folder = cfg, key, tokenizer, folder
+
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        """Export; Lightning calls it after the module has recorded the epoch."""
+        if module.best is None or module.best.epoch.epoch != trainer.current_epoch + 1:
+            return
+        new = self.folder.with_name(f".{self.folder.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        about = {"run": self.key, "epoch": module.best.epoch.epoch, "score": module.best.epoch.score}
+        write_export(new, self.cfg, module, self.tokenizer, about)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        new.rename(self.folder)
+
+
+def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
+    """Make the callback that exports the run's model; none without ``checkpoint.export``."""
+    if cfg.checkpoint.export is None:
+        return []
+    tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
+    folder = find_export_folder(cfg.checkpoint.export, identity.key)
+    return [Exporter(cfg, identity.key, tokenizer, folder)]
+
+
+def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, about: dict[str, Any]) -> None:
+    """Write the model, what transformers can't express of it, and ``isobench.json``; ``about``: entries of that."""
+    tokenizer.save_pretrained(folder)
+    lacks = []
+    if is_expressible(cfg, module):
+        about |= {"load_with": "AutoModelForSequenceClassification"}
+        build_transformers_model(cfg, module).save_pretrained(folder)
+    else:
+        about |= {"load_with": "AutoModel", "pooling": module.encoder.pooling, "layer": module.encoder.layer}
+        module.encoder.model.save_pretrained(folder, state_dict=copy_state(module.encoder.model))  # type: ignore[operator]
+        save_file(copy_state(nn.ModuleDict({"pooler": module.pooler, "classifier": module.head})), folder / HEAD_FILE)
+        lacks.append(f"the head ({HEAD_FILE})")
+    if any(overrides_hook(calibration, "forward") for calibration in module.chain):
+        save_file(copy_state(module.chain), folder / CALIBRATION_FILE)
+        lacks.append(f"the calibration {format_method_name(cfg.calibration)} ({CALIBRATION_FILE})")
+    task = cfg.task
+    about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
+    about |= {"calibration": cfg.calibration, "dim": read_width(module), "lacks": lacks}
+    write_json(folder / EXPORT_FILE, about)
+
+
+def read_width(module: Classifier) -> int:
+    """Return the width d of the encoder's vectors."""
+    model: Any = module.encoder.model
+    return int(model.config.hidden_size)
+
+
+def is_expressible(cfg: Config, module: Classifier) -> bool:
+    """Return whether transformers' class for sequence classification computes what encoder and head compute."""
+    model: Any = module.encoder.model
+    if module.head.in_features != read_width(module) or cfg.task.as_classes is not None:
+        return False
+    if cfg.head.name == "huggingface":
+        return True
+    return module.encoder.pooling == "pooler" and model.config.model_type in LIKE_ISOBN
+
+
+def build_transformers_model(cfg: Config, module: Classifier) -> Any:
+    """Build transformers' model for sequence classification with the weights of encoder, pooler and classifier."""
+    from transformers import AutoModelForSequenceClassification
+
+    encoder: Any = module.encoder.model
+    names = cfg.task.labels or ["score"]
+    config = type(encoder.config).from_dict(encoder.config.to_dict())
+    config.id2label, config.label2id = dict(enumerate(names)), {name: number for number, name in enumerate(names)}
+    config.problem_type = "regression" if cfg.task.labels is None else "single_label_classification"
+    model = AutoModelForSequenceClassification.from_config(config)
+    base = getattr(model, model.base_model_prefix)
+    base.load_state_dict(copy_state(encoder), strict=False)  # only the pooler, which comes next, is not in it
+    own_pooler = getattr(base, "pooler", None)
+    parts = split_head(model, own_pooler if own_pooler is not None else nn.Identity())
+    copy_tensors(module.pooler, parts.pooler)
+    parts.classifier.load_state_dict(copy_state(module.head))
+    return model.eval()
+
+
+def copy_tensors(source: nn.Module, target: nn.Module) -> None:
+    """Copy parameters between two modules that have the same ones in the same order, under whichever names.
+
+    Raises:
+        ValueError: they don't have the same.
+    """
+    own, others = list(target.state_dict().values()), list(source.state_dict().values())
+    if [tensor.shape for tensor in own] != [tensor.shape for tensor in others]:
+        raise ValueError("the head's layers are not those of transformers' model")
+    for tensor, other in zip(own, others, strict=True):
+        tensor.copy_(other)
+
+
+def copy_state(module: nn.Module) -> dict[str, Tensor]:
+    """Copy a module's parameters and buffers to the CPU, by name."""
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
+
+
+def load_calibration(folder: str | Path) -> Chain:
+    """Load the calibration of an exported folder, in evaluation mode.
+
+    Call it as ``chain(h, pooler)``: it returns calibrated embeddings and each method's input.
+
+    Raises:
+        FileNotFoundError: the folder has none.
+    """
+    about = json.loads((Path(folder) / EXPORT_FILE).read_text())
+    chain = instantiate_chain(about["calibration"], about["dim"])
+    chain.load_state_dict(load_file(Path(folder) / CALIBRATION_FILE))
+    chain.eval()
+    return chain

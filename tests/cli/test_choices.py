@@ -1,0 +1,118 @@
+"""Lists of what can be chosen, and completions in a shell."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from isobench.__main__ import COMMANDS, main
+from isobench.cli import choices
+from isobench.cli.choices import GROUPS
+from isobench.common.resources import conf_dir
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("tasks", ["rotten_tomatoes", "cola", "captions"]),
+        ("encoders", ["minilm", "roberta-large", "local"]),
+        ("methods", ["none", "isobn_paper", "flow"]),
+        ("experiments", ["glue_isobn", "isobn_ev"]),
+    ],
+)
+def test_every_choice_is_listed_with_a_description_on_one_line(cli, word, names):
+    code, out, err = cli(word)
+    assert (code, err) == (0, "")
+    lines = dict(line.split(None, 1) for line in out.splitlines())
+    assert set(lines) == {file.stem for file in choices.Path(conf_dir(), GROUPS[word]).glob("*.yaml")}
+    assert set(names) <= set(lines)
+    assert all(len(text) > 10 and not text.startswith(("python", "isobench", "Files")) for text in lines.values())
+    assert len(set(lines.values())) == len(lines)
+
+
+def test_the_list_has_the_users_own_and_fits_the_terminal(tmp_path, monkeypatch, capsys):
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "mine.yaml").write_text(f"# Whether {'very ' * 30}good. More.\nname: mine\n")
+    (tmp_path / "task" / "plain.yaml").write_text("name: plain\n")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    choices.print_choices("task", tmp_path)
+    lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["mine"].startswith("Whether very")
+    assert lines["mine"].endswith(" ...")
+    assert lines["plain"].startswith(str(tmp_path)[:10])
+    assert "rte" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tasks", "--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+        (["methods", "--al"], "there is no flag --al"),
+        (["encoders", "minilm"], "unrecognized arguments: minilm"),
+        (["taks"], "there is no command taks: did you mean tasks"),
+    ],
+)
+def test_a_mistake_is_one_line(cli, arguments, message):
+    code, out, err = cli(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_the_usage_line_names_the_command(command):
+    assert command(main, "methods", "--help")[1].startswith("usage: isobench methods [-h] [--config-dir FOLDER]")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected", "absent"),
+    [
+        ("isobench st", ["status"], "report"),
+        ("isobench ", [*COMMANDS, *GROUPS, "task=", "calibration="], "rte"),
+        ("isobench task=r", ["task=rte", "task=rotten_tomatoes"], "task=cola"),
+        ("isobench +experiment=glue_i", ["+experiment=glue_isobn"], "task=rte"),
+        ("isobench status +experiment=isobn_", ["+experiment=isobn_ev", "+experiment=isobn_drift"], "status"),
+        ("isobench task=rte optimization.l", ["optimization.lr="], "optimization.eps="),
+        ("isobench -m calibration=isobn_p", ["calibration=isobn_paper"], "calibration=none"),
+        ("isobench seed=1,2 task=nope x", [], "task"),
+        ("isobench --nope seed", [], "seed"),
+    ],
+)
+def test_a_shells_query_is_answered_without_an_error(cli, monkeypatch, line, expected, absent):
+    monkeypatch.setenv("COMP_LINE", line)
+    monkeypatch.setenv("COMP_POINT", str(len(line)))
+    code, out, err = cli("-sc", "query=bash")
+    assert (code, err) == (0, "")
+    assert set(expected) <= set(out.split())
+    assert absent not in out.split()
+
+
+def test_without_a_line_a_query_has_an_answer(cli, monkeypatch):
+    monkeypatch.delenv("COMP_LINE", raising=False)
+    assert cli("-sc", "query=bash")[0] == 0
+
+
+@pytest.mark.slow
+def test_bash_completes_as_the_page_says(tmp_path):
+    """The command of docs/usage.md, in a real bash, with a program ``isobench`` on its path."""
+    if not (bash := shutil.which("bash")):
+        pytest.skip("bash is not installed")
+    page = (choices.Path(conf_dir()).parent / "docs" / "usage.md").read_text()
+    (install,) = re.findall(r'^ +(eval "\$\(isobench -sc install=bash\)")', page, re.MULTILINE)
+    program = tmp_path / "isobench"
+    program.write_text(f"#!{sys.executable}\nfrom isobench.__main__ import main\nmain()\n")
+    program.chmod(0o755)
+    script = f"""
+PATH={tmp_path}:$PATH
+{install}
+COMP_WORDS=(isobench calibration=isobn_p); COMP_CWORD=1
+COMP_LINE="isobench calibration=isobn_p"; COMP_POINT=${{#COMP_LINE}}
+hydra_bash_completion
+printf '%s\\n' "${{COMPREPLY[@]}}"
+complete -p isobench
+"""
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[0] == "calibration=isobn_paper"
+    assert "hydra_bash_completion isobench" in done.stdout

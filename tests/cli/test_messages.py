@@ -1,0 +1,182 @@
+"""Mistakes on the command line and in a user's own YAML files: one line that names them, exit code 2."""
+
+import pytest
+from helpers import write_parquet
+
+from isobench.cli import dashboard, prune, report, status, wordsim
+from isobench.config.explain_yaml import read_config_folders
+from isobench.sweep.launchers import explain_refusal
+
+# Arguments of isobench, and what its one line says.
+FORMS = [
+    (["experiment=glue_isobn"], "experiment=glue_isobn needs a + before it: write +experiment=glue_isobn"),
+    (["experiment=glue_isobn", "-m"], "experiment=glue_isobn needs a + before it: write +experiment=glue_isobn"),
+    (["+task=rte"], "task is chosen twice: choose one option"),
+    (["seed=1,2"], "seed=1,2 has several values: add -m to carry out a run for each"),
+    (["seed=range(1,3)"], "seed=range(1,3) has several values: add -m"),
+    (["seed=range(3,1)", "-m"], "seed=range(3,1) has no values: write some, such as seed=A,B"),
+    (["calibration=glob(zzz*)", "-m"], "calibration=glob(zzz*) has no values"),
+    (["hydra/launcher=local,auto", "-m"], "hydra/launcher=local,auto can't be swept over"),
+    (["hydra.launcher.n_jobs=0"], "there is no setting hydra.launcher.n_jobs: "),
+    (["~seed"], "~seed: a setting can't be removed: leave it out, or give it a value (seed=...)"),
+    (["~task=rte", "-m"], "~task=rte: a setting can't be removed"),
+    (["seed=range(1,3,0)", "-m"], "seed=range(1,3,0): range() arg 3 must not be zero: write range(FIRST,END,STEP)"),
+    (["calibration="], "calibration is empty: choose one of its options"),
+    (["seed=null"], "seed can't be null: give it a value"),
+    (["seed=null", "-m"], "seed can't be null: give it a value"),
+    (["seed="], "seed= must be a whole number"),
+    (["task=rte", "seed"], "seed is no setting: settings are written key=value"),
+    (["task=rte", ""], "an empty word is no setting"),
+    (["seed=1)"], "seed=1) can't be read"),
+    (["task.text={a"], "task.text={a can't be read"),
+    (["statsu"], "there is no command statsu: did you mean status"),
+    (["--mulitrun", "seed=1,2"], "there is no flag --mulitrun: did you mean --multirun"),
+    (["seed=1", "--config-dir"], "--config-dir needs a value after it"),
+    (["--cfg", "jbo"], "argument --cfg/-c: invalid choice: 'jbo'"),
+    (["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+]
+# A command's module, its arguments, and what its one line says.
+COMMAND_FORMS = [
+    (status, ["--wach"], "there is no flag --wach: did you mean --watch"),
+    (status, ["+experiment=glue_isobn", "--wach=3"], "there is no flag --wach: did you mean --watch"),
+    (status, ["--watch", "+experiment=glue_isobn"], "to leave the number out, write --watch after the settings"),
+    (status, ["--watch", "0"], "0 must be a number of seconds above 0"),
+    (status, ["--watch=nan"], "nan must be a number of seconds above 0"),
+    (status, ["experiment=glue_isobn"], "experiment=glue_isobn needs a + before it"),
+    (status, ["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+    (status, ["glue_isobn"], "glue_isobn is no setting: settings are written key=value"),
+    (report, ["--multrun"], "there is no flag --multrun: did you mean --multirun"),
+    (report, ["+experiment=glue_isobn", "seed=range(3,1)"], "seed=range(3,1) has no values"),
+    (dashboard, ["--reprot"], "there is no flag --reprot: did you mean --report"),
+    (prune, ["--yse"], "there is no flag --yse: did you mean --yes"),
+    (prune, ["~seed"], "~seed: a setting can't be removed"),
+    (wordsim, ["A"], "the following arguments are required: FOLDER"),
+    (wordsim, ["A", "B", "C"], "unrecognized arguments: C"),
+]
+
+
+def check_one_line(result, message):
+    code, out, err = result
+    assert code == 2, err
+    assert "Traceback" not in err + out
+    assert err.count("\n") == 1, err
+    assert err.startswith("isobench: ")
+    assert message in err
+
+
+@pytest.mark.parametrize(("arguments", "message"), FORMS, ids=lambda case: str(case)[:60])
+def test_a_mistake_in_the_form_is_one_line(cli, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    check_one_line(cli(*arguments), message)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("module", "arguments", "message"), COMMAND_FORMS, ids=lambda case: str(case)[:60])
+def test_a_mistake_in_a_commands_form_is_one_line(command, tmp_path, monkeypatch, module, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    check_one_line(command(module.main, *arguments), message)
+
+
+@pytest.mark.parametrize("flag", ["--config-dir", "-cd"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"name: [a\n", "line 2: "),
+        (b"name: yours\ntext: [a]\nname: other\n", "line 3: found duplicate key name"),
+        (b"name: yours\n\ttext: [a]\n", "line 2: found character"),
+        ("name: caf\N{LATIN SMALL LETTER E WITH ACUTE}\n".encode("latin-1"), "can't be read as UTF-8"),
+        (b"name: a\x07\n", "has a character that YAML does not allow"),
+    ],
+)
+def test_a_broken_yaml_file_is_named(cli, command, tmp_path, content, message, flag):
+    file = tmp_path / "task" / "yours.yaml"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    check_one_line(cli(flag, str(tmp_path), "task=yours"), str(file))
+    check_one_line(command(status.main, f"{flag}={tmp_path}", "task=yours"), message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "task.name must be set: add task.name=..."),
+        (b"- a\n", "In 'task/yours': ValidationError raised while composing config: "),
+        (b"nme: a\n", "there is no setting task.nme: did you mean name"),
+        (b"defaults: [nope]\n", "In 'task/yours': Could not load 'task/nope'"),
+    ],
+)
+def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, message):
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "yours.yaml").write_bytes(content)
+    check_one_line(cli("--config-dir", str(tmp_path), "task=yours"), message)
+
+
+def test_the_users_folders_are_read_from_the_command_line():
+    assert read_config_folders(["--config-dir", "a", "x=1", "-cd=b", "-cd"]) == ["a", "b", ""]
+
+
+@pytest.mark.parametrize("setting", ["output_dir", "data.root", "encoder.path", "data.cache"])
+def test_a_file_in_place_of_a_folder_is_named(cli, small, tmp_path, setting):
+    file = tmp_path / "file"
+    file.write_text("")
+    check_one_line(cli(*small, f"{setting}={file}"), str(file))
+    if setting != "data.cache":
+        check_one_line(cli(*small, f"{setting}={file}", "dry_run=true"), f"{setting}={file} is a file: name a folder")
+
+
+@pytest.mark.parametrize("module", [status, report, prune])
+def test_a_commands_output_folder_is_no_file(command, tmp_path, module):
+    (tmp_path / "file").write_text("")
+    message = f"output_dir={tmp_path}/file is a file: name a folder"
+    check_one_line(command(module.main, f"output_dir={tmp_path}/file"), message)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["train.csv", "validation.csv"], "the folder has train.csv, validation.csv: convert each split to a file"),
+        ([], "the folder is empty: convert each split to a file SPLIT.parquet"),
+    ],
+)
+def test_files_beside_a_missing_parquet_file_are_named(cli, small, tmp_path, files, message):
+    folder = tmp_path / "data" / "glue" / "sst2"
+    folder.mkdir(parents=True)
+    for name in files:
+        (folder / name).write_text("sentence,label\ngood,1\n")
+    check_one_line(cli(*small, f"data.root={tmp_path}/data"), message)
+
+
+def test_another_split_is_named(cli, small, tmp_path):
+    write_parquet(tmp_path / "glue" / "sst2" / "dev.parquet", {"sentence": ["good"], "label": [1]})
+    check_one_line(cli(*small, f"data.root={tmp_path}"), "the folder has: dev (choose with task.train_split=...)")
+
+
+ABSENT = """\
+sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
+sbatch: error: fetch_config: DNS SRV lookup failed
+sbatch: error: _establish_config_source: failed to fetch config
+sbatch: fatal: Could not establish a configuration source
+"""
+
+
+def test_an_absent_slurm_is_one_line(cli, small, outputs, tmp_path, monkeypatch):
+    """Programs of SLURM are installed, and no controller answers them."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("srun", "sbatch", "scontrol"):
+        (programs / name).write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{ABSENT}END\nexit 1\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    code, out, err = cli(*small, "hydra/launcher=slurm", "-m")
+    assert (code, out) == (2, "")
+    complaints = [line for line in err.splitlines() if not line.startswith("1 runs:")]
+    assert complaints == [
+        "isobench: hydra/launcher=slurm: SLURM does not answer here (sbatch: fatal: Could not establish a "
+        "configuration source): submit from a machine of the cluster where sinfo works"
+    ]
+    assert not outputs.exists()
+
+
+def test_another_refusal_of_slurm_is_its_own_first_line():
+    error = RuntimeError("sbatch: error: invalid partition specified: no\nsbatch: error: Batch job submission failed")
+    assert explain_refusal(error) == "sbatch: error: invalid partition specified: no"

@@ -1,0 +1,41 @@
+"""Settings that Hydra would drop in silence are refused as they are typed."""
+
+import pytest
+
+from isobench import __main__ as entry
+from isobench.cli import prune, report, status
+from isobench.common.errors import UserError
+from isobench.config.command_line import check_typed_settings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["seed=1", "seed=2"], "seed is given twice, as 1 and as 2: leave one out"),
+        (["calibration=none", "-m", "calibration=isobn_paper,cosine"], "calibration is given twice"),
+        (["+monitors.x=1", "++monitors.x=2"], "monitors.x is given twice"),
+        (["+experiment=glue_isobn", "+experiment=isobn_ev"], "experiment is given twice"),
+        (["+experiment=[glue_isobn,glue_calibration]"], "a run has one experiment: give each a command of its own"),
+        (["task=[rte,sst2]"], "a run has one task: to run several, write -m task=A,B"),
+        (["hydra/launcher=[local,slurm]"], "a run has one hydra/launcher"),
+    ],
+)
+def test_what_would_be_dropped_is_refused(arguments, message):
+    with pytest.raises(UserError, match="(?s).*") as error:
+        check_typed_settings(arguments)
+    assert message in str(error.value)
+
+
+def test_what_is_kept_is_not_refused():
+    check_typed_settings(["seed=1", "seed=1", "-m", "~optimization.clip", "calibration=[isobn_paper,cosine]"])
+    check_typed_settings(["task=rte", "task.name=mine", "task.dev_splits=[a]", "--config-dir=a", "--config-dir=b"])
+
+
+def test_every_command_refuses_a_setting_that_is_given_twice(monkeypatch, capfd, tmp_path):
+    for main in (entry.main, status.main, report.main, prune.main):
+        monkeypatch.setattr("sys.argv", ["isobench", f"output_dir={tmp_path}", "seed=1", "seed=2", "dry_run=true"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        output = capfd.readouterr()
+        assert (stop.value.code, output.out) == (2, "")
+        assert output.err == "isobench: seed is given twice, as 1 and as 2: leave one out\n"

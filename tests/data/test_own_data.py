@@ -1,0 +1,243 @@
+"""A user's own files: four formats give the same examples; columns and labels are found or refused; keys."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import make_config, review_columns, write_parquet
+
+from isobench.common.errors import UserError
+from isobench.data import sources
+from isobench.data.own_task import describe_own_data
+from isobench.papers.scale import drop_paper_remarks, find_scale_differences
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+
+ODD_TEXTS = ["a, b", 'she said "no"', "null", "NA", "1e5", "2021-01-01", "é ü 漢", " padded "]
+STARS = [1, 2, 3, 1, 2, 3, 1, 2]
+
+
+def quote(text):
+    return '"' + text.replace('"', '""') + '"'
+
+
+def write(file, texts, labels, names=("review", "stars")):
+    """Write two columns in the format that the file's ending names."""
+    rows = list(zip(texts, labels, strict=True))
+    if file.suffix in (".csv", ".tsv"):
+        rows = [(text, str(label).lower() if isinstance(label, bool) else label) for text, label in rows]
+    match file.suffix:
+        case ".csv":
+            lines = [",".join(names), *(f"{quote(text)},{label}" for text, label in rows)]
+        case ".tsv":
+            lines = ["\t".join(names), *(f"{text}\t{label}" for text, label in rows)]
+        case ".jsonl":
+            lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+        case ".parquet":
+            write_parquet(file, dict(zip(names, (texts, labels), strict=True)))
+            return file
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def configure(train, dev=None, *overrides):
+    cfg = make_config("task=mine", f"data.files={{train: {train}, validation: {dev or train}}}", *overrides)
+    validate_config(cfg)
+    return cfg
+
+
+def read(cfg, split="train"):
+    return sources.read_examples(cfg.task, cfg.data, split)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_every_format_gives_the_same_examples(tmp_path, ending):
+    cfg = configure(write(tmp_path / f"train.{ending}", ODD_TEXTS, STARS))
+    assert (cfg.task.text, cfg.task.label, cfg.task.labels) == (["review"], "stars", ["1", "2", "3"])
+    assert (list(cfg.task.metrics), cfg.task.primary) == (["accuracy", "matthews"], "accuracy")
+    examples = read(cfg)
+    assert examples.texts == [ODD_TEXTS]
+    assert examples.labels.tolist() == [star - 1 for star in STARS]
+
+
+def test_a_csv_field_may_hold_a_line_break_and_a_file_may_start_with_a_mark(tmp_path):
+    file = tmp_path / "train.csv"
+    file.write_text('text,label\n"one\ntwo",no\n"three",yes\n', encoding="utf-8-sig")
+    examples = read(configure(file))
+    assert examples.texts == [["one\ntwo", "three"]]
+    assert examples.labels.tolist() == [0, 1]
+
+
+def test_json_texts_that_all_look_like_dates_stay_texts(tmp_path):
+    examples = read(configure(write(tmp_path / "train.jsonl", ["2021-01-01", "2021-01-02"], ["a", "b"])))
+    assert examples.texts == [["2021-01-01", "2021-01-02"]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "numbers"),
+    [
+        (["yes", "no", "yes"], ["no", "yes"], [1, 0, 1]),
+        ([10, 2, 10], ["2", "10"], [1, 0, 1]),
+        ([True, False, True], ["false", "true"], [1, 0, 1]),
+        ([1.0, 0.0, 1.0], ["0", "1"], [1, 0, 1]),
+        ([0.5, 1, 2], None, [0.5, 1, 2]),
+        (list(range(21)), None, list(range(21))),
+    ],
+)
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_labels_are_classes_or_scores(tmp_path, labels, classes, numbers, ending):
+    texts = [f"text {number}" for number in range(len(labels))]
+    cfg = configure(write(tmp_path / f"train.{ending}", texts, labels))
+    assert cfg.task.labels == classes
+    assert cfg.task.primary == ("pearson" if classes is None else "accuracy")
+    examples = read(cfg)
+    assert examples.labels.tolist() == numbers
+    assert examples.labels.dtype == (np.float32 if classes is None else np.int64)
+
+
+def test_what_is_named_is_not_looked_for(tmp_path):
+    train = write(tmp_path / "train.csv", ["a", "b", "c"], [1, 2, 1])
+    scores = configure(train, None, "task.label_range=[1,5]")
+    assert (scores.task.labels, read(scores).labels.tolist()) == (None, [1, 2, 1])
+    assert configure(train, None, "task.metrics=[spearman]").task.primary == "spearman"
+    named = configure(train, None, "task.labels=[2,1]", "task.primary=f1")
+    assert (named.task.metrics, read(named).labels.tolist()) == (["f1", "accuracy", "matthews"], [1, 0, 1])
+
+
+def test_classes_may_stand_by_number_unless_a_class_is_called_by_one(tmp_path):
+    train = write(tmp_path / "train.csv", ["a", "b"], [1, 0])
+    assert read(configure(train, None, "task.labels=[negative,positive]")).labels.tolist() == [1, 0]
+    with pytest.raises(UserError, match="has the labels 0, which are no classes of the task: 1, 2"):
+        read(configure(train, None, "task.labels=[1,2]"))
+
+
+def test_columns_are_found_among_others(tmp_path):
+    columns = {"id": ["x1", "x2"], "Question1": ["a", "b"], "question2": ["c", "d"], "Target": ["u", "v"]}
+    write_parquet(tmp_path / "train.parquet", columns)
+    task = configure(tmp_path / "train.parquet").task
+    assert (task.text, task.label) == (["Question1", "question2"], "Target")
+    write_parquet(tmp_path / "other.parquet", {"text": ["a", "b"], "opinion": ["u", "v"]})
+    assert configure(tmp_path / "other.parquet").task.label == "opinion"
+    write_parquet(tmp_path / "two.parquet", {"text": ["a", "b"], "review": ["c", "d"], "label": ["u", "v"]})
+    with pytest.raises(UserError, match="may have its texts in text or review"):
+        configure(tmp_path / "two.parquet")
+
+
+BAD = {
+    "may have its texts in title or body": ("title,body,label\na,b,u\nc,d,v\n", []),
+    "names no column of labels: set task.label=COLUMN; it has: title, body": ("title,body\na,b\n", []),
+    "may have its labels in label or class": ("text,label,class\na,b,c\n", []),
+    "has a single class, u": ("text,label\na,u\nb,u\n", []),
+    "has 1 rows without a label (the first: row 2)": ("text,label\na,u\nb,\nc,v\n", []),
+    "has no column sentence (task.text)": ("text,label\na,u\nb,v\n", ["task.text=[sentence]"]),
+    "has no column sort (task.label)": ("text,label\na,u\nb,v\n", ["task.label=sort"]),
+    "two columns with the name text": ("text,text,label\na,b,u\n", []),
+    "can't be read as CSV": ("text,label\na,u\nb\n", []),
+    "has no column of texts": ("number,label\n1,u\n2,v\n", []),
+    "so they are no classes": ("text,label\n" + "".join(f"t,l{n}\n" for n in range(30)), []),
+    "doesn't suit this task": ("text,label\na,u\nb,v\n", ["task.metrics=[bleu]", "task.primary=bleu"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_what_is_not_clear_is_one_line(tmp_path, message):
+    text, overrides = BAD[message]
+    file = tmp_path / "train.csv"
+    file.write_text(text)
+    with pytest.raises(UserError) as error:
+        configure(file, None, *overrides)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_latin_1_is_one_line_with_the_files_name(tmp_path):
+    file = tmp_path / "train.csv"
+    file.write_bytes("text,label\nété,u\nb,v\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"train\.csv can't be read as CSV: .*UTF8"):
+        configure(file)
+
+
+def test_splits_and_files_must_match(tmp_path):
+    file = write(tmp_path / "train.csv", ["a", "b"], ["u", "v"])
+    for files, message in (
+        (f"train: {file}", "has no validation"),
+        (f"train: {file}, validation: {file}, test: {file}", "has test, and only train, validation are read"),
+        (f"train: {file}, validation: {tmp_path}/none.csv", "does not exist"),
+        (f"train: {file}, validation: {tmp_path}", "is no file"),
+        (f"train: {file}, validation: {tmp_path}/a.xlsx", "must end in one of"),
+    ):
+        (tmp_path / "a.xlsx").touch()
+        with pytest.raises(UserError, match=message):
+            identify(make_config("task=mine", f"data.files={{{files}}}"))
+    with pytest.raises(UserError, match="name files"):
+        make_config("task=mine")
+    with pytest.raises(UserError, match="doesn't go with task=rotten_tomatoes"):
+        make_config(f"data.files={{train: {file}, validation: {file}}}")
+
+
+def test_a_label_of_the_dev_file_that_is_no_class_is_named(tmp_path):
+    train = write(tmp_path / "train.csv", ["a", "b"], ["u", "v"])
+    dev = write(tmp_path / "dev.tsv", ["a", "b"], ["u", "w"])
+    with pytest.raises(UserError, match=r"dev\.tsv, column stars, has the labels w"):
+        read(configure(train, dev), "validation")
+
+
+def test_the_key_holds_content_format_and_columns_and_no_path(tmp_path):
+    texts, labels = ["a", "b", "c"], ["u", "v", "u"]
+    train = write(tmp_path / "train.csv", texts, labels)
+    key = identify(configure(train)).key
+    assert key == identify(configure(write(tmp_path / "moved.csv", texts, labels))).key
+    assert key == identify(configure(train, None, "task.text=[review]", "task.label=stars", "task.labels=[u,v]")).key
+    (tmp_path / "train.tsv").write_bytes(train.read_bytes())
+    other_format = [  # the same bytes, read another way
+        make_config("task=mine", f"data.files={{train: {train}, validation: {file}}}")
+        for file in (train, tmp_path / "train.tsv")
+    ]
+    assert len({identify(cfg).key for cfg in other_format}) == 2
+    others = [
+        configure(train, None, "task.labels=[v,u]"),
+        configure(train, None, "task.metrics=[accuracy]"),
+        configure(write(tmp_path / "changed.csv", [*texts[:2], "d"], labels)),
+    ]
+    assert len({key, *(identify(cfg).key for cfg in others)}) == 4
+
+
+def test_a_glue_task_keeps_its_columns_with_other_files(tmp_path):
+    columns = review_columns(8, 0)
+    write_parquet(tmp_path / "train.parquet", columns)
+    cfg = make_config(
+        "task=sst2", f"data.files={{train: {tmp_path}/train.parquet, validation: {tmp_path}/train.parquet}}"
+    )
+    assert (cfg.task.text, cfg.task.labels, cfg.task.label) == (["sentence"], ["negative", "positive"], "label")
+    assert read(cfg).labels.tolist() == columns["label"]
+
+
+def test_what_was_found_is_said_and_no_paper_is(tmp_path):
+    cfg = configure(write(tmp_path / "train.csv", ["a", "b", "c"], [1, 2, 1]))
+    said = describe_own_data(cfg)
+    for part in ("train train.csv (3 rows)", "text in review", "labels in stars, classes 1, 2", "scored by accuracy"):
+        assert part in said
+    differences = find_scale_differences(cfg)
+    assert differences == ["encoder minilm is not the paper's", "task mine is not in the paper"]
+    assert drop_paper_remarks([*differences, "at most 9 training examples"]) == ["at most 9 training examples"]
+
+
+@pytest.mark.slow
+def test_a_sweep_on_own_files_says_what_it_found_and_nothing_of_a_paper(cli, tiny, cache, tmp_path):
+    for split, count in (("train", 64), ("dev", 24)):
+        columns = review_columns(count, count)
+        write(tmp_path / f"{split}.csv", columns["sentence"], ["bad good".split()[n] for n in columns["label"]])
+    files = f"data.files={{train: {tmp_path}/train.csv, validation: {tmp_path}/dev.csv}}"
+    overrides = [
+        "task=mine", files, f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}", "tracking=none",
+        f"output_dir={tmp_path}/outputs", "optimization.epochs=2", "optimization.batch_size=16",
+        "optimization.lr=3e-3",
+    ]  # fmt: skip
+    code, out, err = cli(*overrides, "-m", "seed=1,2")
+    assert code == 0, err
+    assert "train train.csv (64 rows), validation dev.csv (24 rows); text in review; labels in stars" in err
+    assert "mine (accuracy)" in out
+    assert "paper" not in out
+    code, again, err = cli(*overrides, "-m", "seed=1,2")
+    assert (code, again) == (0, out)
+    assert "2 runs: 2 finished, 0 to do" in err

@@ -1,0 +1,92 @@
+"""Measures give the same numbers for a NumPy array as for a tensor, whatever the array's memory looks like."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from isobench import metrics
+from isobench.metrics.task import evaluate_predictions
+
+H = np.random.default_rng(0).normal(size=(40, 6)) * np.arange(1, 7) + 2
+LABELS = np.arange(40) % 3
+
+
+def read_only(array):
+    copy = array.copy()
+    copy.setflags(write=False)
+    return copy
+
+
+VARIANTS = {
+    "float64": H, "float32": H.astype(np.float32), "float16": H.astype(np.float16),
+    "whole numbers": (10 * H).astype(np.int32),
+    "columns first": np.asfortranarray(H), "reversed": H[::-1, ::-1], "read-only": read_only(H),
+    "other byte order": H.astype(">f8"),
+}  # fmt: skip
+MEASURES = {
+    "explained_variance": lambda h: metrics.explained_variance(h, [1, 2]),
+    "isoscore": metrics.isoscore,
+    "isoscore of a sample": lambda h: metrics.isoscore(h, 0.5, (h[:6].T @ h[:6])),
+    "average_cosine": metrics.average_cosine,
+    "cosine_regularization": metrics.cosine_regularization,
+    "effective_rank": metrics.effective_rank,
+    "mean_ratio": metrics.mean_ratio,
+    "partition_isotropy": metrics.partition_isotropy,
+    "spectrum": lambda h: metrics.spectrum(h).tolist(),
+    "fisher_score": lambda h: metrics.fisher_score(h, as_kind(LABELS, h)).tolist(),
+    "correlation_of": lambda h: metrics.correlation_of(h.T @ h).tolist(),
+    "local_isotropy": lambda h: list(metrics.local_isotropy(h, 2).values()),
+    "accumulator": lambda h: list(metrics.IsotropyAccumulator(6).update(h).compute().values()),
+    "isotropy_summary": lambda h: list(metrics.isotropy_summary(lambda: [h[:10], h[10:]]).values()),
+}
+
+
+def as_kind(array, like):
+    return array if isinstance(like, np.ndarray) else torch.from_numpy(array)
+
+
+@pytest.mark.parametrize("name", [n for n in MEASURES if n != "local_isotropy"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_array_gives_what_a_tensor_gives(name, variant):
+    array = VARIANTS[variant]
+    tensor = torch.from_numpy(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("=")))
+    expected, found = MEASURES[name](tensor), MEASURES[name](array)
+    # The products that some lines above make of an array and of a tensor are rounded in its own precision.
+    tolerance = {np.float16: 1e-3, np.float32: 1e-4}.get(array.dtype.type, 1e-9)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * 1e-2)
+
+
+@pytest.mark.slow
+def test_local_isotropy_takes_arrays():  # imports scikit-learn
+    assert MEASURES["local_isotropy"](H) == MEASURES["local_isotropy"](torch.from_numpy(H))
+
+
+def test_an_array_is_not_changed():
+    before = H.copy()
+    for measure in MEASURES.values():
+        if measure is not MEASURES["local_isotropy"]:
+            measure(H)
+    assert (before == H).all()
+
+
+def test_values_agree_with_numpy():
+    variances = np.linalg.eigvalsh(np.cov(H.T, bias=True))
+    assert metrics.explained_variance(H, 1) == pytest.approx(variances[-1] / variances.sum(), abs=1e-12)
+    iso = (variances.sum() ** 2 / (variances**2).sum() - 1) / 5
+    assert metrics.isoscore(H) == pytest.approx(iso, abs=1e-12)
+
+
+def test_lists_are_refused_and_texts_too():
+    with pytest.raises((TypeError, AttributeError)):
+        metrics.isoscore([[1.0, 2.0]])
+    with pytest.raises(TypeError):
+        metrics.isoscore(np.array([["a", "b"], ["c", "d"]]))
+
+
+def test_task_metrics_take_tensors_and_lists():
+    labels, predictions = [0, 1, 1, 0], [0, 1, 0, 0]
+    for kind in (np.asarray, torch.tensor, list):
+        assert evaluate_predictions(["accuracy"], kind(labels), kind(predictions)) == {"accuracy": 0.75}
+    assert math.isnan(evaluate_predictions(["pearson"], [1.0, 1.0], [2.0, 3.0])["pearson"])

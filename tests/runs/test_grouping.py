@@ -1,0 +1,147 @@
+"""Whatever is in a run's key separates rows: runs are pooled as seeds only if nothing else differs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers import make_config, make_record, review_columns, save_tiny, write_parquet
+
+from isobench.config.schema import Experiment
+from isobench.data.weight_names import format_encoder_name
+from isobench.papers.scale import find_encoder_differences
+from isobench.report.build import build_report
+from isobench.report.sweep_table import format_seeds, print_table
+from isobench.report.tidy_rows import read_compared_setting
+from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
+from isobench.runs.identity import identify
+from isobench.runs.row import Row, format_run_name
+from isobench.runs.state import find_run_states
+from isobench.sweep.state_table import print_overview
+
+
+def make_row(*overrides: str, score: float = 0.7) -> Row:
+    cfg = make_config("data.root=null", *overrides)
+    identity = identify(cfg)
+    row = Row.of(cfg, identity.key, identity)
+    best = {"epoch": 1, "step": 9, "score": score, "selection": score}
+    best["validation"] = {"accuracy": score, "constant_predictor": False}
+    row.record = make_record(cfg, key=identity.key, best=best, history=[best])
+    return row
+
+
+def write_reviews(root, seed: int) -> str:
+    for place, split in enumerate(("train", "validation")):
+        write_parquet(root / "glue" / "sst2" / f"{split}.parquet", review_columns(20, seed + place))
+    return f"data.root={root}"
+
+
+@pytest.fixture
+def two_sources(tmp_path):
+    """Settings of two runs on different data, with the same names and the same seed."""
+    return [["task=sst2", write_reviews(tmp_path / name, seed)] for name, seed in (("a", 1), ("b", 5))]
+
+
+def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd):
+    rows = [make_row(*source, f"seed={seed}", f"output_dir={tmp_path}") for source in two_sources for seed in (1, 2)]
+    varying = find_varying_settings(rows)
+    assert varying == ["task.data"]
+    assert [len(group) for group in group_over_seeds(rows, varying)] == [2, 2]
+    shown = [list_setting_values(row, varying)[0] for row in rows[::2]]
+    for text, name in zip(shown, "ab", strict=True):
+        assert text.startswith(f"{tmp_path / name} (")
+    print_table(Experiment(), rows)
+    print_overview("runs", rows, find_run_states(rows))
+    out = capfd.readouterr().out
+    assert [out.count(text[-10:]) for text in shown] == [2, 2]  # the start of the fingerprint, in brackets
+
+
+def test_data_sets_are_neither_compared_nor_selected_among(two_sources):
+    methods = [("none", 0.6), ("isobn_paper", 0.9)]
+    rows = [
+        make_row(*source, f"calibration={method}", f"seed={seed}", score=score + seed / 100)
+        for source, (method, score) in zip(two_sources, methods, strict=True)
+        for seed in (1, 2)
+    ]
+    report = build_report(Experiment(), rows)
+    assert len(report.tables) == 2
+    cells = [cell for table in report.tables for line in table.lines for cell in line.cells.values()]
+    assert [cell.comparison for cell in cells] == [None, None]
+    assert all("data " in table.title for table in report.tables)
+    assert {run["selected"] for run in report.runs} == {True}
+    assert len({read_compared_setting(run) for run in report.runs}) == 2
+
+
+def test_the_same_bytes_elsewhere_are_the_same_data(two_sources, tmp_path):
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    rows = [make_row(*two_sources[0]), make_row("task=sst2", f"data.root={tmp_path / 'copy'}", "seed=2")]
+    assert find_varying_settings(rows) == []
+
+
+def test_the_same_path_in_two_working_folders_is_two_data_sets(two_sources, tmp_path, monkeypatch):
+    rows = []
+    for name in "ab":
+        (tmp_path / f"in_{name}").mkdir()
+        shutil.move(tmp_path / name, tmp_path / f"in_{name}" / "data")
+        monkeypatch.chdir(tmp_path / f"in_{name}")
+        rows.append(make_row("task=sst2", "data.root=data"))
+    assert rows[0].cfg == rows[1].cfg
+    assert find_varying_settings(rows) == ["task.data"]
+    assert len(group_over_seeds(rows, ["task.data"])) == 2
+
+
+def test_two_encoders_of_one_name_are_two_lines(tiny, tmp_path):
+    save_tiny(tmp_path, "gpt2")
+    own = ("encoder=local", "encoder.pooling=last")
+    rows = [make_row(*own, f"encoder.path={folder}") for folder in (tiny, tmp_path)]
+    assert find_varying_settings(rows) == ["encoder.weights"]
+    shutil.copytree(tiny, tmp_path / "copy")
+    rows = [make_row(*own, f"encoder.path={folder}") for folder in (tiny, tmp_path / "copy")]
+    assert find_varying_settings(rows) == []
+
+
+def test_monitors_and_settings_that_only_one_run_has_are_told():
+    plain = make_row("calibration=isobn_paper")
+    assert find_varying_settings([plain, make_row("calibration=isobn_paper", "+monitors.x._target_=a.B")]) == [
+        "monitors.x"
+    ]
+    without_mean = make_row("calibration=isobn_paper", "+calibration.subtract_mean=true")
+    assert find_varying_settings([plain, without_mean]) == ["calibration.subtract_mean"]
+    assert list_setting_values(plain, ["calibration.subtract_mean"]) == ["-"]
+
+
+def test_seeds_of_single_streams_are_written_beside_the_seed():
+    assert format_seeds(make_config("seed=3")) == "3"
+    assert format_seeds(make_config("seed=3", "seeds.order=7", "seeds.init=0")) == "3 (init 0, order 7)"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["encoder=minilm"], "minilm"),
+        (["encoder=local", "encoder.path=/models/other"], "local"),
+        (["encoder=minilm", "encoder.path=/models/other"], "minilm (weights of other)"),
+        (["encoder=bert-base-cased", "encoder.path=/models/other/"], "bert-base-cased (weights of other)"),
+        (["encoder=minilm", "encoder.embedded=distilbert"], "minilm (weights of package distilbert)"),
+        (["encoder=minilm", "encoder.name=bert-base-cased"], "bert-base-cased (weights of package minilm)"),
+        (["encoder=gpt2", "encoder.hub=me/other"], "gpt2 (weights of me/other@607a30d)"),
+        (["encoder=minilm", "encoder.name=mine"], "mine"),
+        (["encoder=bart-scratch", "encoder.path=/tokenizers/mine"], "bart-scratch"),  # gives the tokenizer only
+    ],
+)
+def test_a_row_says_whose_weights_its_encoder_has(overrides, name):
+    cfg = make_config(*overrides)
+    assert format_encoder_name(cfg.encoder) == name
+    assert f" {name} " in format_run_name(cfg)
+    if "weights of" in name:
+        assert find_encoder_differences(cfg) == [f"encoder {name} is not the paper's"]
+
+
+def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(tiny):
+    own, other = make_row("encoder=minilm"), make_row("encoder=minilm", f"encoder.path={tiny}")
+    assert len(group_over_seeds([own, other], find_varying_settings([own, other]))) == 2
+    experiment = Experiment(paper="isobn", tables=["table1"])
+    foreign = make_row("task=sst2", "data.root=null", "encoder=bert-base-cased", f"encoder.path={tiny}")
+    (table,) = build_report(experiment, [foreign]).tables
+    (line,) = table.lines
+    assert line.encoder == f"bert-base-cased (weights of {Path(tiny).name})"
+    assert line.cells["SST-2"].verdict == "not comparable"

@@ -1,0 +1,56 @@
+"""Labels: what tells the runs of a sweep apart, in few characters."""
+
+from helpers import make_config
+
+from isobench.runs.grouping import shorten_setting_names
+from isobench.runs.identity import Identity
+from isobench.runs.labels import format_value, label_rows, make_labels
+from isobench.runs.row import Row, format_run_name
+from isobench.training.tracking import format_wandb_name
+
+
+def make_rows(*runs):
+    return [Row(make_config(*overrides), None, None) for overrides in runs]
+
+
+def test_settings_are_shortened_as_far_as_they_can_be_told_apart():
+    assert shorten_setting_names(["calibration.beta", "optimization.lr", "head.name"]) == {
+        "calibration.beta": "beta", "optimization.lr": "lr", "head.name": "head",
+    }  # fmt: skip
+    alike = ["head.dropout", "trainer.dropout", "calibration.strength", "calibration.then.strength"]
+    assert list(shorten_setting_names(alike).values()) == [
+        "head.dropout", "trainer.dropout", "calibration.strength", "then.strength",
+    ]  # fmt: skip
+
+
+def test_a_label_has_the_settings_that_vary_and_the_method_has():
+    isobn = ["calibration=isobn_paper", "optimization.lr=1e-5"]
+    rows = make_rows(
+        ["calibration=none", "optimization.lr=1e-5"],
+        [*isobn, "calibration.beta=0.25"],
+        [*isobn, "calibration.beta=1"],
+    )
+    assert make_labels(rows) == [None, "beta=0.25", "beta=1"]
+    rows = make_rows(*(["optimization.lr=1e-5", f"optimization.batch_size={size}", "seed=3"] for size in (8, 16)))
+    label_rows(rows)
+    names = [format_run_name(row.cfg) for row in rows]
+    assert names[0] == "rotten_tomatoes minilm none seed 3 batch_size=8"
+    assert len(set(names)) == 2
+    assert format_wandb_name(rows[1].cfg) == "rotten_tomatoes-minilm-none-3-batch_size=16"
+    label_rows(rows[:1])  # among other runs, a run has another label
+    assert format_run_name(rows[0].cfg) == "rotten_tomatoes minilm none seed 3"
+
+
+def test_seeds_set_one_by_one_and_folders_of_data_tell_runs_apart_too():
+    rows = make_rows(["seeds.order=1"], ["seeds.order=2"])
+    assert make_labels(rows) == ["order=1", "order=2"]
+    folders = [(make_config("task=sst2", f"data.root={name}"), Identity("", {"train": name}, {})) for name in "ab"]
+    labels = make_labels([Row(cfg, None, None, identity=identity) for cfg, identity in folders])
+    assert [label.partition(" (")[0] for label in labels] == ["data=a", "data=b"]
+    assert make_labels(make_rows(["seed=1"], ["seed=2"])) == [None, None]
+
+
+def test_values_are_written_as_they_are_typed():
+    assert [format_value(value) for value in (1e-5, 0.25, True, None, [1, 2.0], "last")] == [
+        "1e-05", "0.25", "true", "null", "[1,2]", "last",
+    ]  # fmt: skip

@@ -1,0 +1,106 @@
+"""The Python interface: isobench.run, isobench.load_runs, and what importing isobench imports."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from test_tower import FORBID_IMPORTS, ROOT
+
+import isobench
+from isobench.common.errors import UserError
+from isobench.common.resources import conf_dir
+from isobench.runs.record import RunRecord
+
+
+def run_python(code):
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_isobench_imports_nothing_but_python_itself():
+    code = "import sys\nimport isobench\nnew = {name.partition('.')[0] for name in sys.modules}\n"
+    code += "assert not new & {'torch', 'numpy', 'hydra', 'omegaconf', 'pandas', 'pyarrow', 'transformers'}, new\n"
+    run_python(code + "assert {'run', 'load_runs', 'metrics'} <= set(dir(isobench))")
+
+
+@pytest.mark.slow
+def test_measures_are_reached_from_the_package_without_the_frameworks():
+    code = FORBID_IMPORTS.format(forbidden=("hydra", "omegaconf", "pytorch_lightning", "transformers", "pandas"))
+    run_python(code + "import numpy, isobench\nassert 0 <= isobench.metrics.isoscore(numpy.eye(4)) <= 1")
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'rum'"):
+        isobench.rum  # noqa: B018
+
+
+@pytest.mark.slow
+def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
+    record = isobench.run([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    assert isinstance(record, RunRecord)
+    assert record.status == "finished"
+    assert record.config["calibration"]["name"] == "isobn_paper"
+    again = isobench.run([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    assert again == record
+    assert again.cost.seconds == record.cost.seconds
+    assert len(list(outputs.glob("runs/*"))) == 1
+    assert isobench.load_runs(outputs)["score"].tolist() == [100 * record.best.score]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["optimisation.lr=1"], "optimization"),
+        (["seed=x"], "seed=x must be a whole number"),
+        (["seed=1,2"], "seed"),
+        ("seed=1", r"isobench.run\(\['seed=1'\]\)"),
+        (["dry_run=true"], "no dry_run"),
+        (["+experiment=isobn_ev"], "no analysis"),
+    ],
+)
+def test_a_mistake_is_a_user_error_of_one_line(overrides, message):
+    with pytest.raises(UserError, match=message) as error:
+        isobench.run(overrides)
+    assert "\n" not in str(error.value)
+
+
+def test_a_program_that_uses_hydra_itself_keeps_its_state(small):
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(conf_dir(), version_base="1.3"):
+        own = GlobalHydra.instance().hydra
+        with pytest.raises(UserError):
+            isobench.run([*small, "seed=x"])
+        assert GlobalHydra.instance().hydra is own
+        assert compose("config", ["seed=3"]).seed == 3
+
+
+@pytest.mark.slow
+def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
+    short = [*small, "optimization.epochs=1", "task.train_samples=32", "task.dev_samples=8"]
+    assert cli(*short, "-m", "calibration=none,isobn_paper", "seed=1,2")[0] == 0
+    assert cli(*short, "-m", "calibration=isobn_paper", "calibration.beta=0.25", "seed=1")[0] == 0
+    code, _, err = cli(*short, "-m", "+experiment=glue_isobn", "calibration=none", "seed=1")
+    assert code == 0, err
+    table = isobench.load_runs(outputs)
+    assert len(table) == 5
+    assert table[["method", "seed"]].values.tolist()[-2:] == [["none", 1], ["none", 2]]
+    types = {name: str(kind) for name, kind in table.dtypes.items()}
+    expected = {
+        "key": "string", "method": "string", "seed": "Int64", "score": "Float64", "validation/accuracy": "Float64",
+        "calibration.beta": "Float64", "status": "string", "failure": "string", "epochs": "Int64",
+        "seconds": "Float64", "peak_gpu_memory_mib": "Float64", "code_changed": "boolean",
+        "evaluation.every": "Int64",
+    }  # fmt: skip
+    assert {name: types[name] for name in expected} == expected
+    assert sorted(table["calibration.beta"].dropna()) == [0.25, 0.5, 0.5]
+    assert np.isfinite(table["score"].astype(float)).all()
+    of_experiment = isobench.load_runs(str(outputs), experiment="glue_isobn")
+    assert of_experiment[["method", "seed"]].values.tolist() == [["none", 1]]  # that an earlier command carried out
+
+
+def test_a_folder_without_runs_is_one_line(tmp_path):
+    with pytest.raises(UserError, match="has no ended runs of mine"):
+        isobench.load_runs(tmp_path, experiment="mine")
