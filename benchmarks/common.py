@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,27 @@ def compose_config(*overrides: str) -> Config:
     register_schema()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
         return to_config(compose("config", overrides=["tracking=none", *overrides]))
+
+
+def build_run(cfg: Config) -> tuple[Any, Any]:
+    """Check a config and build the module and the loaders of its run."""
+    from isobench.runs.identity import identify
+    from isobench.runs.validate import validate_config
+    from isobench.training.build import build_run_parts
+    from isobench.training.train import configure_process
+
+    validate_config(cfg)
+    configure_process(cfg)
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    return module, loaders
+
+
+def prepare_bare_steps(cfg: Config, steps: int) -> tuple[Any, list[dict], Any]:
+    """Build a run whose steps need no Lightning trainer; returns its module, the first batches and an optimiser."""
+    module, loaders = build_run(cfg)
+    module.log = lambda *_, **__: None
+    module.compute_total_loss = lambda loss, *_: loss
+    return module, list(islice(iter(loaders.train), steps)), module.configure_optimizers()["optimizer"]
 
 
 @contextmanager

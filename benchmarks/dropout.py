@@ -9,19 +9,23 @@ rounds of the ratio of their times. Also times one dropout layer alone, forward 
 import argparse
 import os
 import statistics
-from itertools import islice
 
 os.environ |= {"HF_HUB_OFFLINE": "1"}
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as isobench's commands set it
 
-from common import compose_config, median_ratio, time_alternately, time_call, time_training_step, write_result
+from common import (
+    compose_config,
+    median_ratio,
+    prepare_bare_steps,
+    time_alternately,
+    time_call,
+    time_training_step,
+    write_result,
+)
 
 import torch
 
 from isobench.models.dropout import LaneDropout, LaneSource
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts
-from isobench.training.train import configure_process
 
 LAYER = (443, 384)  # tokens of 16 sentences on average, and MiniLM's width
 LAYER_CALLS = 50
@@ -33,12 +37,7 @@ def prepare_steps(dropout: str, batch: int, steps: int, threads: int | None):
         "task=rotten_tomatoes", f"optimization.batch_size={batch}", f"trainer.dropout={dropout}",
         f"trainer.threads={threads or 'null'}", "trainer.accelerator=cpu",
     )  # fmt: skip
-    configure_process(cfg)
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
-    module.log = lambda *_, **__: None
-    module.compute_total_loss = lambda loss, *_: loss  # Lightning's trainer is not there
-    optimizer = module.configure_optimizers()["optimizer"]
-    batches = list(islice(iter(loaders.train), steps))
+    module, batches, optimizer = prepare_bare_steps(cfg, steps)
     return lambda _: sum(time_training_step(module, batch, optimizer) for batch in batches)
 
 

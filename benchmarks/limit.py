@@ -11,26 +11,23 @@ Both make the share rather too low than too high.
 """
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
-os.environ |= {"HF_HUB_OFFLINE": "1"}
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as isobench's commands set it
-
-from common import compose_config, median_ratio, time_alternately, time_training_step, write_result
+from common import (
+    compose_config,
+    median_ratio,
+    prepare_bare_steps,
+    time_alternately,
+    time_training_step,
+    write_result,
+)
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-
-from isobench.runs.identity import identify
-from isobench.runs.validate import validate_config
-from isobench.training.build import build_run_parts
-from isobench.training.train import configure_process
 
 TARGET = 0.55
 CASES = [("rotten_tomatoes", 16), *((task, size) for task in ("cola", "mrpc", "rte") for size in (16, 32))]
@@ -116,13 +113,7 @@ def count_operations(products: list[Product]) -> int:
 
 def benchmark_case(task: str, size: int, rounds: int, steps: int, threads: int | None) -> dict:
     cfg = compose_config(f"task={task}", f"optimization.batch_size={size}", f"trainer.threads={threads or 'null'}")
-    validate_config(cfg)
-    configure_process(cfg)
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
-    module.log = lambda *_, **__: None
-    module.compute_total_loss = lambda loss, *_: loss  # Lightning's trainer is not there
-    optimizer = module.configure_optimizers()["optimizer"]
-    batches = list(islice(iter(loaders.train), steps))
+    module, batches, optimizer = prepare_bare_steps(cfg, steps)
     notes = ProductNotes()
     with torch.enable_grad(), notes:
         for batch in batches:

@@ -14,7 +14,15 @@ import statistics
 import tempfile
 import time
 
-from common import compose_config, default_allocator, median_ratio, require_data, time_alternately, write_result
+from common import (
+    build_run,
+    compose_config,
+    default_allocator,
+    median_ratio,
+    require_data,
+    time_alternately,
+    write_result,
+)
 
 import pytorch_lightning as pl
 import torch
@@ -24,10 +32,6 @@ from transformers import AutoModelForSequenceClassification, Trainer, TrainerCal
 from isobench.data import weights
 from isobench.data.tokens import EpochSampler
 from isobench.models import tokenization
-from isobench.runs.identity import identify
-from isobench.runs.validate import validate_config
-from isobench.training.build import build_run_parts
-from isobench.training.train import configure_process
 
 MAX_LENGTH = 128  # run_glue's default
 # Against Trainer with dynamic padding, and against isobench's own steps without packing.
@@ -94,10 +98,7 @@ def build(task: str, batch: int, *overrides: str):
         f"task={task}", f"task.max_length={MAX_LENGTH}", f"optimization.batch_size={batch}", "head.init=normal",
         *overrides,
     )  # fmt: skip
-    validate_config(cfg)
-    configure_process(cfg)
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
-    return cfg, module, loaders
+    return cfg, *build_run(cfg)
 
 
 def benchmark_task(task: str, batch: int, rounds: int, steps: int) -> dict:
