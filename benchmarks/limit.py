@@ -11,6 +11,7 @@ Both make the share rather too low than too high.
 """
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable
