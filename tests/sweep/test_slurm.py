@@ -147,7 +147,8 @@ def test_a_grid_of_six_over_two_nodes_and_a_failing_run(cli, slurm, timing_out, 
     assert Path(failed["where"]["log"]).is_file()
     code, out, err = status(*slow, *grid)
     assert "3 done, 3 failed" in out
-    assert f"failed: sst2 local none seed {failed['config']['seed']}: crash: RuntimeError: as meant" in flat(out)
+    name = f"sst2 local none seed {failed['config']['seed']} kind=failing"
+    assert f"failed: {name}: crash: RuntimeError: as meant" in flat(out)
     assert failed["where"]["log"] in flat(out)
 
 
