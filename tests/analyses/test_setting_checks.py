@@ -53,7 +53,6 @@ MISTAKES = [
     ("common_isotropy", "removed=2", "removed=2 is not known: choose one of: ceil, floor"),
     ("common_isotropy", "toy.points=0", "toy.points=0 must be at least 1"),
     ("common_isotropy", "toy.shifts=[0,far]", "toy.shifts[1]=far must be a number"),
-    ("common_isotropy", "~toy.shifts", "must be a mapping with exactly the keys points, shifts"),
     ("common_wordsim", "removed=-1", "ceil, floor or a whole number, at least 0"),
     ("common_wordsim", "removed=round", "ceil, floor or a whole number, at least 0"),
 ]

@@ -1,6 +1,7 @@
 """Grids, what a sweep runs and skips, its table and exit code."""
 
 import json
+import os
 import re
 
 import pytest
@@ -80,11 +81,10 @@ def test_data_sets_that_are_swept_over_are_no_seeds(cli, small, outputs, tmp_pat
     lines = [line.split("│") for line in out.splitlines() if "sst2 (accuracy)" in line]
     assert [line[5].strip() for line in lines] == ["1", "1"]  # n
     assert [line[8].count(":") for line in lines] == [1, 1]  # seeds
-    assert out.count("one (") == out.count("two (") == 1
     assert cli(*sweep, "dry_run=true")[1].count(" sst2 ") == 2
     report.report(drop_replaced(sweep))
     written = (outputs / "reports" / "runs" / "report.md").read_text()
-    digests = set(re.findall(r"(?:one|two) \((\w{8})\)", out))
+    digests = set(re.findall(r"\(([0-9a-f]{8})\)", out))
     assert len(digests) == 2
     assert all(written.count(f"({digest})") for digest in digests)
 
@@ -265,6 +265,7 @@ def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     where = {"machine": "x", "host": "x", "job": None, "log": None, "share": 1}
     beat = Beat(state="training", step=0, steps=0, pid=1, since=0, updated=0, attempt=1, **where)
     (folder / "progress.json").write_text(beat.model_dump_json())
+    os.utime(folder / "progress.json", (0, 0))  # a file of this minute would mean that the run is going on
     code, _, err = cli(*quick, "seed=1,2,3")
     assert code == 0
     started = [line.split("seed ")[1][0] for line in err.splitlines() if line.startswith("[")]
@@ -332,8 +333,7 @@ def test_the_output_folder_can_t_be_swept_over_or_be_a_file(cli, small, tmp_path
     assert (code, "output_dir can't be swept over" in err) == (2, True)
     (tmp_path / "file").write_text("")
     code, _, err = cli(*small, "-m", f"output_dir={tmp_path}/file")
-    assert (code, "can't be written" in err) == (2, True)
-    assert "FileExistsError" not in err
+    assert (code, "is a file: name a folder" in err) == (2, True)
 
 
 @pytest.mark.slow
