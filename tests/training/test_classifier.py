@@ -262,6 +262,7 @@ def quick_compilation():
 @pytest.mark.parametrize("override", ["encoder.gradient_checkpointing=true", "encoder.compile=true"])
 def test_switches_change_no_number(small, tiny, tmp_path, override):
     small = [*small, f"encoder.path={copy_with_one_layer(tiny, tmp_path)}"]
+    small += ["encoder.packing=false", "trainer.dropout=torch"]  # neither goes with compiling
     plain, loaders, *_ = built(small)
     switched, *_ = built(small, override)
     batch = next(iter(loaders.train))

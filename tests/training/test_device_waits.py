@@ -4,7 +4,6 @@ Every step runs in Lightning's own loop on torch's ``meta`` device, with its gra
 """
 
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -23,7 +22,6 @@ from isobench.training.build import build_run_parts
 from isobench.training.evaluation import EvaluationSchedule
 from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 from isobench.training.monitor import build_monitors
-from isobench.training.progress import ProgressReporter
 from isobench.training.stopwatch import Stopwatch
 
 CALIBRATIONS = sorted(file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml"))
@@ -69,9 +67,7 @@ def build(*overrides):
 def watch_training(cfg, parts, steps=3):
     """Train for some steps on the watched device; returns the events."""
     watch = DeviceWatch()
-    heartbeat = SimpleNamespace(report_training=lambda *_: None)
-    progress = ProgressReporter(heartbeat, show=False, name="run")
-    callbacks = [EvaluationSchedule(1, 9), Stopwatch(), progress, *build_monitors(cfg), Recorder(watch)]
+    callbacks = [EvaluationSchedule(1, 9), Stopwatch(), *build_monitors(cfg), Recorder(watch)]
     strategy = SingleDeviceStrategy(device=DEVICE, accelerator=WatchedAccelerator())
     trainer = pl.Trainer(
         strategy=strategy, devices=1, max_steps=steps, deterministic=True, logger=False, callbacks=callbacks,
