@@ -29,7 +29,7 @@ TEXT_NAMES = ("text", "sentence", "review", "tweet", "comment", "content")
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of a file without its task.
+    """Hold what is known of a file without its task.
 
     ``columns``: the names. ``texts``: the columns of texts that are not all numbers. ``rows``: how many.
     """

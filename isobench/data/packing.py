@@ -57,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the B sentences of a batch are in its row of N tokens: in ``groups``, one after the other.
+    """Tell where the B sentences of a batch are in its row of N tokens: in ``groups``, one after the other.
 
     ``first`` [B]: each sentence's first token. ``last`` [B]: its last token.
     """

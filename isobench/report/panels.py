@@ -56,7 +56,7 @@ class Series:
 
 
 class Axis:
-    """One axis of a panel: its range, and at most about four ticks.
+    """Place values on one axis of a panel, which has a range and at most about four ticks.
 
     The scale is logarithmic if the values are positive and span more than two powers of ten.
 

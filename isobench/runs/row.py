@@ -21,7 +21,7 @@ MAX_NAMED_TROUBLES = 20
 
 @dataclass
 class Row:
-    """One run: its config, its folder and its record (None until it has ended; ``state`` says why).
+    """Hold one run: its config, its folder and its record (None until it has ended; ``state`` says why).
 
     The record lacks the notes of past epochs, which no table shows (`RunRecord.drop_notes_of_history`).
     """

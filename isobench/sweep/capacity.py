@@ -22,7 +22,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Division:
-    """How runs share the machine.
+    """Tell how runs share the machine.
 
     Args:
         processes: how many are carried out at the same time, if there is memory for them.

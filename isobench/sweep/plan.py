@@ -36,7 +36,7 @@ MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 @dataclass
 class PlannedRun:
-    """One run of a sweep.
+    """Hold one run of a sweep.
 
     Args:
         row: its table row.

@@ -1,4 +1,4 @@
-"""What a pool of worker processes keeps: the runs that it has to carry out, and its workers."""
+"""Hold what a pool of worker processes keeps: the runs that it has to carry out, and its workers."""
 
 from dataclasses import dataclass
 from multiprocessing.connection import Connection

@@ -56,7 +56,7 @@ class StorageFailure:
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker is told when it starts.
+    """Hold what a worker is told when it starts.
 
     Args:
         parent: the process id of the sweep's own process.

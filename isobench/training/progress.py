@@ -15,7 +15,7 @@ class ProgressReporter(Callback):
     """Report a run's progress to its heartbeat and, if ``show``, in a progress bar over all its optimiser steps.
 
     Speed and time left are averages since training began in this process, evaluations included. A resumed run
-    prints where it goes on. On a GPU the loss is read only on the steps that check it, because reading makes it wait.
+    prints where it goes on. On a GPU the loss is read only as often as it is checked, because reading makes it wait.
 
     Args:
         heartbeat: receives the progress, for status displays.
@@ -31,6 +31,7 @@ class ProgressReporter(Callback):
         """Say where a resumed run goes on, and show the bar."""
         step, steps = trainer.global_step, module.total_steps
         self._first_step, self._start_time = step, time.monotonic()
+        self._newest_step = step
         if step:
             where = f"step {step:,} of {steps:,}, in {format_epoch(trainer)}"
             print(f"{self.name}: goes on from {where}", file=sys.stderr, flush=True)
@@ -45,7 +46,8 @@ class ProgressReporter(Callback):
         """Report the step, its loss where that is known without waiting, and the speed."""
         assert self.bar is not None
         step, loss = trainer.global_step, None
-        if module.device.type == "cpu" or step % LOSS_CHECK_INTERVAL == 0:
+        has_stepped, self._newest_step = step > self._newest_step, step  # not so after a batch that only accumulates
+        if module.device.type == "cpu" or (has_stepped and step % LOSS_CHECK_INTERVAL == 0):
             loss = float(trainer.callback_metrics["train/loss"])
             self.bar.loss = f"{loss:.3f}"
         self.bar.update(step - self.bar.n)

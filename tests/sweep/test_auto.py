@@ -11,7 +11,7 @@ from isobench.sweep.pool import Pool
 
 @pytest.fixture
 def events(monkeypatch):
-    """What happens, in order: the starts of workers, and the peaks of their runs in MiB. There are two cores.
+    """List what happens, in order: the starts of workers, and the peaks of their runs in MiB. There are two cores.
 
     A run that nothing was measured for counts as larger than the machine.
     """

@@ -1,4 +1,4 @@
-"""How a sweep's runs share the machine: cores, GPUs and memory."""
+"""Test how a sweep's runs share the machine: cores, GPUs and memory."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""How runs are handed out to workers, with threads in the workers' place; and the workers' own output."""
+"""Test how runs are handed out to workers, with threads in the workers' place; and the workers' own output."""
 
 import multiprocessing
 import re

@@ -1,4 +1,4 @@
-"""How a pool stops: the running runs save, whatever signals follow and whether or not anybody reads its output."""
+"""Test how a pool stops: the running runs save, whatever signals follow and whether or not its output is read."""
 
 import os
 import signal

@@ -4,6 +4,7 @@ Every step runs in Lightning's own loop on torch's ``meta`` device, with its gra
 """
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -22,6 +23,7 @@ from isobench.training.build import build_run_parts
 from isobench.training.evaluation import EvaluationSchedule
 from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 from isobench.training.monitor import build_monitors
+from isobench.training.progress import ProgressReporter
 from isobench.training.stopwatch import Stopwatch
 
 CALIBRATIONS = sorted(file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml"))
@@ -64,10 +66,10 @@ def build(*overrides):
     return cfg, build_run_parts(cfg, identify(cfg))
 
 
-def watch_training(cfg, parts, steps=3):
-    """Train for some steps on the watched device; returns the events."""
+def watch_training(cfg, parts, *more, steps=3):
+    """Train for some steps on the watched device, with more callbacks; returns the events."""
     watch = DeviceWatch()
-    callbacks = [EvaluationSchedule(1, 9), Stopwatch(), *build_monitors(cfg), Recorder(watch)]
+    callbacks = [EvaluationSchedule(1, 9), Stopwatch(), *more, *build_monitors(cfg), Recorder(watch)]
     strategy = SingleDeviceStrategy(device=DEVICE, accelerator=WatchedAccelerator())
     trainer = pl.Trainer(
         strategy=strategy, devices=1, max_steps=steps, deterministic=True, logger=False, callbacks=callbacks,
@@ -131,6 +133,17 @@ def test_the_loss_is_read_every_25_steps(small):
     events = watch_training(*build(*small, "optimization.epochs=6"), steps=27)
     assert [event.step for event in events if event.kind == "wait"] == [0, 25]
     check_events(events)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_progress_is_read_as_rarely_as_the_loss_is_checked(small, accumulate):
+    cfg, parts = build(*small, "optimization.epochs=12", f"optimization.accumulate={accumulate}")
+    reporter = ProgressReporter(SimpleNamespace(report_training=lambda *_: None), show=False, name="run")
+    events = watch_training(cfg, parts, reporter, steps=27)
+    readings = [e.step for e in events if "training/progress.py:on_train_batch_end" in e.callers]
+    assert set(readings) == {24}  # by the update that ends the 25th step
+    check_events([e for e in events if e.step not in readings])
 
 
 def test_collecting_embeddings_for_the_isotropy_monitor_never_waits(small):
