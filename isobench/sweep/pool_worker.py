@@ -129,9 +129,10 @@ def work(pipe: Connection, setup: WorkerSetup) -> None:
     sys.stdout = sys.stderr = output
     try:
         stop_without_parent(setup.parent)
-        carry_out(pipe, output)
-    except StorageError as error:
-        output.send(StorageFailure(str(error)))
+        try:
+            carry_out(pipe, output)
+        except StorageError as error:
+            output.send(StorageFailure(str(error)))
     except Interrupted as stop:
         raise SystemExit(128 + stop.signum) from None
     finally:  # nothing is left to save: a later signal must not disturb the end of the process

@@ -87,7 +87,7 @@ def count_pages(*_):
     for _ in range(8):  # the heap grows to its size
         torch.ones(1 << 24)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(4):
+    for _ in range(16):
         torch.ones(1 << 24)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, file=sys.__stdout__)
     return 0, None
@@ -129,7 +129,8 @@ def test_freed_memory_is_kept_unless_the_user_has_chosen(code, chosen, kept):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", code]
     printed = subprocess.run(command, env=clean | chosen, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert (int(printed) < 20_000) == kept  # 4 tensors of 64 MiB have 65,536 pages of 4 KiB
+    # 16 tensors of 64 MiB have 262,144 pages of 4 KiB. A small object above the heap's end may cost some of them.
+    assert (int(printed) < 100_000) == kept
 
 
 @pytest.mark.parametrize(("largest", "accepted"), [(1 << 40, 1 << 30), (32 << 20, 32 << 20), (0, None)])

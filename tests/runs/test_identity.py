@@ -152,7 +152,7 @@ def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
     for task in ("captions", "bulletins", "multi30k"):
         assert find_task_differences(make_config(f"task={task}", root)) == [f"task {task} is not in the paper"]
     assert find_encoder_differences(make_config("encoder=bart-scratch")) == [
-        "encoder bart-scratch is randomly initialised: its numbers can't be compared with the paper's"
+        "encoder bart-scratch is randomly initialised"
     ]
     assert find_encoder_differences(make_config("encoder=mbart-large-cc25")) == []
 

@@ -241,39 +241,45 @@ def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
     assert max(predictions(ten)["label"].to_pylist()) == 2
 
 
+def record_outputs(monkeypatch, scores):
+    """Give the epochs these accuracies (split -> accuracy, an item an epoch); return their dev predictions."""
+    from isobench.training.fine_tuned import FineTuningModule
+
+    record_epoch, seen = FineTuningModule.record_epoch, []
+
+    def record_given(module, found, outputs):
+        for split, accuracy in next(scores).items():
+            found[split]["accuracy"] = accuracy
+        seen.append(outputs["validation"]["predictions"].tolist())
+        record_epoch(module, found, outputs)
+
+    monkeypatch.setattr(FineTuningModule, "record_epoch", record_given)
+    return seen
+
+
 @pytest.mark.slow
 def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
     """Scores that fall: the best epoch is the first, the last is the last; its predictions go with it."""
-    from isobench.training import fine_tuned
-
     for report in ("best", "last"):
-        scores = iter([0.9, 0.5, 0.4])
-        monkeypatch.setattr(fine_tuned, "nan_to_zero", lambda value, scores=scores: next(scores))
-        result, folder = run(*small, "optimization.epochs=3", f"optimization.report={report}")
-        chosen = result["history"][0 if report == "best" else 2]
-        assert result["best"] == chosen
-        table = predictions(folder)
-        right = sum(a == b for a, b in zip(table["label"].to_pylist(), table["prediction"].to_pylist(), strict=True))
-        assert chosen["validation"]["accuracy"] == pytest.approx(right / len(table))
+        with monkeypatch.context() as patch:
+            predicted = record_outputs(patch, ({"validation": score} for score in (0.9, 0.5, 0.4)))
+            result, folder = run(*small, "optimization.epochs=3", f"optimization.report={report}")
+        chosen = 0 if report == "best" else 2
+        assert result["best"] == result["history"][chosen]
+        assert predictions(folder)["prediction"].to_pylist() == predicted[chosen]
 
 
 @pytest.mark.slow
 def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkeypatch):
-    from isobench.training import fine_tuned
-
     whole, _ = run(*small, "optimization.epochs=1")
     result, _ = run(*small, "optimization.epochs=1", "task.held_out=0.25")
     assert (whole["cost"]["examples"], result["cost"]["examples"]) == (160, 120)
     assert result["data"]["examples"] == {"train": 120, "validation": 60, "held_out": 40}
     assert "25% of the training examples held out to select on" in result["scale"]["differs"]
-    scores = iter([0.1, 0.9, 0.8, 0.3, 0.7, 0.2])  # dev, held out; dev, held out; ...
-    monkeypatch.setattr(fine_tuned, "nan_to_zero", lambda value: next(scores))
+    scores = [(0.1, 0.9), (0.8, 0.3), (0.7, 0.2)]
+    record_outputs(monkeypatch, ({"validation": dev, "held_out": held_out} for dev, held_out in scores))
     result, _ = run(*small, "optimization.epochs=3", "task.held_out=0.25", "optimization.lr=1e-3")
-    assert [(epoch["score"], epoch["selection"]) for epoch in result["history"]] == [
-        (0.1, 0.9),
-        (0.8, 0.3),
-        (0.7, 0.2),
-    ]
+    assert [(epoch["score"], epoch["selection"]) for epoch in result["history"]] == scores
     assert result["best"]["epoch"] == 1
 
 
