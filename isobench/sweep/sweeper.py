@@ -18,6 +18,7 @@ from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, refuse_file, sha256_json
 from isobench.config.schema import Config
+from isobench.data.own_check import check_own_files
 from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
@@ -76,6 +77,7 @@ class GridSweeper(Sweeper):
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
+        check_own_files(run.row.cfg for run, _ in open_runs)
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
@@ -204,6 +206,7 @@ def print_run_plan(cfg: Config) -> None:
     validate_config(cfg)
     print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
+    check_own_files([cfg])
     check_methods([cfg])
     states = find_run_states(rows)
     print_overview("nothing is started", rows, states)

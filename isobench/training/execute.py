@@ -14,6 +14,7 @@ from isobench.common.terminal import replace_control_characters
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
+from isobench.data.own_check import check_own_files
 from isobench.data.own_task import complete_config
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
@@ -70,6 +71,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
         return row, True
     require_metric_packages(cfg)
     require_hub_files(cfg)
+    check_own_files([cfg])
     from isobench.training.train import train
 
     row.record = train(cfg, identity, row.folder, since)
