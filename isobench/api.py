@@ -109,6 +109,7 @@ def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> 
     """
     import pandas
 
+    folder = Path(folder).expanduser()
     rows = read_ended_rows(str(folder))
     if experiment is not None:
         asked = find_keys_of_sweeps(str(folder), experiment)

@@ -27,9 +27,15 @@ def cache_dir(configured: str | None) -> Path:
 
 
 def refuse_file(setting: str, path: str | Path) -> None:
-    """Raise UserError if the path that a setting names is a file: it has to be a folder, or not there yet."""
-    if Path(path).exists() and not Path(path).is_dir():
+    """Raise UserError if the path that a setting names can't be a folder: it has to be one, or not there yet."""
+    try:
+        exists = Path(path).exists()
+    except OSError as error:  # a name that is too long
+        raise UserError(f"{setting}={str(path)[:60]}...: {name_system_error(error)}: name another folder") from error
+    if exists and not Path(path).is_dir():
         raise UserError(f"{setting}={path} is a file: name a folder")
+    if not exists and Path(path).is_symlink():
+        raise UserError(f"{setting}={path} is a link to what does not exist: remove it, or name another folder")
 
 
 def sha256_file(path: Path) -> str:
@@ -38,11 +44,14 @@ def sha256_file(path: Path) -> str:
     Every write changes ``ctime``, which no program can set back, unlike ``mtime``.
 
     Raises:
-        UserError: it is no regular file, such as a pipe, which may never end.
+        UserError: it can't be read, or is no regular file, such as a pipe, which may never end.
     """
     require_regular_file(path)
-    stat = path.stat()
-    return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    try:
+        stat = path.stat()
+        return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    except PermissionError as error:
+        raise UserError(f"{path} can't be read: {name_system_error(error)}; ask its owner to let you read it") from error
 
 
 @functools.lru_cache(maxsize=4096)

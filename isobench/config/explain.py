@@ -87,7 +87,7 @@ def _explain_form(text: str) -> str | None:
 
 def _explain_unreadable_setting(setting: str, text: str) -> str:
     """Explain why Hydra's grammar can't read a setting; ``text``: Hydra's error."""
-    key, equals, _ = setting.partition("=")
+    key, equals, value = setting.partition("=")
     if not equals:
         return f"{setting or 'an empty word'} is no setting: settings are written key=value (isobench --help)"
     lines = [
@@ -96,6 +96,9 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
         if not line.startswith(("Error parsing override", "LexerNoViable"))
     ]
     reason = f" ({lines[0]})" if lines and set(lines[0]) - set("^ ") and "See https" not in lines[0] else ""
+    if value.strip().startswith("{"):
+        form = f"'{key}={{NAME: \"VALUE\"}}'"
+        return f"{setting} can't be read{reason}: names need no quotes, values with special characters do, {form}"
     return f"{setting} can't be read{reason}: a text with special characters needs two quotes, '{key}=\"TEXT\"'"
 
 

@@ -20,6 +20,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import quote_for_hydra
 from isobench.config.schema import register_schema
 from isobench.runs.identity import Identifier
 from isobench.runs.labels import make_labels
@@ -194,9 +195,3 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
         elif argument not in MULTIRUN_FLAGS:
             overrides.append(argument)
     return postpone_method_settings(rewrite_overrides(overrides))
-
-
-def quote_for_hydra(text: str) -> str:
-    """Quote a text so that Hydra's grammar reads it as one value."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

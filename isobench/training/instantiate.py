@@ -70,8 +70,25 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     except hydra.errors.InstantiationException as error:
         cause = error.__cause__ or error
         raise UserError(f"calibration={config['name']}: {cause}") from error
+    except SystemExit as error:  # a script that ends so when it is imported
+        raise UserError(f"calibration={config['name']}: {config['_target_']} ends Python when it is made") from error
     if not isinstance(calibration, Calibration):
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
         )
+    if problem := find_broken_rule(calibration):
+        raise UserError(f"calibration={config['name']}: {config['_target_']} {problem}")
     return calibration
+
+
+def find_broken_rule(calibration: Calibration) -> str | None:
+    """Say which rule of a method's attributes a method of one's own breaks; None if it breaks none."""
+    width = getattr(calibration, "out_dim", None)
+    if type(width) is not int or width < 1:
+        return f"has out_dim={width}: call super().__init__(dim), and set self.out_dim to a width, if to anything"
+    groups = calibration.parameter_groups()
+    if not isinstance(groups, list) or not all(isinstance(group, dict) and "params" in group for group in groups):
+        return "must return a list of mappings with params from parameter_groups"
+    if any(group.get("lr", 0) < 0 for group in groups):
+        return "has a parameter group whose lr is below 0"
+    return None

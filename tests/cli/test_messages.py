@@ -29,6 +29,8 @@ FORMS = [
     (["task=rte", ""], "an empty word is no setting"),
     (["seed=1)"], "seed=1) can't be read"),
     (["task.text={a"], "task.text={a can't be read"),
+    (['data.files={"train": "a.csv"}'], "names need no quotes, values with special characters do"),
+    (["encoder.path=~nosuchuser/x"], "~nosuchuser/x: there is no home folder of ~nosuchuser"),
     (["statsu"], "there is no command statsu: did you mean status"),
     (["--mulitrun", "seed=1,2"], "there is no flag --mulitrun: did you mean --multirun"),
     (["seed=1", "--config-dir"], "--config-dir needs a value after it"),

@@ -229,7 +229,7 @@ GOOD_TEXT = "text,label\na,u\nb,v\n"
         ("text,label\na,w\n", [], "dev.csv, column label, has the labels w"),
         ("text\na\n", [], "dev.csv lacks the column label"),
         ("sentence,label\na,u\n", [], "dev.csv lacks the column text"),
-        ("text,label\n", [], "dev.csv has no rows"),
+        ("text,label\n", [], "dev.csv, column label, is empty: the file has no rows"),
         ("text,label\n ,u\n", [], "dev.csv has nothing but blank texts"),
         (GOOD_TEXT, [], "validation (dev.csv) has the same content as train"),
         ("text,label\na,u\n", ["task.label_range=[0,1]"], "train.csv has labels that are not numbers"),
