@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,9 @@ def compute_findings(
 
     Returns:
         The findings, and the seconds that they took.
+
+    Raises:
+        UserError: the analysis returns something else, or numbers that are no rows.
     """
     from isobench.analyses.subject import Subject, collect_scale_notes
     from isobench.common.plots import add_scale_note, use_figure_style
@@ -79,6 +82,7 @@ def compute_findings(
     subjects = [Subject(row, row_names) for row, row_names in zip(rows, names, strict=True)]
     with use_figure_style():
         findings = function(subjects, **settings)
+        check_findings(findings)
         if findings.differs is None:
             findings.differs = collect_scale_notes(subjects, "encoder", "task")
         warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
@@ -90,6 +94,22 @@ def compute_findings(
         setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."
     findings.notes.insert(0, f"scale={rows[0].cfg.scale}.{setting}")
     return findings, time.perf_counter() - start
+
+
+def check_findings(findings: Any) -> None:
+    """Raise UserError unless an analysis returned Findings whose numbers are rows, under names of files."""
+    from isobench.analyses.findings import Findings  # imports pyarrow
+
+    if not isinstance(findings, Findings):
+        raise UserError(f"the analysis returned {type(findings).__name__}: return isobench.analyses.findings.Findings")
+    for name, rows in findings.numbers.items():
+        if Path(name).name != name:
+            raise UserError(f"the analysis named its numbers {name}: a name becomes a file's, so leave out folders")
+        if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
+            raise UserError(f"the analysis must return a list of mappings, one a row, as its numbers {name}")
+    for name in findings.figures:
+        if Path(name).name != name:
+            raise UserError(f"the analysis named a figure {name}: a name becomes a file's, so leave out folders")
 
 
 def describe_analysis(

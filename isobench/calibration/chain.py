@@ -24,6 +24,11 @@ class Link:
     placement: str = "after_pooler"
     target: str = "head"
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a placement that no chain knows."""
+        if self.placement not in ("before_pooler", "after_pooler"):
+            raise ValueError(f"placement must be before_pooler or after_pooler, not {self.placement!r}")
+
 
 class Chain(nn.Module):
     """Calibrations in a row, with the encoder's pooler among them; each gets the output of the one before it.
@@ -32,10 +37,15 @@ class Chain(nn.Module):
 
     Args:
         links: the calibrations. Those placed before the pooler come first; otherwise the order is kept.
+
+    Raises:
+        ValueError: there are no links, or one is not a Link.
     """
 
     def __init__(self, links: Sequence[Link]) -> None:
         super().__init__()
+        if not links or not all(isinstance(link, Link) for link in links):
+            raise ValueError("a chain needs at least one Link(calibration)")
         ordered = sorted(links, key=lambda link: link.placement != "before_pooler")
         self.calibrations = nn.ModuleList(link.calibration for link in ordered)
         self.targets = [link.target for link in ordered]

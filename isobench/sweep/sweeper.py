@@ -38,6 +38,7 @@ from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
     EXIT_USER_ERROR,
+    check_export_folder,
     choose_exit_code,
     require_hub_files_of_some,
     require_metric_packages,
@@ -78,6 +79,8 @@ class GridSweeper(Sweeper):
         if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
         check_own_files(run.row.cfg for run, _ in open_runs)
+        for run, _ in open_runs:
+            check_export_folder(run.row.cfg)
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
@@ -207,6 +210,7 @@ def print_run_plan(cfg: Config) -> None:
     print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
     check_own_files([cfg])
+    check_export_folder(cfg)
     check_methods([cfg])
     states = find_run_states(rows)
     print_overview("nothing is started", rows, states)

@@ -9,6 +9,9 @@ its settings.
 
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,8 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
-from isobench.common.files import write_json
+from isobench.common.errors import StorageError
+from isobench.common.files import name_system_error, write_json
 from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER
 from isobench.config.schema import Config, format_method_name
 from isobench.models import tokenization
@@ -53,20 +57,39 @@ class Exporter(Callback):
         if module.best is None or module.best.epoch.epoch != trainer.current_epoch + 1:
             return
         new = self.folder.with_name(f".{self.folder.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
         about = {"run": self.key, "epoch": module.best.epoch.epoch, "score": module.best.epoch.score}
-        write_export(new, self.cfg, module, self.tokenizer, about)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        new.rename(self.folder)
+        with explain_export_errors(self.folder.parent):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir(parents=True)
+            write_export(new, self.cfg, module, self.tokenizer, about)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            new.rename(self.folder)
+
+
+@contextmanager
+def explain_export_errors(folder: Path) -> Iterator[None]:
+    """Raise StorageError, which names the folder of ``checkpoint.export``, in place of an error of its disk."""
+    try:
+        yield
+    except OSError as error:
+        reason = name_system_error(error)
+        raise StorageError(f"checkpoint.export={folder} can't be written: {reason}; name another folder") from error
 
 
 def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
-    """Make the callback that exports the run's model; none without ``checkpoint.export``."""
+    """Make the callback that exports the run's model; none without ``checkpoint.export``.
+
+    Raises:
+        StorageError: the folder can't be made or written.
+    """
     if cfg.checkpoint.export is None:
         return []
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     folder = find_export_folder(cfg.checkpoint.export, identity.key)
+    with explain_export_errors(folder.parent):  # before the training, which would be lost
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder.parent):
+            pass
     return [Exporter(cfg, identity.key, tokenizer, folder)]
 
 

@@ -1,15 +1,17 @@
 """Exported models give the run's own predictions when transformers loads them; what it can't express lies beside."""
 
 import json
+from types import SimpleNamespace
 
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import review_columns, write_parquet
+from helpers import make_config, review_columns, write_parquet
 from safetensors.torch import load_file
 
 import isobench
-from isobench.training.export import load_calibration
+from isobench.common.errors import StorageError
+from isobench.training.export import load_calibration, make_exporters
 
 
 def train_and_export(small, tmp_path, *overrides):
@@ -104,3 +106,22 @@ def test_predictions_of_a_test_split_with_and_without_labels(small, tiny, cache,
     assert [row["index"] for row in rows] == list(range(12))
     assert [row["label"] for row in rows] == ([None] * 12 if labels is None else review_columns(12, 12)["label"])
     assert all(row["prediction"] == max((0, 1), key=row["logits"].__getitem__) for row in rows)
+
+
+@pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m"]])
+def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small, tmp_path, more):
+    (tmp_path / "file").write_text("")
+    for export, message in (
+        ("file", "file is a file: name a folder"),
+        ("outputs/runs", "outputs/runs is where the runs' own folders are"),
+        ("x" * 300, "file name too long"),
+    ):
+        code, _, err = cli(*small, f"checkpoint.export={tmp_path}/{export}", *more)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert message in err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_an_export_folder_that_cannot_be_written_is_named(small):
+    with pytest.raises(StorageError, match="checkpoint.export=/proc/x can't be written: .*; name another folder"):
+        make_exporters(make_config(*small, "checkpoint.export=/proc/x"), SimpleNamespace(key="0" * 64))
