@@ -101,7 +101,9 @@ def check_findings(findings: Any) -> None:
     from isobench.analyses.findings import Findings  # imports pyarrow
 
     if not isinstance(findings, Findings):
-        raise UserError(f"the analysis returned {type(findings).__name__}: return isobench.analyses.findings.Findings")
+        raise UserError(
+            f"the analysis returned {type(findings).__name__}: return isobench.analyses.findings.Findings"
+        )
     for name, rows in findings.numbers.items():
         if Path(name).name != name:
             raise UserError(f"the analysis named its numbers {name}: a name becomes a file's, so leave out folders")

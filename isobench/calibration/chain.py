@@ -135,8 +135,8 @@ def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
     if not isinstance(output, Tensor) or output.shape != expected:
         made = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise TypeError(
-            f"{type(calibration).__name__}.forward must return a tensor of shape {expected}, not {made}; a method that "
-            "changes the width sets self.out_dim"
+            f"{type(calibration).__name__}.forward must return a tensor of shape {expected}, not {made}; a method "
+            "that changes the width sets self.out_dim"
         )
     return output
 

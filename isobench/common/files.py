@@ -49,9 +49,13 @@ def sha256_file(path: Path) -> str:
     require_regular_file(path)
     try:
         stat = path.stat()
-        return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        return _sha256(
+            str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+        )
     except PermissionError as error:
-        raise UserError(f"{path} can't be read: {name_system_error(error)}; ask its owner to let you read it") from error
+        raise UserError(
+            f"{path} can't be read: {name_system_error(error)}; ask its owner to let you read it"
+        ) from error
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,14 +1,14 @@
 """Check the settings of a command line as they were typed, before Hydra reads them: Hydra drops some in silence."""
 
-import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from isobench.common.errors import UserError
 
 GROUPS = ("task", "encoder", "head", "optimization", "tracking", "scale", "experiment", "hydra/launcher")
 PATHS = ("output_dir", "data.root", "data.cache", "data.files", "encoder.path", "checkpoint.export")
-# A path from the home folder at the beginning of a value, or of an entry of a list or mapping, with quotes or without.
+# A path from the home folder that begins a value, or an entry of a list or mapping, with quotes or without.
 HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]*(?:/[^"',\]}]*)?)(?P=quote)""")
 
 
@@ -51,9 +51,11 @@ def expand_home_folders(setting: str) -> str:
 
 def _expand_home(match: re.Match[str]) -> str:
     path = match["path"].rstrip()
-    if (whole := os.path.expanduser(path)).startswith("~"):
-        raise UserError(f"{path}: there is no home folder of {path.partition('/')[0]}: write the whole path")
-    return quote_for_hydra(whole)
+    try:
+        return quote_for_hydra(str(Path(path).expanduser()))
+    except RuntimeError as error:
+        owner = path.partition("/")[0]
+        raise UserError(f"{path}: there is no home folder of {owner}: write the whole path") from error
 
 
 def quote_for_hydra(text: str) -> str:

@@ -115,7 +115,9 @@ class Checkpoint:
     minutes: PositiveFloat | None = 10.0
     steps: PositiveInt | None = None
     keep: bool = False  # leave a finished run's checkpoints in place
-    export: Annotated[str, NOT_BLANK, NO_ADDRESS] | None = None  # folder for the reported model in transformers' format
+    export: Annotated[str, NOT_BLANK, NO_ADDRESS] | None = (
+        None  # folder for the reported model in transformers' format
+    )
 
 
 @dataclass

@@ -49,7 +49,7 @@ def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | lis
     total = values.sum()
     is_single = not isinstance(k, Iterable)
     ks: list[Any] = [k] if is_single else list(k)  # type: ignore[arg-type]
-    if isinstance(k, str) or not all(isinstance(i, Integral) and i >= 0 for i in ks):
+    if isinstance(k, str) or not all(isinstance(i, Integral) and int(i) >= 0 for i in ks):
         raise ValueError(f"k must be a whole number, at least 0, or several of them, not {k!r}")
     shares = [(values[:i].sum() / total).item() if total > 0 else math.nan for i in ks]
     return shares[0] if is_single else shares

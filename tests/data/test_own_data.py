@@ -191,7 +191,9 @@ def test_json_of_another_form_is_one_line(tmp_path, line, message):
 
 def test_large_whole_numbers_stay_different_classes(tmp_path):
     labels = [2**60 + 1, 2**60 + 2]
-    assert configure(write(tmp_path / "train.csv", ["a", "b"], labels)).task.labels == [str(label) for label in labels]
+    assert configure(write(tmp_path / "train.csv", ["a", "b"], labels)).task.labels == [
+        str(label) for label in labels
+    ]
 
 
 def test_splits_and_files_must_match(tmp_path):

@@ -1,5 +1,6 @@
 """Measures give the same numbers for a NumPy array as for a tensor, whatever the array's memory looks like."""
 
+import itertools
 import math
 
 import numpy as np
@@ -98,7 +99,14 @@ NO_VECTORS = {
     "one dimension": H[0], "three dimensions": H[None], "no rows": H[:0], "no columns": H[:, :0],
     "complex": H.astype(complex),
 }  # fmt: skip
-OF_VECTORS = ["explained_variance", "isoscore", "average_cosine", "effective_rank", "mean_ratio", "partition_isotropy"]
+OF_VECTORS = [
+    "explained_variance",
+    "isoscore",
+    "average_cosine",
+    "effective_rank",
+    "mean_ratio",
+    "partition_isotropy",
+]
 
 
 @pytest.mark.parametrize("name", [*OF_VECTORS, "local_isotropy", "spectrum", "cosine_regularization"])
@@ -138,7 +146,7 @@ MISTAKES = {
         lambda: metrics.clusters_of(np.full((3, 3), math.nan), 0.5),
     ],
     "cluster numbers must be": [lambda: metrics.block_diagonal(np.eye(3))],
-    r"rows\(\) gave 40 vectors, then 0": [lambda: metrics.isotropy_summary(lambda used=iter([H]): used)],
+    r"rows\(\) gave 40 vectors, then 0": [lambda: metrics.isotropy_summary(itertools.repeat(iter([H])).__next__)],
     "names must be a list of metrics": [
         lambda: evaluate_predictions(["acc"], [0, 1], [0, 1]), lambda: evaluate_predictions("f1", [0, 1], [0, 1]),
     ],
