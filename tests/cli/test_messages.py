@@ -48,6 +48,7 @@ COMMAND_FORMS = [
     (status, ["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
     (status, ["--config-dir"], "--config-dir needs a value after it"),
     (status, ["output_dir="], "output_dir= is empty: name a folder"),
+    (report, ["output_dir=.", "experiment.selection.rule=bogus"], "experiment.selection.rule=bogus is not known"),
     (report, ["output_dir=s3://bucket/x"], "output_dir=s3://bucket/x is an address: name a folder of this machine"),
     (prune, ["output_dir=" + "x" * 300], "file name too long: name another folder"),
     (status, ["glue_isobn"], "glue_isobn is no setting: settings are written key=value"),
