@@ -63,6 +63,11 @@ def explain_config_error(error: BaseException) -> str:
         return explain_unknown_key(match[1])
     if match := re.search(r"Missing mandatory value: (\S+)", text):
         return f"{match[1]} must be set: add {match[1]}=..."
+    if match := re.search(r"In '([\w/.-]+)': ConfigTypeError .*Cannot merge (?:Dict|List)Config with", text):
+        return (
+            f"{match[1]}.yaml has a list where a mapping is needed, or the other way round: compare it with a file "
+            f"of conf/{match[1].partition('/')[0]}"
+        )
     if NO_GROUP_CHOICE in text:
         return "a group such as task, encoder or calibration can't be null: choose one of its options"
     return _format_first_line(text)
@@ -119,6 +124,8 @@ def _explain_key_error(key: str, text: str) -> str:
 def explain_unknown_key(key: str) -> str:
     """Explain that a setting does not exist, and name the nearest that do."""
     *parents, name = key.split(".")
+    if key == "experiment.experiment":
+        return "the YAML of an experiment must begin with the line # @package _global_"
     node: Any = Config
     for parent in parents:
         node = (

@@ -186,6 +186,8 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
         for key in ("_target_", *hints):
             if key not in method:
                 raise UserError(f"{prefix}.{key} is missing: add it to the YAML, as in conf/calibration/none.yaml")
+        if not isinstance(method["_target_"], str):
+            raise UserError(f"{prefix}._target_={method['_target_']} must name a class, such as mine.Method")
         if "dim" in method:
             raise UserError(f"{prefix}.dim can't be set, because it is the encoder's width: leave it out")
         check_values(prefix, method, hints)

@@ -26,9 +26,11 @@ def expand_grid(
         command_line: each setting of the command line (as typed, with any ``+``) with its overrides ``key=value``.
 
     Raises:
-        UserError: no sub-grid has some combination of the command line's values.
+        UserError: a setting of the grid has no values, or no sub-grid has some combination of the command line's.
     """
     runs = []
+    if empty := [key for sub_grid in grid for key, values in sub_grid.items() if not values]:
+        raise UserError(f"experiment.grid: {empty[0]} has no values: write some, such as [A, B], or leave it out")
     for sub_grid in grid or [{}]:
         axes = {key: [f"{key}={_format_value(value)}" for value in values] for key, values in sub_grid.items()}
         own = [values for key, values in axes.items() if key not in command_line]

@@ -71,6 +71,8 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
     if grids and base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
+    if grids and not grids[base.scale]:
+        raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")
     composer, validator, identifier = Composer(loader, base), ConfigValidator(), Identifier()
     planned: dict[str, PlannedRun] = {}
     expanded = [expand_chains(run) for run in expand_grid(grids.get(base.scale, []), command_line)]

@@ -198,6 +198,21 @@ def test_a_penalty_that_is_no_number_is_named(loss, said):
         Chain([Link(Odd(3, penalty=loss))]).losses([torch.ones(2, 3)], {"head": lambda: torch.ones(2, 3)})
 
 
+@pytest.mark.parametrize(
+    ("target", "setting", "said"),
+    [
+        ("IsoBN", {"beta": "abc"}, "calibration=own: beta=abc must be a number"),
+        ("IsoBN", {"beta": None}, "calibration=own: beta=null must be a number"),
+        ("CosineRegularization", {"strength": True}, "strength=True must be a number"),
+        ("Centering", {"kind": "all_but_the_top", "D": 2.5}, "D=2.5 must be a whole number"),
+    ],
+)
+def test_a_setting_of_another_type_is_named(target, setting, said):
+    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head"}
+    with pytest.raises(UserError, match=said):
+        instantiate_chain({**config, "_target_": f"isobench.calibration.{target}", **setting}, 4)
+
+
 class Unmade(Calibration):
     def __init__(self, dim):
         nn.Module.__init__(self)

@@ -108,6 +108,7 @@ def test_a_broken_yaml_file_is_named(cli, command, tmp_path, content, message, f
     [
         (b"", "task.name must be set: add task.name=..."),
         (b"- a\n", "In 'task/yours': ValidationError raised while composing config: "),
+        (b"text: {a: b}\n", "task/yours.yaml has a list where a mapping is needed, or the other way round"),
         (b"nme: a\n", "there is no setting task.nme: did you mean name"),
         (b"defaults: [nope]\n", "In 'task/yours': Could not load 'task/nope'"),
     ],
@@ -116,6 +117,29 @@ def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, mes
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "yours.yaml").write_bytes(content)
     check_one_line(cli("--config-dir", str(tmp_path), "task=yours"), message)
+
+
+EXPERIMENT = """# @package _global_
+experiment: {name: own, grid: {embedded: [{calibration: [none]}]}}
+hydra: {mode: MULTIRUN}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("# @package _global_", "", "the YAML of an experiment must begin with the line # @package _global_"),
+        ("[none]", "[]", "experiment.grid: calibration has no values: write some"),
+        ("[{calibration: [none]}]", "[]", "experiment.grid.embedded is empty: list its sub-grids"),
+        ("name: own", "paper: isobnn", "experiment.paper=isobnn is not known: did you mean isobn"),
+        ("name: own", "tables: [table1]", "experiment.tables are a paper's: set experiment.paper=NAME"),
+        ("{embedded: [{calibration: [none]}]}", "[a]", "experiment/own.yaml has a list where a mapping is needed"),
+    ],
+)
+def test_a_mistake_in_an_experiments_yaml_is_one_line(cli, small, tmp_path, old, new, message):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "own.yaml").write_text(EXPERIMENT.replace(old, new))
+    check_one_line(cli("--config-dir", f"{tmp_path}/conf", "+experiment=own", *small, "dry_run=true"), message)
 
 
 def test_the_users_folders_are_read_from_the_command_line():
