@@ -29,6 +29,7 @@ import numpy as np
 import yaml
 
 from isobench.config.schema import Config
+from isobench.runs.folder import mark_output_folder
 from isobench.runs.identity import Identity, identify
 from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE
 from isobench.runs.record import RECORD_FORMAT
@@ -77,6 +78,7 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions:
     """
     with compose_sweep(arguments) as parts:
         planned = plan_runs(*parts)
+    mark_output_folder(next(iter(planned.values())).row.cfg.output_dir)
     for run in planned.values():
         cfg, folder = run.row.cfg, run.row.folder
         folder.path.mkdir(parents=True)
