@@ -39,9 +39,9 @@ def refuse_file(setting: str, path: str | Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """Compute the hex sha256 of a file; a file that this process has read and nobody wrote since is not read again.
+    """Compute the hex sha256 of a file; one that this process has read and nobody wrote since is not read again.
 
-    Every write changes ``ctime``, which no program can set back, unlike ``mtime``.
+    Every write changes ``ctime``, which no program can set back.
 
     Raises:
         UserError: it can't be read, or is no regular file, such as a pipe, which may never end.
