@@ -63,7 +63,7 @@ def explain_config_error(error: BaseException) -> str:
         return explain_unknown_key(match[1])
     if match := re.search(r"Missing mandatory value: (\S+)", text):
         return f"{match[1]} must be set: add {match[1]}=..."
-    if match := re.search(r"In '([\w/.-]+)': ConfigTypeError .*Cannot merge (?:Dict|List)Config with", text):
+    if match := re.search(r"In '([\w/.-]+)': ConfigTypeError [\s\S]*Cannot merge (?:Dict|List)Config", text):
         return (
             f"{match[1]}.yaml has a list where a mapping is needed, or the other way round: compare it with a file "
             f"of conf/{match[1].partition('/')[0]}"

@@ -88,6 +88,8 @@ def _validate_task(cfg: Config) -> None:
         raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
     if task.as_classes is not None and task.labels is not None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
+    if task.label_range is not None and task.labels is not None:
+        raise UserError(f"task.label_range is for scores, and task={task.name} has classes: leave it out")
     if not task.embedded and not cfg.data.root:
         check_pinned("task", task.hub, task.revision)
 
@@ -134,6 +136,8 @@ def _validate_no_generation(cfg: Config) -> None:
         "encoder.scratch": cfg.encoder.scratch,
         "encoder.instructions": cfg.encoder.instructions,
         "task.reduced": cfg.task.reduced,
+        "task.sample_seed": cfg.task.sample_seed,
+        "encoder.vocabulary_size": cfg.encoder.vocabulary_size,
     }
     for setting, value in settings.items():
         if value is not None:

@@ -93,7 +93,7 @@ def check_setting_types(target: str, settings: dict[str, Any]) -> None:
     """
     method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
     if isinstance(method, type):
-        check_values("", settings, read_hints(method.__init__))
+        check_values("", settings, read_hints(method.__init__))  # type: ignore[misc]
 
 
 def find_broken_rule(calibration: Calibration) -> str | None:
