@@ -108,6 +108,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
     for setting, value in (
         ("task.held_out", task.held_out),
         ("encoder.layer", cfg.encoder.layer),
+        ("encoder.pooling", None if cfg.encoder.pooling == "pooler" else cfg.encoder.pooling),
         ("encoder.missing_from", cfg.encoder.missing_from),
         ("encoder.compile", cfg.encoder.compile or None),
         ("checkpoint.export", cfg.checkpoint.export),
@@ -205,6 +206,8 @@ def _validate_selection(cfg: Config) -> None:
         raise UserError(
             "experiment.selection.rule=seeds needs the seeds to select by: experiment.selection.seeds=[1,2]"
         )
+    if selection.seeds and selection.rule != "seeds":
+        raise UserError("experiment.selection.seeds need experiment.selection.rule=seeds: set it, or leave them out")
     if selection.rule == "held_out" and cfg.task.held_out is None:
         raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
 

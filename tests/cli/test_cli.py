@@ -31,6 +31,11 @@ BAD = [
     (["trainer.precision=fp8"], "trainer.precision=fp8 is not known"),
     (["task=rte", "task.as_classes=6"], "task.as_classes is for a regression"),
     (["task=rte", "task.label_range=[0,1]"], "task.label_range is for scores, and task=rte has classes"),
+    (["experiment.selection.seeds=[1]"], "experiment.selection.seeds need experiment.selection.rule=seeds"),
+    (
+        ["task=captions", "encoder=bart-scratch", "encoder.pooling=mean"],
+        "encoder.pooling is for sentence classification",
+    ),
     (["task.sample_seed=3"], "task.sample_seed is for translation and summarisation"),
     (["encoder.vocabulary_size=500"], "encoder.vocabulary_size is for translation and summarisation"),
     (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
