@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import drop_replaced
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from test_tower import FORBID_IMPORTS, ROOT
@@ -39,11 +40,11 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 @pytest.mark.slow
 def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
-    record = isobench.run([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    record = isobench.run(drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"]))
     assert isinstance(record, RunRecord)
     assert record.status == "finished"
     assert record.config["calibration"]["name"] == "isobn_paper"
-    again = isobench.run([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    again = isobench.run(drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"]))
     assert again == record
     assert again.cost.seconds == record.cost.seconds
     assert len(list(outputs.glob("runs/*"))) == 1
@@ -59,6 +60,12 @@ def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
         ("seed=1", r"isobench.run\(\['seed=1'\]\)"),
         (["dry_run=true"], "no dry_run"),
         (["+experiment=isobn_ev"], "no analysis"),
+        (["+experiment=glue_isobn"], "an experiment's grid has several"),
+        ([1, 2], "must be a list of texts"),
+        (None, "must be a list of texts"),
+        ([("seed", 1)], "must be a list of texts"),
+        (["seed=1", "seed=2"], "seed is given twice"),
+        (["seed=1", "-m"], "leave out -m"),
     ],
 )
 def test_a_mistake_is_a_user_error_of_one_line(overrides, message):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import make_config, review_columns, write_parquet
+from helpers import drop_replaced, make_config, review_columns, write_parquet
 from safetensors.torch import load_file
 
 import isobench
@@ -17,7 +17,7 @@ from isobench.training.export import load_calibration, make_exporters
 def train_and_export(small, tmp_path, *overrides):
     """Train one run; returns its record, the exported folder, what it says of itself, and the run's dev logits."""
     export = tmp_path / "export"
-    record = isobench.run([*small, f"checkpoint.export={export}", *overrides])
+    record = isobench.run(drop_replaced([*small, f"checkpoint.export={export}", *overrides]))
     assert record.status == "finished", record.failure
     (folder,) = export.iterdir()
     about = json.loads((folder / "isobench.json").read_text())
