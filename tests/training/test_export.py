@@ -97,7 +97,7 @@ def test_predictions_of_a_test_split_with_and_without_labels(small, tiny, cache,
         write_parquet(files[split], columns)
     named = ", ".join(f"{split}: {file}" for split, file in files.items())
     own = ["task=mine", f"data.files={{{named}}}", "task.test_split=test", "optimization.epochs=2"]
-    record = isobench.run([*small, *own])
+    record = isobench.run(drop_replaced([*small, *own]))
     assert record.status == "finished", record.failure
     assert record.data.examples == {"train": 48, "validation": 16, "test": 12}
     assert record.best.metrics("test") == {}  # not scored
