@@ -67,10 +67,11 @@ class GridSweeper(Sweeper):
         refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
-        print_own_data([row.cfg for row in rows])
+        check_own_files(row.cfg for row in rows)
         if analysis := rows[0].cfg.analysis:
             runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
             if not needs_training(analysis):
+                print_own_data([row.cfg for row in rows])
                 self._run_untrained_analysis(rows)
                 return
         states = find_run_states(rows)
@@ -78,10 +79,10 @@ class GridSweeper(Sweeper):
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
-        check_own_files(run.row.cfg for run, _ in open_runs)
         for run, _ in open_runs:
             check_export_folder(run.row.cfg)
         check_methods([run.row.cfg for run, _ in open_runs])
+        print_own_data([row.cfg for row in rows])
         if self.base.dry_run:
             print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
             print_memory_forecast([run.row.cfg for run, _ in open_runs])
@@ -207,11 +208,11 @@ def print_run_plan(cfg: Config) -> None:
     """Check a run that belongs to no sweep and print its state: what ``dry_run`` shows."""
     cfg = complete_config(cfg)
     validate_config(cfg)
-    print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
     check_own_files([cfg])
     check_export_folder(cfg)
     check_methods([cfg])
+    print_own_data([cfg])
     states = find_run_states(rows)
     print_overview("nothing is started", rows, states)
     print_memory_forecast([cfg] if states[0].name in OPEN_STATES else [])

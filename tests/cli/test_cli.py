@@ -45,7 +45,7 @@ BAD = [
     (["task=rte", "data.root=null"], "the hub can't be reached"),
     (["scale=paper", "task=rte", "data.root=null"], "set data.root=FOLDER"),
     (["calibration.rescale=printed"], "calibration=isobn_paper, calibration=isobn_released has the setting"),
-    (["calibration=isobn_paper", "calibration.beta=abc"], "could not convert string to float: 'abc'"),
+    (["calibration=isobn_paper", "calibration.beta=abc"], "calibration=isobn_paper: beta=abc must be a number"),
     (["calibration._target_=mine.Foo"], "mine"),
     (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),
     (["task.text=[a,b]"], "task.text=[sentence]"),
