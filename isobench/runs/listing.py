@@ -60,7 +60,7 @@ def parse_config(text: str) -> Config:
     texts = SECTION.findall(text)
     try:
         sections = dict(map(parse_section, texts)) if "".join(texts) == text else {}
-        if sections.keys() == read_plain_hints(Config).keys():
+        if sections and sections.keys() <= read_plain_hints(Config).keys():  # a missing one has its default
             return Config(**sections)
     except (yaml.YAMLError, NeedsOmegaConf):
         pass

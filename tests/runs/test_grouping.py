@@ -10,7 +10,8 @@ from isobench.config.schema import Experiment
 from isobench.data.weight_names import format_encoder_name
 from isobench.papers.scale import find_encoder_differences
 from isobench.report.build import build_report
-from isobench.report.sweep_table import format_seeds, print_table
+from isobench.report.sweep_lines import format_seeds
+from isobench.report.sweep_table import print_table
 from isobench.report.tidy_rows import read_compared_setting
 from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
 from isobench.runs.identity import identify
