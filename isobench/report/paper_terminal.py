@@ -16,12 +16,12 @@ from isobench.runs.row import Row
 def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
     """Print the tables of the experiment's paper that have columns for its runs.
 
-    Scores of tasks that the paper doesn't have are left out: there is nothing to compare them with.
+    Scores of tasks that the paper doesn't have are left out: the sweep's own table has them, and there is nothing to
+    compare them with.
     """
-    with_time, tasks_without_score = True, dict[str, None]()
+    with_time = True
     for name, content, columns in list_paper_tables(experiment, rows):
         shown = [column for column in columns if column.published_name in content.columns or not column.is_score]
-        tasks_without_score |= {column.task: None for column in columns if column not in shown}
         if shown:
             table = PaperTable(content, shown, rows)
             title = f"{experiment.paper}, {name}: {published.format_statistics(content.form, content.form)}"
@@ -30,9 +30,6 @@ def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
             for note in table.list_notes(with_time):
                 out.print(note, highlight=False, markup=False)
             with_time = False
-    if tasks_without_score:
-        names = ", ".join(tasks_without_score)
-        out.print(f"{experiment.paper} has no score for {names} to compare with.", highlight=False)
 
 
 def build_terminal_tables(table: PaperTable, title: str, width: int, with_time: bool) -> Iterator[Table]:

@@ -14,7 +14,7 @@ class Layout:
     """A way to lay out the lines.
 
     Attributes:
-        has_sections: a table for each place, such as a task, under its name; else a column for each part of the place.
+        has_sections: a table for each place, such as a task, under its name; else a column for each part of it.
         is_merged: method and settings share one column, which breaks its texts between words.
         gap: the number of spaces between columns.
     """
@@ -83,9 +83,7 @@ def find_varying_place(lines: Sequence[SweepLine]) -> list[str]:
 
 def format_place(line: SweepLine, headings: Sequence[str]) -> str:
     """Write a line's place: task and encoder by their names, other parts as ``head=isobn``."""
-    texts = [
-        line.place[name] if name in ("task", "encoder") else f"{name}={line.place[name]}" for name in headings
-    ]
+    texts = [line.place[name] if name in ("task", "encoder") else f"{name}={line.place[name]}" for name in headings]
     return ", ".join(texts)
 
 

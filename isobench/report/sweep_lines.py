@@ -219,7 +219,7 @@ def format_seeds(cfg: Config) -> str:
 
 
 def describe_troubles_of_lines(lines: Sequence[SweepLine], place: Sequence[str]) -> list[str]:
-    """Say in which lines runs failed or have no result: a sentence for each failure's name and each state.
+    """Say in which lines some runs failed or have no result: a sentence for each failure's name and each state.
 
     Args:
         lines: the table's.
@@ -228,6 +228,8 @@ def describe_troubles_of_lines(lines: Sequence[SweepLine], place: Sequence[str])
     counts: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
     for line in lines:
+        if line.is_constant:  # the table says so
+            continue
         for trouble, count in count_troubles(line.runs).items():
             counts[trouble] += count
             names.setdefault(trouble, []).append(line.name(place))

@@ -27,7 +27,9 @@ MAX_SEED_LINES = 20  # lines whose seeds are listed below a table without room f
 
 
 def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()) -> None:
-    """Print the table of a sweep's runs, the paper's tables with our numbers, and the footnotes.
+    """Print the paper's tables with our numbers, then the table of a sweep's runs, and the footnotes.
+
+    The sweep's own table comes last, so that a terminal shows it when the sweep has ended.
 
     Args:
         experiment: its name, paper and tables.
@@ -35,6 +37,9 @@ def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()
         candidates: all the runs, if ``rows`` were selected from them: a column then says which values were chosen.
     """
     out = make_console()
+    varying = find_varying_settings(rows)
+    if not varying:
+        print_paper_tables(out, experiment, rows)
     lines = build_lines(rows, candidates)
     varying_place = find_varying_place(lines)
     shared_place = format_place(lines[0], [name for name in lines[0].place if name not in varying_place])
@@ -48,13 +53,8 @@ def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()
         print_seeds(out, f"{seeds[:1].upper()}{seeds[1:]}", lines, varying_place, seed_scores)
     for sentence in describe_troubles_of_lines(lines, varying_place):
         print_words(out, sentence)
-    varying = find_varying_settings(rows)
-    if varying and experiment.tables:
-        for sentence in describe_published(experiment, lines, varying):
-            print_words(out, sentence)
-    else:
-        print_paper_tables(out, experiment, rows)
-    for note in [*describe_figures(lines, table.omitted, out.width), *list_footnotes(rows)]:
+    published = describe_published(experiment, lines, varying) if varying and experiment.tables else []
+    for note in [*published, *describe_figures(lines, table.omitted, out.width), *list_footnotes(rows)]:
         print_words(out, note)
 
 
@@ -87,6 +87,7 @@ def print_seeds(
     out.print(f"{heading}:", highlight=False)
     for name, text in zip(names, scores, strict=True):
         print_words(out, f"  {name.ljust(width)}  {text}")
+    out.print()
 
 
 def describe_published(experiment: Any, lines: Sequence[SweepLine], varying: Sequence[str]) -> list[str]:
@@ -120,6 +121,8 @@ def describe_figures(lines: Sequence[SweepLine], omitted: Sequence[str], width: 
     sentences = []
     if any(line.is_baseline for line in lines):
         sentences.append("plain: calibration=none.")
+    if any(line.is_constant for line in lines):
+        sentences.append("constant: every run predicts the same for every example.")
     if "change" in figures:
         sentences.append("change: of the median, against plain.")
     if isotropy := [name for name in ISOTROPY_FIGURES if name in figures]:

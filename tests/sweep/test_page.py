@@ -1,9 +1,5 @@
 """A sweep ends with the page of its report: the last line is its path, and nothing depends on it."""
 
-import json
-import os
-import time
-
 import pytest
 from helpers import make_config
 
