@@ -106,7 +106,7 @@ def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> 
     The columns are: names, seed, the settings in which the runs differ (by their dotted names), where data and
     weights come from (``task.data``, ``encoder.weights``), status, failure, score and metrics of the reported epoch
     (x 100, as in reports), its isotropy, cost, and what the run was made with. Their types are pandas' own that allow
-    missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and weights of the runs need not be at hand.
+    missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and weights need not be at hand.
 
     A run whose predictions have changed since it ended has the status ``damaged`` and no score; a line on standard
     error names it.

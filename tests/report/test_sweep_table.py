@@ -268,7 +268,7 @@ def test_what_the_paper_printed_is_said_where_its_table_has_no_place(monkeypatch
 
 def test_a_setting_may_have_the_name_of_a_column():
     lines = [
-        SweepLine([], {"task": "a"}, "mine", {"n": size, "time": "7"}, False, {name: "1.5" for name in COLUMNS})
+        SweepLine([], {"task": "a"}, "mine", {"n": size, "time": "7"}, False, dict.fromkeys(COLUMNS, "1.5"))
         for size in ("2", "4")
     ]
     heading, _, first, second = lay_out_lines(lines, 100).sections[0].texts[:4]
@@ -278,7 +278,7 @@ def test_a_setting_may_have_the_name_of_a_column():
 
 def test_a_method_and_its_settings_go_on_below_where_they_have_little_room():
     settings = {"learning_rate": "1e-05", "batch_size": "16", "momentum": "0.95"}
-    line = SweepLine([], {"task": "a"}, "spectrum", settings, False, {name: "1.5" for name in COLUMNS})
+    line = SweepLine([], {"task": "a"}, "spectrum", settings, False, dict.fromkeys(COLUMNS, "1.5"))
     table = lay_out_lines([line], 60)
     assert table.sections[0].texts == [
         "method                n median  SD change EV_1 IsoScore time",
