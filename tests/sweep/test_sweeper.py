@@ -78,8 +78,8 @@ def test_data_sets_that_are_swept_over_are_no_seeds(cli, small, outputs, tmp_pat
     sweep = [*small, f"data.root={places[0]},{places[1]}", "seed=1", "optimization.epochs=1", "-m"]
     code, out, err = cli(*sweep)
     assert code == 0, err
-    lines = [line.split() for line in out.splitlines() if line.startswith("plain ")]
-    assert [line[1] for line in lines] == ["1", "1"]  # n
+    lines = [line.partition(" plain ")[2].split() for line in out.splitlines() if " plain " in line]
+    assert [line[0] for line in lines] == ["1", "1"]  # n
     assert "seed 1\n" in out
     assert cli(*sweep, "dry_run=true")[1].count(" sst2 ") == 2
     report.report(drop_replaced(sweep))
