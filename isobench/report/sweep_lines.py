@@ -10,7 +10,7 @@ from typing import Any
 
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.schema import Config
-from isobench.report.baseline_comparison import BASE_METHOD, label_method
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR, label_method
 from isobench.report.evidence import format_points
 from isobench.report.paper_columns import compute_epoch_seconds
 from isobench.report.parts import split_into_parts
@@ -205,11 +205,20 @@ def list_seed_scores(lines: Sequence[SweepLine]) -> tuple[str, list[str]]:
         order; else each score has its seed before it.
     """
     seeds = [[format_seeds(row.cfg) for row in line.runs] for line in lines]
+    scores = [[format_seed_score(line, row) for row in line.runs] for line in lines]
     if all(own == seeds[0] for own in seeds):
         heading = f"{'seed' if len(seeds[0]) == 1 else 'seeds'} {', '.join(seeds[0])}"
-        return heading, ["  ".join(map(format_score, line.runs)) for line in lines]
-    texts = ("  ".join(f"{format_seeds(row.cfg)}: {format_score(row)}" for row in line.runs) for line in lines)
-    return "every seed", list(texts)
+        return heading, ["  ".join(own) for own in scores]
+    return "every seed", [
+        "  ".join(f"{seed}: {score}" for seed, score in zip(*pair, strict=True))
+        for pair in zip(seeds, scores, strict=True)
+    ]
+
+
+def format_seed_score(line: SweepLine, row: Row) -> str:
+    """Write the score of one of a line's runs, or what went wrong in it; a constant line says that itself."""
+    text = format_score(row)
+    return text.removesuffix(f" {CONSTANT_PREDICTOR}") if line.is_constant else text
 
 
 def format_seeds(cfg: Config) -> str:

@@ -1,5 +1,6 @@
 """Print the table that ends a sweep: what each configuration gains, what it does to the embeddings, what it costs."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,8 +86,10 @@ def print_seeds(
     names = [line.name(place) for line in lines]
     width = max(map(len, names))
     out.print(f"{heading}:", highlight=False)
+    indent = " " * min(width + 4, out.width // 2)
     for name, text in zip(names, scores, strict=True):
-        print_words(out, f"  {name.ljust(width)}  {text}")
+        wrapper = textwrap.TextWrapper(out.width, subsequent_indent=indent, break_long_words=False)
+        out.print(wrapper.fill(f"  {name.ljust(width)}  {text}"), highlight=False, soft_wrap=True)
     out.print()
 
 
