@@ -17,7 +17,7 @@ from isobench.config.schema import (
     format_method_name,
     split_chain,
 )
-from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
+from isobench.config.schema_task import CLASS_METRICS, HELD_OUT, REGRESSION_METRICS, TEXT_METRICS
 from isobench.papers import published
 from isobench.runs.seeding import find_lane_obstacle
 from isobench.runs.validate_encoder import check_pinned, validate_encoder, validate_head
@@ -86,6 +86,8 @@ def _validate_task(cfg: Config) -> None:
     task = cfg.task
     if len(set(task.read_splits)) < len(task.read_splits):
         raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
+    if HELD_OUT in task.read_splits:
+        raise UserError(f"no split can be called {HELD_OUT}: it is the name of what task.held_out holds out")
     if task.as_classes is not None and task.labels is not None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
     if task.label_range is not None and task.labels is not None:

@@ -36,6 +36,7 @@ BAD = [
         ["task=captions", "encoder=bart-scratch", "encoder.pooling=mean"],
         "encoder.pooling is for sentence classification",
     ),
+    (["task.dev_splits=[held_out]"], "no split can be called held_out"),
     (["task.sample_seed=3"], "task.sample_seed is for translation and summarisation"),
     (["encoder.vocabulary_size=500"], "encoder.vocabulary_size is for translation and summarisation"),
     (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
