@@ -87,11 +87,22 @@ def require_metric_packages(cfg: Config) -> None:
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
     """Check whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
-    if any(
+    if needs_hub(configs):
+        hub.is_reachable()
+
+
+def ask_hub_early(configs: Iterable[Config]) -> None:
+    """Ask the hub whether it is there, if one of these configs needs it; don't wait for the answer."""
+    if needs_hub(configs) and not hub.is_offline():
+        hub.start_asking()
+
+
+def needs_hub(configs: Iterable[Config]) -> bool:
+    """True if one of these configs has its data or its encoder from the hub."""
+    return any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
         for cfg in configs
-    ):
-        hub.is_reachable()
+    )
 
 
 def require_hub_files(cfg: Config) -> None:
