@@ -84,7 +84,15 @@ def table(runs, encoders, methods, tasks):
             lines.append(ReportLine(encoder, method, cells, "-" if method == "none" else f"{1 + rng.random():.2f}x"))
     notes = ["Of 72 comparisons 3.6 are expected by chance; 2 survive Holm."]
     columns = [task.upper() for task in tasks]
-    return ReportTable("table1", "Table 1: GLUE dev sets", columns, lines, notes, scores=columns)
+    return ReportTable(
+        "table1",
+        "Table 1: GLUE dev sets",
+        columns,
+        lines,
+        notes,
+        dict(zip(columns, tasks, strict=True)),
+        scores=columns,
+    )
 
 
 def cell(runs, rng, method, verdict, why):

@@ -166,7 +166,8 @@ class _TableView:
     def repeats(self, overview: OverviewTable) -> bool:
         """Return True if the page's first table has all that this one would show: our scores in a single column."""
         columns = self.table.columns
-        return not self.has_published and not self.table.reported and [columns] == overview.columns
+        is_alone = len(columns) == 1 and [columns] == overview.columns
+        return is_alone and not self.has_published and not self.table.reported
 
 
 def build_column_axis(table: ReportTable, column: str) -> page_data.Axis | None:

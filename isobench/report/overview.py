@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from isobench.report.baseline_comparison import CONSTANT_PREDICTOR, MethodKey, is_usable
+from isobench.report.baseline_comparison import MethodKey, is_usable
 from isobench.report.document import Cell, OverviewLine, ReportTable, TidyRows
 from isobench.report.effects import Estimate
 from isobench.report.method_effects import Effects
@@ -55,9 +55,13 @@ def collect_score_columns(tables: Sequence[ReportTable], effects: Effects) -> di
 
 
 def list_common_columns(group: str, columns: list[str], effects: Effects) -> list[str]:
-    """List the columns in which every method of a group has scores that may be averaged."""
-    methods = [cells for (own_group, _), cells in effects.runs.cells.items() if own_group == group]
-    return [c for c in columns if all(c in cells and is_usable(cells[c]) for cells in methods)]
+    """List the columns in which every method of a group has scores that may be averaged.
+
+    Methods that have such scores in no column are left out, so that they don't take the others' means away.
+    """
+    own_cells = [cells for (own_group, _), cells in effects.runs.cells.items() if own_group == group]
+    usable = [{c for c in columns if c in cells and is_usable(cells[c])} for cells in own_cells]
+    return [column for column in columns if all(column in own for own in usable if own)]
 
 
 def add_scores(line: OverviewLine, columns: list[str], common: list[str], cells: Mapping[str, Cell]) -> None:
@@ -72,12 +76,10 @@ def add_scores(line: OverviewLine, columns: list[str], common: list[str], cells:
     line.columns = columns if len(columns) == 1 else common
     if len(columns) == 1:
         line.cell = cells.get(columns[0])
-    scored = [cells[column].values for column in line.columns if column in cells and cells[column].values]
-    if scored and len(scored) == len(line.columns) and not any(math.isnan(score) for own in scored for score in own):
+    scored = [cells[column].values for column in line.columns if column in cells and is_usable(cells[column])]
+    if scored and len(scored) == len(line.columns):
         line.score = statistics.fmean(map(statistics.fmean, scored))
-        is_constant = line.cell is not None and CONSTANT_PREDICTOR in line.cell.troubles
-        if line.cell and len(line.cell.values) > 1 and not is_constant:
-            line.sd = statistics.stdev(line.cell.values)
+        line.sd = statistics.stdev(scored[0]) if line.cell and len(scored[0]) > 1 else None
     line.seeds = sorted({len(cell.values) for cell in cells.values()})
     line.troubles = dict(sum((Counter(cell.troubles) for cell in cells.values()), Counter()))
 

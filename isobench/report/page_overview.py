@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from isobench.report.document import ConfigurationLine, OverviewLine
+from isobench.report.document import Cell, ConfigurationLine, OverviewLine
 from isobench.report.page_data import Axis, StripPlot, build_axis, build_strip_plot
 from isobench.report.resampling import bootstrap_coverage
 
@@ -108,9 +108,10 @@ def lay_out_overview(lines: Sequence[OverviewLine]) -> OverviewTable:
     if axis := table.effect_axis:
         table.bars = {id(line): bar for line in lines if (bar := build_effect_bar(line, axis))}
     if len(table.columns) == 1:
-        table.seed_axis = build_axis([line.cell for line in lines if line.cell])
+        seeds = [(line, Cell(line.cell.values, line.cell.seeds)) for line in lines if line.cell]
+        table.seed_axis = build_axis([own for _, own in seeds])
     if table.seed_axis:
-        table.strips = {id(line): build_strip_plot(line.cell, table.seed_axis) for line in lines if line.cell}
+        table.strips = {id(line): build_strip_plot(own, table.seed_axis) for line, own in seeds}
     return table
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from isobench.common.terminal import format_count
 from isobench.report.baseline_comparison import BASE_LABEL, BASE_METHOD, MethodKey
 from isobench.report.document import OverviewLine
 from isobench.report.effects import ALPHA, POWER, Estimate
@@ -55,9 +56,7 @@ def describe_shown_effects(effects: Effects, overview: Sequence[OverviewLine]) -
     return f"{'; '.join(parts)}."
 
 
-def describe_effect(
-    effects: Effects, name: MethodKey, effect: MethodEffect, overview: Sequence[OverviewLine]
-) -> str:
+def describe_effect(effects: Effects, name: MethodKey, effect: MethodEffect, overview: Sequence[OverviewLine]) -> str:
     """Say how much a method gains or loses, with its interval and corrected p."""
     value = effect.difference.value
     verb, side = ("gains", "over") if value > 0 else ("loses", "against")
@@ -78,29 +77,40 @@ def warn_of_selection(name: MethodKey, overview: Sequence[OverviewLine]) -> str:
 
 def describe_single_tasks(effects: Effects, overview: Sequence[OverviewLine]) -> str:
     """Name the differences that hold on single tasks only, by Welch's test after Holm's correction; empty if none."""
-    found = [
-        f"{effects.runs.format_method(name)} on {column} ({format_points(difference)} points)"
-        f"{warn_of_selection(name, overview)}"
-        for name, effect in effects.by_method.items()
-        for column, difference in effect.single_tasks.items()
-    ]
+    several = any(len(effect.columns) > 1 for effect in effects.by_method.values())
+    found = []
+    for name, effect in effects.by_method.items():
+        for column, difference in effect.single_tasks.items():
+            where = f"{effects.runs.format_method(name)} on {column}" if several else effects.runs.format_method(name)
+            found.append(f"{where} {format_points(difference)} points{warn_of_selection(name, overview)}")
     if not found:
         return ""
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-    several = any(len(effect.columns) > 1 for effect in effects.by_method.values())
-    rest = "over all tasks no method does" if several else "the permutation test does not confirm it"
+    named = found if len(found) <= MAX_NAMED else [f"such as {found[0]}"]
+    if several:
+        number = format_count(len(found), "difference")
+        return (
+            f"Over all tasks no method differs from {BASE_LABEL} by more than chance; on single tasks {number} "
+            f"{'survives' if len(found) == 1 else 'survive'} Holm's correction: {', '.join(named)}."
+        )
+    least = min(effect.least_adjusted for effect in effects.by_method.values())
+    rest = f"{describe_seeds(effects)} are too few for" if least >= ALPHA else "it is not confirmed by"
     return (
-        f"By Welch's t-test after Holm's correction {', '.join(found[:MAX_NAMED])}{more} "
-        f"{'differs' if len(found) == 1 else 'differ'} from {BASE_LABEL}; {rest}."
+        f"By Welch's t-test after Holm's correction {', '.join(named)} {'differs' if len(found) == 1 else 'differ'} "
+        f"from {BASE_LABEL}; {rest} the permutation test."
     )
+
+
+def describe_seeds(effects: Effects) -> str:
+    """Say how many seeds the compared methods have: ``5 seeds per method``."""
+    pairs = [pair for own in effects.arms.values() for pair in own.tested.values()]
+    return format_seeds_per_method([(len(ours), len(theirs)) for ours, theirs in pairs])
 
 
 def describe_no_effect(effects: Effects) -> str:
     """Say that no method differs by more than chance, and what would usually be found; empty without tests."""
     if not effects.by_method:
         return ""
-    pairs = [pair for own in effects.arms.values() for pair in own.tested.values()]
-    seeds = format_seeds_per_method([(len(ours), len(theirs)) for ours, theirs in pairs])
+    seeds = describe_seeds(effects)
     least = min(effect.least_adjusted for effect in effects.by_method.values())
     name, closest = min(effects.by_method.items(), key=lambda pair: pair[1].adjusted)
     alone = len(effects.by_method) == 1

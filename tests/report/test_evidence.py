@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_report import HIGH, LOW, compared_table as table, noisy
+from sample_report import HIGH, LOW, noisy
+from sample_report import compared_table as table
 
 from isobench.report.effects import detectable_effect, pooled_sd
 from isobench.report.evidence import describe_evidence, format_points
