@@ -82,21 +82,21 @@ def describe_single_tasks(effects: Effects, overview: Sequence[OverviewLine]) ->
     for name, effect in effects.by_method.items():
         for column, difference in effect.single_tasks.items():
             where = f"{effects.runs.format_method(name)} on {column}" if several else effects.runs.format_method(name)
-            found.append(f"{where} {format_points(difference)} points{warn_of_selection(name, overview)}")
+            found.append(f"{where} ({format_points(difference)} points{warn_of_selection(name, overview)})")
     if not found:
         return ""
-    named = found if len(found) <= MAX_NAMED else [f"such as {found[0]}"]
+    named = ", ".join(found[:MAX_NAMED]) + f" and {len(found) - MAX_NAMED} more" * (len(found) > MAX_NAMED)
     if several:
         number = format_count(len(found), "difference")
         return (
             f"Over all tasks no method differs from {BASE_LABEL} by more than chance; on single tasks {number} "
-            f"{'survives' if len(found) == 1 else 'survive'} Holm's correction: {', '.join(named)}."
+            f"{'survives' if len(found) == 1 else 'survive'} Holm's correction: {named}."
         )
     least = min(effect.least_adjusted for effect in effects.by_method.values())
     rest = f"{describe_seeds(effects)} are too few for" if least >= ALPHA else "it is not confirmed by"
     return (
-        f"By Welch's t-test after Holm's correction {', '.join(named)} {'differs' if len(found) == 1 else 'differ'} "
-        f"from {BASE_LABEL}; {rest} the permutation test."
+        f"{named} {'differs' if len(found) == 1 else 'differ'} from {BASE_LABEL} by Welch's t-test after Holm's "
+        f"correction; {rest} the permutation test."
     )
 
 

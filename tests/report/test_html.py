@@ -300,6 +300,8 @@ def test_a_browser_shows_it(driver, tmp_path, make, width):
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
     assert script("return innerWidth") == width
     assert script("return document.documentElement.scrollWidth") <= width
+    assert script("return [...document.querySelectorAll('details')].filter(e => (e.open = true)).length") > 0
+    assert script("return document.documentElement.scrollWidth") <= width  # unfolded too
     assert script("return document.title") == f"{report.experiment}: report"
     assert script("return document.scripts.length") == 0
     assert script("return performance.getEntriesByType('resource').length") == 0
@@ -314,6 +316,23 @@ def test_a_browser_shows_it(driver, tmp_path, make, width):
         assert count["strip"] == sum(len(line.cells) for line in report.tables[0].lines)
     else:
         assert not count
+
+
+@pytest.mark.parametrize("make", [small, wide, sample_report.sample])
+def test_the_answer_is_on_the_first_screen(driver, tmp_path, make):
+    script = opened(driver, tmp_path, render_report(make()), 1280)
+    ends = script(
+        "return ['.answer', '.scale', '.overview'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+    )
+    assert sorted(ends) == ends
+    assert ends[-1] < 800
+    box, table, caveat = script(
+        "const of = s => document.querySelector(s).getBoundingClientRect();"
+        "return [of('.scroll').width, of('.overview').width, of('.scale').height]"
+    )
+    assert table <= box  # nothing of it has to be scrolled for
+    assert table > 1100  # it takes the right side too
+    assert caveat < 40  # one line
 
 
 def test_figures_take_the_pages_colours_in_the_dark(driver, tmp_path, html):

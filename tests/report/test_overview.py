@@ -83,7 +83,8 @@ def test_cells_of_another_scale_say_so_once(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
     text = Page(render_report(build_report(experiment(), rows))).text
     assert "not comparable" not in text
-    assert text.count("The published cells can't be compared with ours: scale: at most 9 training examples") == 1
+    assert text.count("The published cells can't be compared with ours: ") == 1
+    assert text.count("scale: at most 9 training examples") == 1
     assert "[67.87 (1.1)]" in text
 
 
@@ -131,7 +132,7 @@ def test_every_configuration_stands_in_a_table_with_the_chosen_one(tmp_path):
     assert [line.candidates for line in report.overview] == [2, 1]
     html = render_report(report)
     assert [line[0] for line in cells_of(html, "overview")] == ["plain lr=2e-05 (best of 2)", "isobn_paper lr=1e-05"]
-    table = cells_of(html, "seeds configurations")
+    table = cells_of(html, "configurations seeds")
     assert table[0] == ["plain lr=1e-05", "62.00 ± 13.86", "", "62.00", "no"]
     assert table[1] == ["plain lr=2e-05", "70.00 ± 0.00", "", "70.00", "✓ yes"]
     assert "nothing to select" not in html
