@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jinja2 import Template
+from markupsafe import Markup
 
 from isobench.report import figures, page_data, page_figures, page_overview
 from isobench.report.baseline_comparison import BASE_METHOD, label_method
@@ -98,6 +99,7 @@ def load_template(name: str) -> Template:
         "interval": format_interval,
         "share": format_share,
         "mean_sd": format_mean_and_sd,
+        "breakable": make_breakable,
     }
     environment.globals |= {"ALPHA": ALPHA, "BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "mark": format_mark}
     environment.globals |= {"MARK_TESTS": MARK_TESTS, "MIN_COVERAGE": MIN_COVERAGE}
@@ -187,6 +189,11 @@ def list_comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, C
 def format_name(name: str) -> str:
     """Write a name from the records, such as constant_predictor, as words."""
     return name.replace("_", " ")
+
+
+def make_breakable(name: str) -> Markup:
+    """Let a name with underscores continue on the next line after one of them."""
+    return Markup("_<wbr>").join(name.split("_"))
 
 
 def format_p_value(p: float | None) -> str:

@@ -129,9 +129,10 @@ def build_effect_bar(line: OverviewLine, axis: Axis) -> EffectBar | None:
     if line.difference is None:
         return None
     value, low, high = line.difference
-    ends = (None, None) if math.isnan(low) else (axis.place(low), axis.place(high))
     side = ("better" if value > 0 else "worse") if line.is_shown else ""
-    return EffectBar(axis.place(value), *ends, side)
+    if math.isnan(low) or math.isnan(high):
+        return EffectBar(axis.place(value), None, None, side)
+    return EffectBar(axis.place(value), axis.place(low), axis.place(high), side)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from isobench.report import figures
 from isobench.report.document import Cell, Comparison, ReportLine, ReportTable
 from isobench.report.html import render_report
 
-VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use"}
+VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use", "wbr"}
 EVIL = "<script>alert(1)</script>"
 
 
@@ -247,6 +247,7 @@ def test_colours_are_readable_in_light_and_dark():
             )
             assert contrast(colour, scheme["paper"]) >= least, name
         assert contrast(scheme["ink"], scheme["warn-paper"]) >= 7
+        assert contrast(scheme["soft"], scheme["tint"]) >= 4.5
 
 
 def contrast(one: str, other: str) -> float:
@@ -313,7 +314,7 @@ def test_a_browser_shows_it(driver, tmp_path, make, width):
     if report.runs:
         assert count["results"] == count["seeds"] == len(report.tables)
         assert count["panel"] >= 8
-        assert count["strip"] == sum(len(line.cells) for line in report.tables[0].lines)
+        assert count["strip"] == len(report.configurations) + sum(len(line.cells) for line in report.tables[0].lines)
     else:
         assert not count
 

@@ -25,7 +25,7 @@ def shown(html: str, name: str) -> str:
 
 def cells_of(html: str, name: str) -> list[list[str]]:
     """The texts of a table's body, line by line, without those of drawings."""
-    body = re.sub("<svg.*?</svg>", "", shown(html, name).partition("<tbody>")[2], flags=re.DOTALL)
+    body = re.sub("<svg.*?</svg>|<wbr>", "", shown(html, name).partition("<tbody>")[2], flags=re.DOTALL)
     lines = re.findall(r"<tr.*?</tr>", body, re.DOTALL)
     cells = [re.findall(r"<t[hd].*?</t[hd]>", line, re.DOTALL) for line in lines]
     return [[" ".join(Page(cell).text.split()) for cell in line] for line in cells]
