@@ -319,7 +319,14 @@ def test_a_browser_shows_it(driver, tmp_path, make, width):
         assert not count
 
 
-@pytest.mark.parametrize("make", [small, wide, sample_report.sample])
+def one_task():
+    report = small(encoders=["all-MiniLM-L6-v2"], tasks=["rotten_tomatoes"], seeds=5)
+    for line in report.overview:
+        line.settings, line.candidates = "beta=0.25, lr=2e-05, batch_size=16", 18
+    return report
+
+
+@pytest.mark.parametrize("make", [small, wide, sample_report.sample, one_task])
 def test_the_answer_is_on_the_first_screen(driver, tmp_path, make):
     script = opened(driver, tmp_path, render_report(make()), 1280)
     ends = script(
