@@ -105,8 +105,11 @@ def build_tables(experiment: Experiment, rows: list[Row], varying: list[str]) ->
     tables = []
     for name, content, columns in list_paper_tables(experiment, rows):
         if columns:
-            title = f"{experiment.paper}, {name}: {content.what}"
-            tables.append(build_table(name, title, PaperTable(content, columns, rows), varying))
+            what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
+            title = f"{experiment.paper}, {name}: {what}"
+            table = build_table(name, title, PaperTable(content, columns, rows), varying)
+            table.notes += [f"In the paper: {form}. Ours are the same statistics of our own runs."] if form else []
+            tables.append(table)
     if not tables:
         content = PublishedTable(what="", form=DEFAULT_STATISTICS, cells={}, columns={}, methods={})
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}

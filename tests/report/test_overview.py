@@ -146,7 +146,10 @@ def test_selecting_seeds_are_in_no_mean_of_the_configurations(tmp_path):
     assert (other.is_chosen, other.selected_by) == (False, pytest.approx(70))
     assert chosen.cell.values == pytest.approx([50, 50])
     assert report.overview[0].seeds == [2]  # not the four that were run
-    assert "2 seeds each" in Page(render_report(report)).text.partition("Contents")[0]
+    text = Page(render_report(report)).text
+    assert "2 seeds each" in text.partition("Over training")[0]
+    assert "of 5 seeds" not in text.partition("In the paper: each cell median and standard deviation of 5 seeds")[0]
+    assert not any("5 seeds" in table.title for table in report.tables)
     assert report.overview[0].candidates == 1  # other scores selected
 
 
