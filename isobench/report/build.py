@@ -107,9 +107,9 @@ def build_tables(experiment: Experiment, rows: list[Row], varying: list[str]) ->
         if columns:
             what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
             title = f"{experiment.paper}, {name}: {what}"
-            table = build_table(name, title, PaperTable(content, columns, rows), varying)
-            table.notes += [f"In the paper: {form}. Ours are the same statistics of our own runs."] if form else []
-            tables.append(table)
+            tables.append(build_table(name, title, PaperTable(content, columns, rows), varying))
+            if form:
+                tables[-1].notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
     if not tables:
         content = PublishedTable(what="", form=DEFAULT_STATISTICS, cells={}, columns={}, methods={})
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}
