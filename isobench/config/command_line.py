@@ -13,7 +13,7 @@ HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]
 
 
 def check_typed_settings(arguments: Sequence[str]) -> None:
-    """Raise UserError for what Hydra would drop: one of two values of a setting, of a name in a mapping, of a group.
+    """Raise UserError for a setting without a name or given twice, or for a list of options: Hydra would drop some.
 
     Hydra takes the last value of a setting. Of ``task=[rte,sst2]`` it takes every setting from the last option that
     has it. Flags such as ``-m`` are passed over; so is ``calibration=[a,b]``, which is a chain of methods.
@@ -22,6 +22,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         name = key.strip().lstrip("+")
+        if equals and not name.strip("~"):
+            raise UserError(f"{argument} has no name before the =: settings are written key=value (isobench --help)")
         if not equals or argument.startswith(("-", "~")):
             continue
         if name in GROUPS and value.strip().startswith("["):

@@ -39,6 +39,7 @@ from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
     EXIT_USER_ERROR,
+    ask_hub_early,
     check_export_folder,
     choose_exit_code,
     require_hub_files_of_some,
@@ -82,6 +83,8 @@ class GridSweeper(Sweeper):
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
         for run, _ in open_runs:
             check_export_folder(run.row.cfg)
+        if self.base.dry_run:
+            ask_hub_early(run.row.cfg for run, _ in open_runs)  # it answers while torch is imported
         check_methods([run.row.cfg for run, _ in open_runs])
         print_own_data([row.cfg for row in rows])
         if self.base.dry_run:
@@ -215,6 +218,7 @@ def print_run_plan(cfg: Config) -> None:
     rows = [Row.of(cfg, identify(cfg).key)]
     check_own_files([cfg])
     check_export_folder(cfg)
+    ask_hub_early([cfg])  # it answers while torch is imported
     check_methods([cfg])
     print_own_data([cfg])
     states = find_run_states(rows)
