@@ -7,6 +7,7 @@ from typing import Any
 
 from isobench.common import environment
 from isobench.common.interruption import Interrupted, obey_ctrl_c
+from isobench.common.terminal import outlive_readers
 from isobench.config.explain import print_error
 
 
@@ -24,6 +25,16 @@ def run_guarded(function: Callable[[], Any]) -> None:
     environment.keep_freed_memory()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them itself
     try:
+        with outlive_readers():
+            call_guarded(function)
+    finally:
+        if hydra_full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+
+
+def call_guarded(function: Callable[[], Any]) -> None:
+    """Call a command's function, and turn an error or a signal into one line and SystemExit."""
+    try:
         with obey_ctrl_c():
             function()
     except (KeyboardInterrupt, Interrupted) as stop:
@@ -34,6 +45,3 @@ def run_guarded(function: Callable[[], Any]) -> None:
             raise
         print_error(error)
         raise SystemExit(2) from None
-    finally:
-        if hydra_full_error is None:
-            del os.environ["HYDRA_FULL_ERROR"]

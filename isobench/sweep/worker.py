@@ -18,6 +18,7 @@ from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
+from isobench.runs.identity import identify
 from isobench.runs.row import Row, format_run_name
 from isobench.runs.state import find_run_state
 from isobench.sweep.parent import stop_without_parent
@@ -82,6 +83,7 @@ class Worker:
                 row = Row(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
                 if row.record is not None or (not is_own and self._is_taken(row)):
                     continue
+                require_same_run(cfg, key)
                 print(f"isobench: {format_run_name(cfg)}", flush=True)
                 codes.append(self._execute_one(row, is_patient=is_own))
             except UserError as error:
@@ -139,6 +141,15 @@ class Worker:
         job = environment.read_job()
         while any((beat := read_live_heartbeat(folder)) and beat.job == job for folder in folders):
             time.sleep(2)
+
+
+def require_same_run(cfg: Config, key: str) -> None:
+    """Raise UserError if a run has another key than when its job was submitted: it would be another run's result."""
+    if identify(cfg).key != key:
+        raise UserError(
+            f"{format_run_name(cfg)}: its settings, data or weights have changed since this job was submitted; "
+            "start the sweep again"
+        )
 
 
 def assign_gpu(devices: str | None, number: int) -> int:
