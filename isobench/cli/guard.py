@@ -1,6 +1,8 @@
 """Run a command so that every error is one line and an exit code."""
 
+import atexit
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -28,8 +30,15 @@ def run_guarded(function: Callable[[], Any]) -> None:
         with outlive_readers():
             call_guarded(function)
     finally:
+        atexit.register(end_quietly)
         if hydra_full_error is None:
             del os.environ["HYDRA_FULL_ERROR"]
+
+
+def end_quietly() -> None:
+    """Let Ctrl-C end the process at once: while Python itself ends, it would print the tracebacks of libraries."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def call_guarded(function: Callable[[], Any]) -> None:

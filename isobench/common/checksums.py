@@ -65,15 +65,25 @@ def read_checksummed(path: Path) -> bytes:
     return path.read_bytes()[:-CHECKSUM_BYTES]
 
 
-def add_json_checksum(content: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON object with an entry ``checksum``, which is computed from its other entries."""
-    return {**content, JSON_ENTRY: sha256_json(content)}
+def add_json_checksum(content: dict[str, Any], owner: str = "") -> dict[str, Any]:
+    """Return a JSON object with an entry ``checksum``, which is computed from its other entries.
+
+    Args:
+        content: the object.
+        owner: what it belongs to, such as a run's key: part of the checksum, so that exchanged files are noticed.
+    """
+    return {**content, JSON_ENTRY: sha256_json([owner, content])}
 
 
-def read_json(file: Path, limit: int = SETTINGS_LIMIT) -> Any:
+def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
     """Read a JSON file, compare its entry ``checksum``, and return its content without this entry.
 
     Earlier versions wrote no checksum. What lacks it is returned as it is.
+
+    Args:
+        file: the file.
+        limit: how many bytes it may have.
+        owner: as in ``add_json_checksum``.
 
     Raises:
         OSError: the file is missing, can't be read, or is larger than ``limit`` bytes.
@@ -83,17 +93,23 @@ def read_json(file: Path, limit: int = SETTINGS_LIMIT) -> Any:
     if not isinstance(content, dict) or JSON_ENTRY not in content:
         return content
     others = {name: value for name, value in content.items() if name != JSON_ENTRY}
-    if content[JSON_ENTRY] != sha256_json(others):
+    if content[JSON_ENTRY] != sha256_json([owner, others]):
         raise ValueError(MISMATCH)
     return others
 
 
-def add_text_checksum(text: str) -> str:
-    """Return a text with one more line: a comment with the text's checksum. The text must end with a line break."""
-    return f"{text}{TEXT_LINE}{hashlib.sha256(text.encode()).hexdigest()}\n"
+def add_text_checksum(text: str, owner: str) -> str:
+    """Return a text with one more line: a comment with the text's checksum.
+
+    Args:
+        text: it must end with a line break.
+        owner: what it belongs to, such as a run's key: part of the checksum, so that exchanged files are noticed.
+    """
+    digest = hashlib.sha256(f"{owner}\n{text}".encode()).hexdigest()
+    return f"{text}{TEXT_LINE}{digest}\n"
 
 
-def check_text_checksum(text: str) -> str:
+def check_text_checksum(text: str, owner: str) -> str:
     """Return a text without the line of its checksum; earlier versions wrote none, and what lacks it may pass.
 
     Raises:
@@ -102,7 +118,7 @@ def check_text_checksum(text: str) -> str:
     content, line, _ = text.rpartition(f"\n{TEXT_LINE}")
     if not line:
         return text
-    if add_text_checksum(f"{content}\n") != text:
+    if add_text_checksum(f"{content}\n", owner) != text:
         raise ValueError(MISMATCH)
     return f"{content}\n"
 

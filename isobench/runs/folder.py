@@ -149,7 +149,7 @@ class RunFolder:
         """Remove what a killed process left half-written, and write config.yaml. Call it under the lock only."""
         remove_temporaries(self.path)
         text = yaml.safe_dump(resolved, sort_keys=False)
-        replace_text(self.path / CONFIG_FILE, add_text_checksum(text))
+        replace_text(self.path / CONFIG_FILE, add_text_checksum(text, self.path.name))
 
     def remove_leftovers(self, record: RunRecord) -> None:
         """Remove what a process left that was killed after it had written the record of a finished run.

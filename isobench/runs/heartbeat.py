@@ -81,7 +81,7 @@ class Heartbeat:
         """Write the file, with the time. A full disk is passed over: writing the record will report it."""
         with self._lock, contextlib.suppress(OSError):
             content = json.loads(self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
-            replace_text(self.file, json.dumps(add_json_checksum(content)))
+            replace_text(self.file, json.dumps(add_json_checksum(content, self.file.parent.name)))
 
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(environment.read_beat_seconds() or BEAT_INTERVAL):
@@ -102,7 +102,7 @@ def describe_process() -> Where:
 def read_heartbeat(folder: Path) -> Beat | None:
     """Read the last beat of a run; None if there is none or it is damaged."""
     try:
-        return Beat.model_validate(read_json(folder / PROGRESS_FILE))
+        return Beat.model_validate(read_json(folder / PROGRESS_FILE, owner=folder.name))
     except (OSError, ValueError):
         return None
 

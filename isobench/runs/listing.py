@@ -21,7 +21,7 @@ from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 
 UNREADABLE_CONFIG = "its config can't be read, or is not valid in this version of isobench"
-CHANGED_CONFIG = "its config.yaml was changed after it was written"
+CHANGED_CONFIG = "its config.yaml was changed, or is another run's"
 CHANGED_KEY = "its settings have another key now (isobench prune lists it)"
 MAX_DEPTH = 50  # levels of nesting in a config; isobench writes about six
 SECTION = re.compile(r"^[a-z].*\n(?:(?: .*)?\n)*", re.MULTILINE)  # a line with a name, then indented and empty lines
@@ -58,7 +58,7 @@ def read_config_text(folder: Path) -> str:
     """
     text = read_bounded(folder / CONFIG_FILE).decode()
     try:
-        return check_text_checksum(text)
+        return check_text_checksum(text, folder.name)
     except ValueError:
         raise UserError(CHANGED_CONFIG) from None
 

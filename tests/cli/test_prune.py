@@ -113,7 +113,7 @@ def test_a_run_whose_config_was_changed_is_kept(tmp_path, capfd):
         file.write_text(intact.replace(old, new, 1))
         assert judge_runs(str(tmp_path)) == (
             [],
-            [(folder.path, "its config.yaml was changed after it was written")],
+            [(folder.path, "its config.yaml was changed, or is another run's")],
             1,
         )
         with pytest.raises(UserError, match="none of the runs"):
@@ -125,6 +125,22 @@ def test_a_run_whose_config_was_changed_is_kept(tmp_path, capfd):
             load_runs(tmp_path)
     prune.prune([f"output_dir={tmp_path}"], yes=True)
     assert folder.result_file.exists()
+
+
+def test_runs_whose_configs_were_exchanged_are_kept(tmp_path):
+    """Each config is intact and gives another key than its folder's."""
+    mark_output_folder(tmp_path)
+    files = []
+    for seed in (1, 2):
+        folder = make_run(tmp_path, seed=seed)
+        folder.write_config(asdict(replace(make_config("tracking=none"), seed=seed, output_dir=str(tmp_path))))
+        files.append(folder.path / "config.yaml")
+    assert judge_runs(str(tmp_path)) == ([], [], 2)
+    first, second = (file.read_bytes() for file in files)
+    files[0].write_bytes(second)
+    files[1].write_bytes(first)
+    orphans, unjudged, _ = judge_runs(str(tmp_path))
+    assert (len(orphans), len(unjudged)) == (0, 2)
 
 
 def test_status_names_what_prune_names(tmp_path, capfd):

@@ -67,16 +67,22 @@ def test_every_changed_byte_of_a_json_file_is_noticed(tmp_path):
             continue
         # White space between entries has no meaning. A name other than "checksum" is an entry that no reader knows.
         assert found == content or len(found) == len(content) + 1
+    write_json(file, add_json_checksum(content, "its owner"))
+    assert read_json(file, owner="its owner") == content
+    with pytest.raises(ValueError, match="checksum"):
+        read_json(file)
     write_json(file, content)  # as earlier versions wrote it
     assert read_json(file) == content
 
 
 def test_every_changed_byte_of_a_text_is_noticed():
     text = "a: 1\nb: 'x # checksum: no'\n"
-    whole = add_text_checksum(text)
+    whole = add_text_checksum(text, "its owner")
     assert whole.startswith(text)
-    assert check_text_checksum(whole) == check_text_checksum(text) == text
+    assert check_text_checksum(whole, "its owner") == check_text_checksum(text, "its owner") == text
+    with pytest.raises(ValueError, match="checksum"):
+        check_text_checksum(whole, "another")
     for position in range(len(text) - 1):  # after it comes the line of the checksum itself
         changed = whole[:position] + chr(ord(whole[position]) ^ 1) + whole[position + 1 :]
         with pytest.raises(ValueError, match="checksum"):
-            check_text_checksum(changed)
+            check_text_checksum(changed, "its owner")
