@@ -1,13 +1,15 @@
 """What a job in the queue carries out is what was submitted, or nothing."""
 
+import signal
 from dataclasses import replace
 
 import pytest
 from helpers import make_config
 
 from isobench.common.errors import UserError
+from isobench.common.interruption import STOP_SIGNALS, raise_interrupted
 from isobench.runs.identity import identify
-from isobench.sweep.worker import Worker, require_same_run
+from isobench.sweep.worker import Worker, requeue_or_exit, require_same_run
 
 
 @pytest.fixture
@@ -30,3 +32,29 @@ def test_a_job_whose_run_has_another_key_now_refuses_it(submitted, tmp_path, cap
     assert Worker([(changed, key)])._execute_share(0, 1) == [2]
     assert message in capsys.readouterr().err
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.fixture
+def handled_signals():
+    """In a job, every signal interrupts what it does."""
+    old = {signum: signal.signal(signum, raise_interrupted) for signum in STOP_SIGNALS}
+    yield
+    for signum, handler in old.items():
+        signal.signal(signum, handler)
+
+
+@pytest.mark.usefixtures("handled_signals")
+@pytest.mark.parametrize("later", STOP_SIGNALS)
+def test_a_signal_while_a_job_is_requeued_does_not_stop_the_requeue(later):
+    steps = []
+
+    def requeue(signum, frame):
+        steps.append("asked")
+        signal.raise_signal(later)
+        steps.append("requeued")
+        raise SystemExit(255)
+
+    signal.signal(signal.SIGUSR2, requeue)
+    with pytest.raises(SystemExit):
+        requeue_or_exit(signal.SIGUSR2, None)
+    assert steps == ["asked", "requeued"]
