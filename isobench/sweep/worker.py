@@ -180,8 +180,8 @@ def requeue_or_exit(signum: int, job: JobEnvironment) -> None:
     """Requeue a job whose run has saved its checkpoint, and end the process. A cancelled job is not requeued.
 
     submitit's handler of SIGUSR2, which is in place again after training, requeues. It is called for SIGTERM too,
-    which is all that some clusters send before they preempt a job. Signals that come meanwhile are ignored: they would
-    end the program that asks SLURM to requeue, and the requeue itself sends SIGTERM.
+    which is all that some clusters send before they preempt a job. Signals that come meanwhile are ignored: they
+    would end the program that asks SLURM to requeue, and the requeue itself sends SIGTERM.
 
     Raises:
         SystemExit: always.
