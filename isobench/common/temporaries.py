@@ -19,7 +19,8 @@ from pathlib import Path
 def make_temporary_file(path: Path) -> Iterator[Path]:
     """A context with a new empty file in the folder of ``path``, to be written and then renamed to ``path``.
 
-    It is removed at the end if it has not been renamed.
+    It is removed at the end if it has not been renamed. Write into this file: another one that is renamed to its name
+    is not locked.
     """
     remove_abandoned(path.parent, path.name)
     while True:

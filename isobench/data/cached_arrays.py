@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from isobench.common.checksums import MISMATCH, print_remaking
 from isobench.common.files import write_cached
@@ -23,7 +23,9 @@ def save_cached_arrays(arrays: Mapping[str, np.ndarray], file: Path) -> None:
         file: the file to write. Its name is part of the checksum, so a copy under another name is not used.
     """
     checksum = np.frombuffer(compute_array_checksum(arrays, file.name), np.uint8)
-    write_cached(file, lambda temporary: save_file({**arrays, CHECKSUM: checksum}, temporary), "token cache")
+    # The library's own save_file would put another file in the place of the temporary one, which is locked.
+    content = save({**arrays, CHECKSUM: checksum})
+    write_cached(file, lambda temporary: temporary.write_bytes(content), "token cache")
 
 
 def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
