@@ -29,6 +29,7 @@ import numpy as np
 import yaml
 
 from isobench.config.schema import Config
+from isobench.runs.folder import mark_output_folder
 from isobench.runs.identity import Identity, identify
 from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE
 from isobench.runs.record import RECORD_FORMAT
@@ -80,6 +81,7 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions:
     for run in planned.values():
         cfg, folder = run.row.cfg, run.row.folder
         folder.path.mkdir(parents=True)
+        mark_output_folder(cfg.output_dir)
         config = dataclasses.asdict(cfg)
         (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
         record = adapt_record(real, cfg, identify(cfg)) | {"config": config}
