@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save
 
 from isobench.common.checksums import MISMATCH, print_remaking
 from isobench.common.files import write_cached
+from isobench.common.temporaries import remove_abandoned
 
 T = TypeVar("T")
 CHECKSUM = "sha256"  # the name of the array that holds the checksum of the others, 32 bytes
@@ -35,6 +36,7 @@ def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) 
     """
     if not file.exists():
         return None
+    remove_abandoned(file.parent, file.name)  # of a process that was killed while another one was faster
     try:
         arrays = load_file(file)
         if arrays.pop(CHECKSUM).tobytes() != compute_array_checksum(arrays, file.name):

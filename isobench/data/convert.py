@@ -12,7 +12,7 @@ import numpy as np
 
 from isobench.common.checksums import print_remaking
 from isobench.common.files import explain_disk_errors, sha256_file
-from isobench.common.temporaries import make_temporary_folder
+from isobench.common.temporaries import make_temporary_folder, remove_abandoned
 
 VERSION = 2
 SUMS_FILE = "sums.json"  # in the converted folder: the sha256 of each of its other files
@@ -50,6 +50,7 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
     """
     target = cache / f"distilbert-quire-v{VERSION}"
     if is_converted_folder(target):
+        remove_abandoned(cache, target.name)  # of a process that was killed while another one was faster
         return target
     if target.exists():
         print_remaking(target)

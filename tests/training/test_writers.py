@@ -53,8 +53,14 @@ def test_a_file_that_is_being_written_stays_locked(tmp_path, monkeypatch, name):
     assert all(path.startswith("x.") for path in written)
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_what_was_written_is_read_and_a_slower_writers_rest_is_removed(tmp_path):
+    """Two processes wrote the same file, one was faster, and the other was killed."""
+    for name in ("x.safetensors", "x.json"):
+        (tmp_path / f".{name}.0a1b2c3d.tmp").write_text("half")
     WRITERS["arrays"](tmp_path)
+    (tmp_path / ".x.safetensors.0a1b2c3e.tmp").write_text("half")
     assert load_cached_arrays(tmp_path / "x.safetensors", lambda arrays: arrays["ids"].tolist()) == [0, 1, 2, 3, 4]
     WRITERS["tokenizer"](tmp_path)
+    (tmp_path / ".x.json.0a1b2c3e.tmp").write_text("half")
     assert read_learned_tokenizer(tmp_path / "x.json").encode("a").tokens
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.json", "x.safetensors"]
