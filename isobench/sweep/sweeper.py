@@ -38,6 +38,7 @@ from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
     EXIT_USER_ERROR,
+    ask_hub_early,
     choose_exit_code,
     require_hub_files_of_some,
     require_metric_packages,
@@ -77,6 +78,8 @@ class GridSweeper(Sweeper):
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
+        if self.base.dry_run:
+            ask_hub_early(run.row.cfg for run, _ in open_runs)  # it answers while torch is imported
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
@@ -208,6 +211,7 @@ def print_run_plan(cfg: Config) -> None:
     validate_config(cfg)
     print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
+    ask_hub_early([cfg])  # it answers while torch is imported
     check_methods([cfg])
     states = find_run_states(rows)
     print_overview("nothing is started", rows, states)
