@@ -31,8 +31,8 @@ from isobench.runs.grouping import (
     read_value,
 )
 from isobench.runs.identity import Identity
-from isobench.runs.layout import CONFIG_FILE, RECORD_FILE, runs_folder
-from isobench.runs.listing import list_run_folders, parse_config
+from isobench.runs.layout import CONFIG_FILE, RECORD_FILE, run_folder_name, runs_folder
+from isobench.runs.listing import list_run_folders, parse_config, read_config_text
 from isobench.runs.record import RunRecord
 from isobench.runs.record_file import read_record_file
 from isobench.runs.row import Row, check_predictions, print_troubles
@@ -188,10 +188,14 @@ def read_ended_rows(folder: str) -> list[Row]:
             record = read_record_file(path / RECORD_FILE)
         except FileNotFoundError:
             continue
+        if run_folder_name(record.key) != path.name:
+            raise UserError(f"{path / RECORD_FILE} is not this run's record; remove it to run again")
         try:
-            cfg = parse_config((path / CONFIG_FILE).read_text())
+            cfg = parse_config(read_config_text(path))
         except Exception as error:  # it may be damaged in many ways
-            raise UserError(f"{path / CONFIG_FILE} can't be read: remove the folder to run again") from error
+            raise UserError(
+                f"{path / CONFIG_FILE} is damaged or was changed: remove the folder to run again"
+            ) from error
         identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
         rows.append(Row(cfg, RunFolder(folder, record.key), record, "done", identity=identity))
     return rows

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import hydra.utils
-import orjson
 from rich.table import Table
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.analyses.setting_checks import check_settings
+from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, replace_non_finite, require_writable, sha256_file, write_json
-from isobench.common.reading import RECORD_LIMIT, read_bounded
+from isobench.common.reading import RECORD_LIMIT
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
@@ -47,7 +47,8 @@ def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
             for name in stale - {file.name for file in files}:
                 (folder / name).unlink(missing_ok=True)
             write_json(
-                folder / ABOUT_FILE, replace_non_finite(describe_analysis(experiment, rows, findings, files, seconds))
+                folder / ABOUT_FILE,
+                add_json_checksum(replace_non_finite(describe_analysis(experiment, rows, findings, files, seconds))),
             )
         except OSError as error:
             raise make_storage_error(error, folder) from error
@@ -149,9 +150,9 @@ def list_earlier_files(folder: Path) -> set[str]:
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """Read a folder's about.json; None if it is absent or damaged."""
+    """Read a folder's about.json; None if it is absent, damaged or changed."""
     try:
-        about = orjson.loads(read_bounded(folder / ABOUT_FILE, RECORD_LIMIT))
+        about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
     except (OSError, ValueError):
         return None
     return about if isinstance(about, dict) else None

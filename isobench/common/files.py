@@ -17,6 +17,7 @@ import platformdirs
 
 from isobench.common.errors import StorageError, UserError
 from isobench.common.reading import require_regular_file
+from isobench.common.temporaries import make_temporary_file
 
 PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
@@ -82,23 +83,17 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
         write: called with a temporary file in the same folder, which is then flushed to disk and renamed to ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with make_temporary_file(path) as temporary:
         with explain_disk_errors(temporary):
             write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_read_umask())
         temporary.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -163,16 +158,12 @@ def read_file_time(file: Path) -> float:
         return 0.0
 
 
-def remove_temporaries(folder: Path, name: str = "") -> None:
+def remove_temporaries(folder: Path) -> None:
     """Remove the temporary files that a killed process left in a folder and its subfolders.
 
     Call it only while no other process writes there.
-
-    Args:
-        folder: where to look.
-        name: name of the file that was being written; all files by default.
     """
-    for file in [*folder.glob(f".{name}*.tmp"), *folder.glob(f"*/.{name}*.tmp")]:
+    for file in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
         file.unlink(missing_ok=True)
 
 
@@ -242,9 +233,3 @@ def replace_non_finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _read_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -128,7 +128,7 @@ class GridSweeper(Sweeper):
         rows = add_states(rows)
         for row in rows:
             if row.record is not None:
-                row.folder.remove_old_checkpoints(row.record)
+                row.folder.remove_leftovers(row.record)
         print_table(rows[0].cfg.experiment, rows)
         print_troubles(rows)
         if rows[0].cfg.analysis:

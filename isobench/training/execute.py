@@ -70,7 +70,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
     row.record = row.folder.read_final_record(cfg.retry_failed, since)
     if row.record is not None:
-        row.folder.remove_old_checkpoints(row.record)
+        row.folder.remove_leftovers(row.record)
         return row, True
     require_metric_packages(cfg)
     require_hub_files(cfg)

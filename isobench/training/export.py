@@ -7,7 +7,6 @@ for a calibration: where one changes embeddings, ``calibration.safetensors`` hol
 its settings.
 """
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,8 +20,9 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
+from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import StorageError
-from isobench.common.files import name_system_error, write_json
+from isobench.common.files import name_system_error, sha256_file, write_json
 from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER
 from isobench.config.schema import Config, format_method_name
 from isobench.models import tokenization
@@ -111,7 +111,8 @@ def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, 
     task = cfg.task
     about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
     about |= {"calibration": cfg.calibration, "dim": read_width(module), "lacks": lacks}
-    write_json(folder / EXPORT_FILE, about)
+    about |= {"sha256": {file.name: sha256_file(file) for file in sorted(folder.iterdir()) if file.is_file()}}
+    write_json(folder / EXPORT_FILE, add_json_checksum(about))
 
 
 def read_width(module: Classifier) -> int:
@@ -174,9 +175,16 @@ def load_calibration(folder: str | Path) -> Chain:
 
     Raises:
         FileNotFoundError: the folder has none.
+        ValueError: a file was changed after it was exported.
     """
-    about = json.loads((Path(folder) / EXPORT_FILE).read_text())
+    about_file, file = Path(folder) / EXPORT_FILE, Path(folder) / CALIBRATION_FILE
+    try:
+        about = read_json(about_file)
+    except ValueError as error:
+        raise ValueError(f"{about_file} is damaged or was changed: export the run again") from error
+    if "sha256" in about and about["sha256"].get(file.name) != sha256_file(file):
+        raise ValueError(f"{file} was changed after it was exported: export the run again")
     chain = instantiate_chain(about["calibration"], about["dim"])
-    chain.load_state_dict(load_file(Path(folder) / CALIBRATION_FILE))
+    chain.load_state_dict(load_file(file))
     chain.eval()
     return chain

@@ -57,6 +57,13 @@ def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path, capsys):
     assert about["lacks"] == ["the calibration isobn_paper (calibration.safetensors)"]
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     chain = load_calibration(folder)
+    for name in ("calibration.safetensors", "isobench.json"):
+        intact = (folder / name).read_bytes()
+        for place in (len(intact) // 2, len(intact) - 9):
+            (folder / name).write_bytes(intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
+            with pytest.raises(ValueError, match=rf"{name} .*was changed.*: export the run again"):
+                load_calibration(folder)
+        (folder / name).write_bytes(intact)
     with torch.no_grad():
         hidden = model.bert(**encode(folder)).last_hidden_state[:, 0]
         embeddings, _ = chain(hidden, lambda h: torch.tanh(model.bert.pooler.dense(h)))
