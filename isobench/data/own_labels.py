@@ -46,7 +46,7 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
 def refuse_absent_numbers(names: Sequence[str], where: str) -> None:
     """Raise UserError if some labels are numbers and others say that a number is missing, such as ``nan``.
 
-    They would become a class of their own.
+    The missing numbers would otherwise become a class of their own.
     """
     absent = [number for number, name in enumerate(names, 1) if name.lower().lstrip("+-") in ABSENT_NUMBERS]
     if absent and any(parse_number(name) is not None for name in names):

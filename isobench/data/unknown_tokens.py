@@ -11,7 +11,7 @@ MOST_UNKNOWN = 0.01  # share of unknown tokens above which a run's record has a 
 
 
 def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
-    """Raise UserError if a token has no vector in the encoder, whose tokenizer must then be another one's.
+    """Raise UserError if the encoder has no vector for a token: its tokenizer must belong to another encoder.
 
     Args:
         encoder: the encoder's name.

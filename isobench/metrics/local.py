@@ -10,7 +10,7 @@ from isobench.metrics.partition import partition_isotropy
 def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
     """Cluster vectors, subtract each cluster's mean from its members, and measure the isotropy of the result.
 
-    The clusters are those of scikit-learn's k-means, the best of ten k-means++ starts.
+    The clusters are the best result of scikit-learn's k-means from ten k-means++ starts.
 
     Args:
         h: vectors, [N, d].

@@ -11,14 +11,14 @@ from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
 
 
 def write_page(rows: list[Row], arguments: list[str]) -> None:
-    """Write the page of a sweep's runs and print its path; say in one line why there is none.
+    """Write the page of a sweep's runs and print its path, or print one line that says why there is no page.
 
-    The results are safe before this, and the sweep's exit code does not depend on it. So errors are printed, not
+    The results are already written, and the sweep's exit code does not depend on the page. So errors are printed, not
     raised.
 
     Args:
         rows: the sweep's runs with their states.
-        arguments: the command line's.
+        arguments: the arguments of the command line.
     """
     if not any(row.record is not None and row.record.status == "finished" for row in rows):
         print_note("no page is written, because no run has finished")
@@ -39,7 +39,7 @@ def write_page(rows: list[Row], arguments: list[str]) -> None:
 
 
 def has_other_sweeps(output_dir: str, experiment: str, arguments: list[str]) -> bool:
-    """Return True if the output folder remembers other sweeps of an experiment; ``arguments``: this one's."""
+    """Return True if the output folder remembers sweeps of an experiment with other arguments than these."""
     own = drop_launch_arguments(arguments)
     try:
         commands = read_commands(output_dir)
