@@ -119,8 +119,8 @@ def judge_runs(
 
     A run is kept if its config still gives its key. A run of an experiment is kept only if, in addition, the grid of
     the experiment has not changed, or a sweep that was started in this output folder asks for the run. Experiments
-    are also read from the user's folders. If an experiment is not found, its runs can't be judged, except those that a
-    sweep asks for.
+    are also read from the user's folders. If an experiment is not found, its runs can't be judged, except those that
+    a sweep asks for.
 
     Args:
         output_dir: the output folder.

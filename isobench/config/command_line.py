@@ -16,7 +16,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     """Raise UserError for a setting without a name, a setting given twice, or a list of options such as two tasks.
 
     Hydra would silently drop some of them: it takes the last value of a setting. For ``task=[rte,sst2]`` it takes
-    each setting from the last option that has it. Flags such as ``-m`` and chains (``calibration=[a,b]``) are skipped.
+    each setting from the last option that has it. Flags such as ``-m`` are skipped, as is ``calibration=[a,b]``, which
+    is a chain of methods.
     """
     typed: dict[str, str] = {}
     for argument in arguments:

@@ -26,8 +26,9 @@ WATCHED_BEAT_SECONDS = 1.0
 class Pool:
     """Divide a sweep's runs among worker processes: each process takes the next run as soon as it is free.
 
-    A run that fails does not stop the others. The system may kill a process for lack of memory. Its run is tried again
-    at the end, and if it is killed again, a last time alone. With ``memory``, fewer runs start at once from then on.
+    A run that fails does not stop the others. The system may kill a process for lack of memory. Its run is then tried
+    again at the end, and if it is killed again, a last time alone. With ``memory``, fewer runs start at once from
+    then on.
 
     Args:
         division: how many processes, with how many threads, and their GPUs.

@@ -1,4 +1,4 @@
-"""What an analysis of one's own returns is checked before anything is written."""
+"""Check that the return value of a user's own analysis is checked before anything is written."""
 
 import pytest
 

@@ -170,7 +170,7 @@ def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
 
 
 class Odd(Calibration):
-    """Breaks the rules of a method's hooks: returns what it is made with."""
+    """Break the rules of a method's hooks: return whatever the constructor was given."""
 
     def __init__(self, dim, forward=None, penalty=0.0):
         super().__init__(dim)

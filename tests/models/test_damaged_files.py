@@ -1,4 +1,4 @@
-"""A folder that transformers can't load is refused in one line that names the damaged file."""
+"""Check that for a folder that transformers can't load, an error of one line names the damaged file."""
 
 import json
 import shutil
