@@ -63,7 +63,7 @@ class Findings:
                 files += write_rows(folder, name, rows)
             except pyarrow.ArrowException as error:
                 reason = extract_first_line(error)
-                raise UserError(f"the numbers {name} have values of several kinds in a column: {reason}") from error
+                raise UserError(f"the numbers {name} mix several types in one column: {reason}") from error
         for name, figure in self.figures.items():
             with use_figure_style():  # for saving too; without a date, equal figures are equal files
                 put(f"{name}.png", partial(figure.savefig, format="png"))

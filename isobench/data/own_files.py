@@ -69,8 +69,8 @@ def refuse_other_separator(names: Sequence[str], path: Path) -> None:
     if used:
         expected = "tabs (.tsv)" if path.suffix.lower() == ".tsv" else "commas (.csv)"
         raise UserError(
-            f"{path} has {used[0]} between its columns, and {expected} are expected: save it with these, or give "
-            "it the ending of its format (.csv for commas, .tsv for tabs)"
+            f"{path} has {used[0]} between its columns instead of {expected}: save it with these, or rename it to "
+            "the ending of its format (.csv for commas, .tsv for tabs)"
         )
 
 

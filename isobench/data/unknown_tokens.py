@@ -21,8 +21,8 @@ def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
     highest = int(ids.max(initial=0))
     if words is not None and highest >= words:
         raise UserError(
-            f"encoder={encoder}: its tokenizer makes token {highest:,}, and the encoder knows only {words:,} tokens: "
-            "put the tokenizer that was saved with these weights there"
+            f"encoder={encoder}: its tokenizer gives token id {highest:,}, but the encoder knows only {words:,} "
+            "tokens: use the tokenizer that was saved with these weights"
         )
 
 

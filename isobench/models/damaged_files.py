@@ -26,7 +26,7 @@ def find_json_problem(content: bytes) -> str | None:
     try:
         value = orjson.loads(content)
     except ValueError:
-        return "is damaged, it is no JSON: copy it again"
+        return "is damaged (it is not JSON): copy it again"
     return None if isinstance(value, dict) else "must hold a JSON object {...}: copy it again"
 
 

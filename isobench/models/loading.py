@@ -87,8 +87,8 @@ def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any
     if mismatched:
         name, theirs, ours = sorted(mismatched)[0]
         raise UserError(
-            f"encoder={cfg.name}: {name} is {list(theirs)} in the weights, and {list(ours)} by config.json: use the "
-            "config.json that was saved with these weights"
+            f"encoder={cfg.name}: {name} has shape {list(theirs)} in the weights, but {list(ours)} by config.json: "
+            "use the config.json that was saved with these weights"
         )
 
 

@@ -174,7 +174,7 @@ def check_tables_exist(experiment: Experiment) -> None:
             f"experiment.paper={experiment.paper} is not known: {suggest_nearest(experiment.paper, papers)}"
         )
     if experiment.tables and not experiment.paper:
-        raise UserError("experiment.tables are a paper's: set experiment.paper=NAME, or leave them out")
+        raise UserError("experiment.tables needs a paper: set experiment.paper=NAME, or leave out the tables")
     known = load_tables(experiment.paper) if experiment.paper else {}
     for name in experiment.tables:
         if name not in known:

@@ -127,15 +127,15 @@ def describe_figures(lines: Sequence[SweepLine], omitted: Sequence[str], width: 
     if any(line.is_constant for line in lines):
         sentences.append("constant: every run predicts the same for every example.")
     if "change" in figures:
-        sentences.append("change: of the median, against plain.")
+        sentences.append("change: the median minus plain's median.")
     if isotropy := [name for name in ISOTROPY_FIGURES if name in figures]:
         about = "of the dev set's embeddings after calibration, in the reported epoch, median over seeds"
         sentences.append(f"{', '.join(isotropy)}: {about}.")
     elif any(line.scores for line in lines):
         sentences.append(f"{' and '.join(ISOTROPY_FIGURES)} were not recorded.")
     if "time" in figures:
-        ratio = "; x: times plain's" if any(line.figures["time"].endswith("x") for line in lines) else ""
-        sentences.append(f"time: of training an epoch, the fastest seed's{ratio}.")
+        ratio = "; x: ratio to plain" if any(line.figures["time"].endswith("x") for line in lines) else ""
+        sentences.append(f"time: training an epoch, in the fastest seed{ratio}.")
     if omitted:
         sentences.append(f"Left out in {width} columns: {', '.join(omitted)}; the report has them.")
     return [" ".join(sentences)] if sentences else []

@@ -34,7 +34,7 @@ def write_page(rows: list[Row], arguments: list[str]) -> None:
         print_note(f"no page is written: {extract_first_line(error)}")
         return
     if experiment.name and has_other_sweeps(rows[0].cfg.output_dir, experiment.name, arguments):
-        print(f"The page has this command's runs. Of all sweeps: isobench report +experiment={experiment.name}")
+        print(f"The page shows this command's runs; for all sweeps: isobench report +experiment={experiment.name}")
     print(f"Page: {page}")
 
 
@@ -49,13 +49,13 @@ def has_other_sweeps(output_dir: str, experiment: str, arguments: list[str]) -> 
 
 
 def format_report_command(cfg: Config, arguments: list[str]) -> str:
-    """Say in one line how to get the results of a sweep whose runs were submitted.
+    """Write one line on how to get the results of a sweep whose runs were submitted.
 
     Args:
         cfg: the config of one of its runs.
-        arguments: the command line's.
+        arguments: the arguments of the command line.
     """
     if cfg.analysis:
-        return "Its analysis, when the runs have ended: repeat the command"
+        return "When the runs have ended, repeat the command for the analysis"
     command = shlex.join(["python", "-m", "isobench.report", *drop_launch_arguments(arguments)])
-    return f"Table and page, when runs have ended: {command}"
+    return f"When the runs have ended, get table and page by: {command}"

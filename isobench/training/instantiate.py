@@ -78,7 +78,7 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
         reason = explain_unknown_setting(error.__cause__, settings) or error.__cause__ or error
         raise UserError(f"calibration={config['name']}: {reason}") from error
     except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
-        raise UserError(f"calibration={config['name']}: {config['_target_']} ends Python when it is made") from error
+        raise UserError(f"calibration={config['name']}: loading {config['_target_']} exits Python") from error
     if not isinstance(calibration, Calibration):
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
@@ -102,7 +102,7 @@ def find_broken_rule(calibration: Calibration) -> str | None:
     """Return a text on the rule for a method's attributes that a user's own method breaks; None if it breaks none."""
     width = getattr(calibration, "out_dim", None)
     if type(width) is not int or width < 1:
-        return f"has out_dim={width}: call super().__init__(dim), and set self.out_dim to a width, if to anything"
+        return f"has out_dim={width}: call super().__init__(dim); if you set self.out_dim, set it to a width"
     groups = calibration.parameter_groups()
     if not isinstance(groups, list) or not all(isinstance(group, dict) and "params" in group for group in groups):
         return "must return a list of mappings with params from parameter_groups"

@@ -239,7 +239,7 @@ class Ending(Calibration):
         ("Unmade", "has out_dim=None: call super"),
         ("Ungrouped", "must return a list of mappings"),
         ("Negative", "lr is below 0"),
-        ("Ending", "ends Python when it is made"),
+        ("Ending", "exits Python"),
     ],
 )
 def test_a_method_that_breaks_a_rule_is_refused_before_training(name, said):
