@@ -16,8 +16,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     """Raise UserError for a setting without a name, a setting given twice, or a list of options such as tasks.
 
     Hydra would silently drop some of them: it takes the last value of a setting. Of ``task=[rte,sst2]`` it takes
-    each setting from the last option that has it. Flags such as ``-m`` are not checked, nor are chains of methods such
-    as ``calibration=[a,b]``.
+    each setting from the last option that has it. Flags such as ``-m`` are not checked, nor are chains of methods,
+    such as ``calibration=[a,b]``.
     """
     typed: dict[str, str] = {}
     for argument in arguments:
