@@ -55,7 +55,7 @@ def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
     out = make_console()
     findings.print_to(out)
     stems = ", ".join(sorted({file.stem for file in files}))
-    out.print(f"Written to {folder}/: {stems}", highlight=False, markup=False)
+    out.print(f"Written to {folder}/: {stems}", highlight=False, markup=False, soft_wrap=True)
 
 
 def compute_findings(

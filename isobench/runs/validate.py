@@ -98,6 +98,10 @@ def _validate_task(cfg: Config) -> None:
 
 def _validate_generation(cfg: Config, generation: Generation) -> None:
     task = cfg.task
+    if cfg.analysis:
+        raise UserError(
+            f"analyses read sentences, and task={task.name} is translation or summarisation: choose another task"
+        )
     if generation.min_length > generation.max_length:
         length = f"task.generation.min_length={generation.min_length}"
         raise UserError(f"{length} must be at most {generation.max_length}, which is task.generation.max_length")
@@ -126,10 +130,6 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         )
     if cfg.optimization.drop_last and cfg.optimization.batch_tokens is not None:
         raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
-    if cfg.analysis:
-        raise UserError(
-            f"analyses read sentences, and task={task.name} is translation or summarisation: choose another task"
-        )
 
 
 def _validate_no_generation(cfg: Config) -> None:

@@ -14,14 +14,13 @@ def write_page(rows: list[Row], arguments: list[str]) -> None:
     """Write the page of a sweep's runs and print its path, or print one line that says why there is no page.
 
     The results are already written, and the sweep's exit code does not depend on the page. So errors are printed, not
-    raised.
+    raised. Without a finished run there is no page, and nothing is printed: the table has said so.
 
     Args:
         rows: the sweep's runs with their states.
         arguments: the arguments of the command line.
     """
     if not any(row.record is not None and row.record.status == "finished" for row in rows):
-        print_note("no page is written, because no run has finished")
         return
     from isobench.report.files import write_report  # imports what pages are made with
 

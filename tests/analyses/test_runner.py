@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from isobench.analyses.findings import Findings, build_comparison_tables
 from isobench.analyses.runner import load_analysis_function
 from isobench.analyses.subject import Subject
+from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
@@ -200,10 +201,11 @@ def test_subjects_that_only_a_seed_tells_apart_are_refused(cli, ev, outputs):
 def test_what_an_earlier_outcome_left_goes(cli, ev, outputs):
     cli(*ev)
     folder = outputs / "reports" / "isobn_ev"
-    about = json.loads((folder / "about.json").read_text())
+    about = read_json(folder / "about.json")
     (folder / "figure6.png").write_text("of an earlier version")
     (folder / "notes.txt").write_text("the user's own")
-    (folder / "about.json").write_text(json.dumps({**about, "files": [*about["files"], "figure6.png"]}))
+    about["files"].append("figure6.png")
+    (folder / "about.json").write_text(json.dumps(add_json_checksum(about)))
     cli(*ev)
     assert not (folder / "figure6.png").exists()
     assert (folder / "notes.txt").exists()

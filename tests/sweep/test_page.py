@@ -76,7 +76,7 @@ def test_there_is_no_page_where_no_run_finished_and_after_a_single_run(cli, smal
     code, out, err = cli(*failing, "-m", "seed=1")
     assert code == 1
     assert "Page:" not in out
-    assert err.splitlines()[-1] == "isobench: no page is written, because no run has finished"
+    assert "no page is written" not in err
     code, out, err = cli(*small, "report=true", "optimization.epochs=1")
     assert code == 0
     assert out.splitlines()[-1].startswith(f"This run: {outputs}/runs/")

@@ -11,12 +11,14 @@ import pytest
 from helpers import drop_replaced, make_config, make_record
 
 from isobench.cli import prune, status
+from isobench.common.checksums import add_text_checksum, check_text_checksum
 from isobench.config.explain import ABSENT_PART_ERROR
 from isobench.config.schema import config_from_plain, to_config
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.jobs import QueuedJob
+from isobench.runs.layout import CONFIG_FILE
 from isobench.runs.row import Row
 from isobench.runs.state import find_run_state
 from isobench.sweep.compose import Composer
@@ -379,6 +381,8 @@ def test_prune_lists_and_removes_only_what_nothing_produces(cli, small, outputs,
     stale = RunFolder(str(outputs), "cd" * 32)
     kept = RunFolder(str(outputs), identify(replace(cfg, seed=1)).key)
     shutil.copytree(kept.path, stale.path)  # as if the key of these settings had been another one
+    config = check_text_checksum((kept.path / CONFIG_FILE).read_text(), kept.path.name)
+    (stale.path / CONFIG_FILE).write_text(add_text_checksum(config, stale.path.name))
     at_work = RunFolder(str(outputs), "ef" * 32)
     shutil.copytree(kept.path, at_work.path)
     beat(at_work)
