@@ -32,7 +32,7 @@ class MethodEffect:
         improvement: probability that a run of the method beats one of plain fine-tuning.
         test: the permutation test within tasks.
         adjusted: its p after Holm's correction over all methods.
-        least_adjusted: the smallest ``adjusted`` that so many seeds and methods can give, however large the effect.
+        fewest_seeds: of the method, or of plain fine-tuning, on one of these tasks.
         single_tasks: column -> difference, where Welch's test survives Holm's correction over all comparisons.
     """
 
@@ -41,7 +41,7 @@ class MethodEffect:
     improvement: Estimate
     test: PermutationResult
     adjusted: float
-    least_adjusted: float
+    fewest_seeds: int
     single_tasks: dict[str, float]
 
     @property
@@ -62,6 +62,8 @@ class Effects:
         survivors: method -> column -> difference, where Welch's p survives this correction.
         single_seeds: method -> mean difference, of methods that no test is possible for, because they or plain
             fine-tuning have a single seed.
+        least_adjusted: the smallest p after Holm's correction over methods that a method could have with these numbers
+            of seeds, however large its effect; 1 without tests.
     """
 
     runs: BaselineComparison
@@ -70,6 +72,7 @@ class Effects:
     family: list[Comparison]
     survivors: dict[MethodKey, dict[str, float]]
     single_seeds: dict[MethodKey, float]
+    least_adjusted: float
 
 
 def measure_effects(tables: Sequence[ReportTable]) -> Effects:
@@ -94,7 +97,7 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
             improvement=probability_of_improvement(tasks),
             test=tests[name],
             adjusted=adjusted[name],
-            least_adjusted=min(1.0, len(tests) * smallest_stratified_p(tasks)),
+            fewest_seeds=min(len(arm) for pair in tasks for arm in pair),
             single_tasks={c: by for c, by in survivors.get(name, {}).items() if c in columns},
         )
     family = [copies[0] for copies in collect_test_family(tables).values()]
@@ -103,7 +106,8 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
         for name, own in arms.items()
         if own.single_seed and not own.tested
     }
-    return Effects(runs, arms, by_method, family, survivors, single_seeds)
+    least = min((smallest_stratified_p(tasks) for tasks in tested.values()), default=1.0)
+    return Effects(runs, arms, by_method, family, survivors, single_seeds, min(1.0, max(1, len(tested)) * least))
 
 
 def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
@@ -118,9 +122,10 @@ def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[s
 
 
 def find_detectable_differences(arms: Mapping[MethodKey, MethodArms]) -> dict[str, float]:
-    """Find for each column the least difference usually found, in points; columns without spread are left out.
+    """Find for each column the smallest difference that is usually found, in points.
 
-    Of several groups of runs, such as encoders, the one in which the least is found counts.
+    Columns without spread are left out. Of several groups of runs, such as encoders, the one with the largest such
+    difference counts.
     """
     detectable: dict[str, float] = {}
     for (_, column), pairs in group_arms_by_column(arms).items():

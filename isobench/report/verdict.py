@@ -92,8 +92,9 @@ def describe_single_tasks(effects: Effects, overview: Sequence[OverviewLine]) ->
             f"Over all tasks no method differs from {BASE_LABEL} by more than chance; on single tasks {number} "
             f"{'survives' if len(found) == 1 else 'survive'} Holm's correction: {named}."
         )
-    least = min(effect.least_adjusted for effect in effects.by_method.values())
-    rest = f"{describe_seeds(effects)} are too few for" if least >= ALPHA else "it is not confirmed by"
+    rest = (
+        f"{describe_seeds(effects)} are too few for" if effects.least_adjusted >= ALPHA else "it is not confirmed by"
+    )
     return (
         f"{named} {'differs' if len(found) == 1 else 'differ'} from {BASE_LABEL} by Welch's t-test after Holm's "
         f"correction; {rest} the permutation test."
@@ -111,15 +112,15 @@ def describe_no_effect(effects: Effects) -> str:
     if not effects.by_method:
         return ""
     seeds = describe_seeds(effects)
-    least = min(effect.least_adjusted for effect in effects.by_method.values())
     name, closest = min(effects.by_method.items(), key=lambda pair: pair[1].adjusted)
     alone = len(effects.by_method) == 1
-    if least >= ALPHA:
+    if effects.least_adjusted >= ALPHA:
         seen = describe_differences([effect.difference.value for effect in effects.by_method.values()])
-        compared = "" if alone else f" of {len(effects.by_method)} methods"
+        count = len(effects.by_method)
+        compared, corrected = ("", "") if alone else (f" of {count} methods", f" after Holm over {count} methods")
         return (
             f"{seeds[:1].upper()}{seeds[1:]} are too few to tell a difference{compared} from chance: the smallest "
-            f"possible p is {least:.2f}; seen here: {seen} points."
+            f"possible p is {effects.least_adjusted:.2f}{corrected}; seen here: {seen} points."
         )
     power = describe_power(effects)
     if alone:
