@@ -1,6 +1,7 @@
 """The base class of all methods: a method overrides only the hooks it needs; the others do nothing."""
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -22,9 +23,9 @@ class Calibration(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        if not isinstance(dim, int) or dim < 1:
+        if not isinstance(dim, Integral) or dim < 1:
             raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
-        self.dim = self.out_dim = dim
+        self.dim = self.out_dim = int(dim)
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Take statistics before training from the training set's pretrained embeddings, batches [B, d]."""
