@@ -1,6 +1,5 @@
 """Carry out one run and report its outcome; the command line and every launcher's worker call this."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
+from isobench.common.checksums import read_json
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import refuse_file
 from isobench.common.interruption import raise_if_noted
@@ -179,9 +179,11 @@ def describe_export(export: str, row: Row) -> str:
     folder = find_export_folder(export, row.folder.key)
     reported = row.record.best.epoch if row.record and row.record.best else None
     try:
-        about = json.loads((folder / EXPORT_FILE).read_text())
+        about = read_json(folder / EXPORT_FILE)
     except FileNotFoundError:
         about = {}
+    except (OSError, ValueError):
+        return f"{folder / EXPORT_FILE} is damaged or was changed: remove {row.folder.path} to train and export again"
     if about.get("epoch") != reported or reported is None:
         return (
             f"not exported, because epoch {reported} had ended before checkpoint.export was set: remove "
