@@ -92,9 +92,8 @@ def describe_single_tasks(effects: Effects, overview: Sequence[OverviewLine]) ->
             f"Over all tasks no method differs from {BASE_LABEL} by more than chance; on single tasks {number} "
             f"{'survives' if len(found) == 1 else 'survive'} Holm's correction: {named}."
         )
-    rest = (
-        f"{describe_seeds(effects)} are too few for" if effects.least_adjusted >= ALPHA else "it is not confirmed by"
-    )
+    are_too_few = effects.least_adjusted >= ALPHA
+    rest = f"{describe_seeds(effects)} are too few for" if are_too_few else "it is not confirmed by"
     return (
         f"{named} {'differs' if len(found) == 1 else 'differ'} from {BASE_LABEL} by Welch's t-test after Holm's "
         f"correction; {rest} the permutation test."

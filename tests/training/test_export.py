@@ -221,9 +221,9 @@ def test_a_disk_that_is_full_while_a_model_is_written_is_no_crash_of_the_run(tmp
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 10, before[1]))
     try:
-        with pytest.raises(StorageError, match=f"{tmp_path} can't be written: file too large; name another folder"):
-            with explain_export_errors(tmp_path):
-                save_file({"x": torch.zeros(1 << 17)}, tmp_path / "x.safetensors")
+        said = f"{tmp_path} can't be written: file too large; name another folder"
+        with pytest.raises(StorageError, match=said), explain_export_errors(tmp_path):
+            save_file({"x": torch.zeros(1 << 17)}, tmp_path / "x.safetensors")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     with pytest.raises(ValueError, match="another mistake"), explain_export_errors(tmp_path):
