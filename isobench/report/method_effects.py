@@ -62,8 +62,8 @@ class Effects:
         survivors: method -> column -> difference, where Welch's p survives this correction.
         single_seeds: method -> mean difference, of methods that no test is possible for, because they or plain
             fine-tuning have a single seed.
-        least_adjusted: the smallest p after Holm's correction over methods that a method could have with these numbers
-            of seeds, however large its effect; 1 without tests.
+        least_adjusted: the smallest p after Holm's correction over methods that so many seeds and methods can give,
+            however large an effect is; 1 without tests.
     """
 
     runs: BaselineComparison

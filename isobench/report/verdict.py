@@ -14,6 +14,7 @@ from isobench.report.evidence import (
     format_seeds_per_method,
 )
 from isobench.report.method_effects import Effects, MethodEffect, find_detectable_differences
+from isobench.report.trouble_notes import UNFINISHED_STATES
 
 MAX_NAMED = 3  # methods or tasks that the sentence names; the table has all
 
@@ -62,8 +63,16 @@ def describe_effect(effects: Effects, name: MethodKey, effect: MethodEffect, ove
     verb, side = ("gains", "over") if value > 0 else ("loses", "against")
     mean = f", mean of {len(effect.columns)} tasks" if len(effect.columns) > 1 else ""
     numbers = ", ".join(filter(None, (format_range(effect.difference), describe_adjusted_p(effects, effect))))
-    method, warning = effects.runs.format_method(name), warn_of_selection(name, overview)
-    return f"{method} {verb} {abs(value):.2f} points {side} {BASE_LABEL}{mean} ({numbers}){warning}"
+    method, warnings = effects.runs.format_method(name), warn_of_failures(name, overview)
+    warnings += warn_of_selection(name, overview)
+    return f"{method} {verb} {abs(value):.2f} points {side} {BASE_LABEL}{mean} ({numbers}){warnings}"
+
+
+def warn_of_failures(name: MethodKey, overview: Sequence[OverviewLine]) -> str:
+    """Say how many runs of a method and of plain fine-tuning gave no usable score: only the others are compared."""
+    troubles = [line.troubles for line in overview if (line.group, line.method) in (name, (name[0], BASE_METHOD))]
+    failed = sum(count for own in troubles for what, count in own.items() if what not in UNFINISHED_STATES)
+    return f", without {format_count(failed, 'run')} that failed or predicted one class" if failed else ""
 
 
 def warn_of_selection(name: MethodKey, overview: Sequence[OverviewLine]) -> str:

@@ -105,6 +105,17 @@ def test_a_choice_among_more_configurations_is_said_beside_the_gain():
     assert "configurations" not in verdict(arms, lines)
 
 
+def test_failed_runs_are_said_beside_the_gain():
+    lines = [
+        OverviewLine("bert", "none", troubles={"nan_loss": 1}),
+        OverviewLine("bert", "isobn", troubles={"crash": 1, "constant_predictor": 1, "running": 1}),
+        OverviewLine("bert", "flow", troubles={"crash": 4}),
+    ]
+    said = verdict({"none": {"a": LOW}, "isobn": {"a": HIGH}}, lines)
+    assert said.startswith("isobn gains 5.00 points over plain (95%")
+    assert said.endswith(", p = 0.0079), without 3 runs that failed or predicted one class.")
+
+
 def test_single_seeds_may_be_chance():
     assert verdict({"none": {"a": [80.0]}, "isobn": {"a": [81.25]}}) == (
         "isobn is 1.25 points above plain, which may be chance: a single seed allows no test."
