@@ -1,9 +1,9 @@
 """The base class of all methods: a method overrides only the hooks it needs; the others do nothing."""
 
 from collections.abc import Iterable
-from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,7 +23,7 @@ class Calibration(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        if not isinstance(dim, Integral) or dim < 1:
+        if not isinstance(dim, int | np.integer) or dim < 1:
             raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
         self.dim = self.out_dim = int(dim)
 

@@ -1,9 +1,9 @@
 """Isotropy measures of more vectors than fit into memory: one pass over batches, mergeable over processes."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +31,7 @@ class IsotropyAccumulator:
     """
 
     def __init__(self, dim: int, device: torch.device | str = "cpu") -> None:
-        if not isinstance(dim, Integral) or dim < 1:
+        if not isinstance(dim, int | np.integer) or dim < 1:
             raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
         self.dim = int(dim)
         self.count = 0  # vectors
