@@ -12,7 +12,7 @@ from isobench.common.errors import StorageError, UserError
 from isobench.common.files import refuse_file
 from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
-from isobench.common.terminal import replace_control_characters
+from isobench.common.terminal import format_count, print_note, replace_control_characters
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
@@ -193,6 +193,22 @@ def describe_export(export: str, row: Row) -> str:
     if not about["lacks"]:
         return text
     return f"{text}; beside it, because transformers can't express it: {', '.join(about['lacks'])}"
+
+
+def print_missing_exports(rows: Iterable[Row]) -> None:
+    """Say in one line which finished runs are not in the folder of ``checkpoint.export``."""
+    missing = [
+        row.folder.path.name
+        for row in rows
+        if row.cfg.checkpoint.export and row.record and row.record.status == "finished"
+        if not (find_export_folder(row.cfg.checkpoint.export, row.folder.key) / EXPORT_FILE).exists()
+    ]
+    if missing:
+        named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        print_note(
+            f"{format_count(len(missing), 'run')} had ended before checkpoint.export was set, so not exported: "
+            f"{named}; remove these folders in runs/ to train and export again"
+        )
 
 
 def choose_exit_code(rows: list[Row], *codes: int) -> int:
