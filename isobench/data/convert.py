@@ -50,7 +50,7 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
     """
     target = cache / f"distilbert-quire-v{VERSION}"
     if is_converted_folder(target):
-        remove_abandoned(cache, target.name)  # of a process that was killed while another one was faster
+        remove_abandoned(cache, target.name)  # a killed process may have left one while another process was faster
         return target
     if target.exists():
         print_remaking(target)
