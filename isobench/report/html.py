@@ -224,7 +224,7 @@ def format_interval(estimate: Estimate) -> str:
 
 
 def format_share(value: float | None, digits: int = 3) -> str:
-    """Write a number of about 0 to 1, such as IsoScore, with so many decimals; a dash for None."""
+    """Write a number of about 0 to 1, such as IsoScore, with ``digits`` decimals; a dash for None."""
     return DASH if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 
 

@@ -63,8 +63,8 @@ class Effects:
         survivors: method -> column -> difference, for differences that Welch's test finds after this correction.
         single_seeds: method -> mean difference, for methods that can't be tested because they or plain fine-tuning
             have a single seed.
-        least_adjusted: the smallest p after Holm's correction over methods that is possible with these numbers of seeds
-            and methods, for any effect; 1 without tests.
+        least_adjusted: the smallest p after Holm's correction over methods that is possible with these numbers of
+            seeds and methods, for any effect; 1 without tests.
     """
 
     runs: BaselineComparison
