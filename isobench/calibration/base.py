@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,9 +23,9 @@ class Calibration(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        if not isinstance(dim, int) or dim < 1:
+        if not isinstance(dim, int | np.integer) or dim < 1:
             raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
-        self.dim = self.out_dim = dim
+        self.dim = self.out_dim = int(dim)
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Take statistics before training from the training set's pretrained embeddings, batches [B, d]."""

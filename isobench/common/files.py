@@ -101,7 +101,8 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
     """A context for code that writes ``file``: what it raises because of the disk becomes an OSError that says why.
 
     When a disk is full, torch, safetensors and tokenizers raise errors of their own, and NumPy an OSError without a
-    number. After such an error, this appends some bytes to the file, and the system's own error tells the reason.
+    number. After such an error, this appends some bytes to the file, and the system's own error tells the reason. If
+    ``file`` is a folder, it writes them to a temporary file in it.
 
     Raises:
         OSError: the disk is full or can't be written for another reason.
@@ -116,8 +117,8 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
 
 
 def _append_zeros(file: Path) -> None:
-    """Append PROBE_BYTES zeros to a file; OSError if the disk has no room for them."""
-    with file.open("ab") as stream:
+    """Append PROBE_BYTES zeros to a file, or to a temporary one in a folder; OSError if the disk has no room."""
+    with tempfile.TemporaryFile(dir=file) if file.is_dir() else file.open("ab") as stream:
         stream.write(bytes(PROBE_BYTES))
         stream.flush()
         os.fsync(stream.fileno())

@@ -97,9 +97,8 @@ def wrap_output(stream: Any, own: Any) -> Any:
         return stream
     with contextlib.suppress(OSError):
         stream.flush()
-    return io.TextIOWrapper(
-        io.BufferedWriter(file), stream.encoding, stream.errors, line_buffering=stream.line_buffering
-    )
+    is_immediate = stream.line_buffering or stream.write_through  # the latter with PYTHONUNBUFFERED=1
+    return io.TextIOWrapper(io.BufferedWriter(file), stream.encoding, stream.errors, line_buffering=is_immediate)
 
 
 def is_output_read() -> bool:

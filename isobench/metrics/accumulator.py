@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +31,7 @@ class IsotropyAccumulator:
     """
 
     def __init__(self, dim: int, device: torch.device | str = "cpu") -> None:
-        if not isinstance(dim, int) or dim < 1:
+        if not isinstance(dim, int | np.integer) or dim < 1:
             raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
         self.dim = int(dim)
         self.count = 0  # vectors

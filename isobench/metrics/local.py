@@ -1,5 +1,6 @@
 """Local isotropy: isotropy after each cluster of vectors is centred (Cai et al. 2021)."""
 
+import numpy as np
 import torch
 
 from isobench.common.linalg import Array, as_vectors, to_float64
@@ -26,7 +27,7 @@ def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
     from sklearn.cluster import KMeans  # slow to import
 
     vectors = to_float64(as_vectors(h)).cpu()
-    if not isinstance(clusters, int) or not 1 <= clusters <= len(h):
+    if not isinstance(clusters, int | np.integer) or not 1 <= clusters <= len(h):
         raise ValueError(f"clusters must be a whole number, 1 to {len(h)} (the number of vectors), not {clusters!r}")
     if not vectors.isfinite().all():
         raise ValueError("k-means needs finite vectors: leave out the rows with NaN or infinity")

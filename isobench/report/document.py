@@ -158,6 +158,7 @@ class OverviewLine:
         seeds: the different numbers of seeds in its cells.
         difference: from plain fine-tuning in points, mean over ``compared`` columns; None if they can't be compared.
         compared: the number of these columns.
+        fewest_seeds: of the method, or of plain fine-tuning, in one of these columns; 0 without a test.
         p: of the permutation test, after Holm's correction over methods; None without a test.
         is_shown: True if the difference is larger than chance explains.
         ev1: share of the variance in the first principal component of the calibrated embeddings, mean over runs.
@@ -177,6 +178,7 @@ class OverviewLine:
     seeds: list[int] = field(default_factory=list)
     difference: Estimate | None = None
     compared: int = 0
+    fewest_seeds: int = 0
     p: float | None = None
     is_shown: bool = False
     ev1: float | None = None

@@ -82,18 +82,12 @@ def describe_across_tasks(effects: Effects) -> Iterator[str]:
             f"points, probability of improvement {format_interval(effect.improvement, '{:.2f}'.format)}, "
             f"permutation test{' within tasks' * several} {describe_p(test.p)} ({how}{corrected})."
         )
-    fewest = find_fewest_seeds(effects)
-    if effects.by_method and bootstrap_coverage(fewest) < MIN_COVERAGE:
+    fewest = min((effect.fewest_seeds for effect in effects.by_method.values()), default=0)
+    if fewest and bootstrap_coverage(fewest) < MIN_COVERAGE:
         yield (
             f"Brackets are 95% bootstrap intervals, which resample the runs of each task. With {fewest} seeds they "
             f"are too narrow: they contain the true value in {bootstrap_coverage(fewest):.0%} of cases at best."
         )
-
-
-def find_fewest_seeds(effects: Effects) -> int:
-    """Find the fewest seeds that a tested method, or plain fine-tuning, has on a task; 0 without tests."""
-    pairs = (pair for own in effects.arms.values() for pair in own.tested.values())
-    return min((len(arm) for pair in pairs for arm in pair), default=0)
 
 
 def describe_difference(difference: float, p: float, survivors: Mapping[str, float], several: bool) -> str:

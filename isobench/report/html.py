@@ -223,9 +223,9 @@ def format_interval(estimate: Estimate) -> str:
     return "" if math.isnan(low) or math.isnan(high) else f"[{format_signed(low)}, {format_signed(high)}]"
 
 
-def format_share(value: float | None) -> str:
-    """Write a number of about 0 to 1, such as IsoScore, with three decimals; a dash for None."""
-    return DASH if value is None else f"{value:.3f}".replace("-", MINUS)
+def format_share(value: float | None, digits: int = 3) -> str:
+    """Write a number of about 0 to 1, such as IsoScore, with ``digits`` decimals; a dash for None."""
+    return DASH if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def format_mean_and_sd(values: Sequence[float]) -> str:

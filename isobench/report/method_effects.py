@@ -32,8 +32,7 @@ class MethodEffect:
         improvement: probability that a run of the method beats one of plain fine-tuning.
         test: the permutation test within tasks.
         adjusted: the test's p after Holm's correction over all methods.
-        least_adjusted: the smallest ``adjusted`` that is possible with these numbers of seeds and methods, for any
-            effect.
+        fewest_seeds: of the method, or of plain fine-tuning, on one of these tasks.
         single_tasks: column -> difference, for differences that Welch's test finds after Holm's correction over all
             comparisons.
     """
@@ -43,7 +42,7 @@ class MethodEffect:
     improvement: Estimate
     test: PermutationResult
     adjusted: float
-    least_adjusted: float
+    fewest_seeds: int
     single_tasks: dict[str, float]
 
     @property
@@ -64,6 +63,8 @@ class Effects:
         survivors: method -> column -> difference, for differences that Welch's test finds after this correction.
         single_seeds: method -> mean difference, for methods that can't be tested because they or plain fine-tuning
             have a single seed.
+        least_adjusted: the smallest p after Holm's correction over methods that is possible with these numbers of
+            seeds and methods, for any effect; 1 without tests.
     """
 
     runs: BaselineComparison
@@ -72,6 +73,7 @@ class Effects:
     family: list[Comparison]
     survivors: dict[MethodKey, dict[str, float]]
     single_seeds: dict[MethodKey, float]
+    least_adjusted: float
 
 
 def measure_effects(tables: Sequence[ReportTable]) -> Effects:
@@ -96,7 +98,7 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
             improvement=probability_of_improvement(tasks),
             test=tests[name],
             adjusted=adjusted[name],
-            least_adjusted=min(1.0, len(tests) * smallest_stratified_p(tasks)),
+            fewest_seeds=min(len(arm) for pair in tasks for arm in pair),
             single_tasks={c: by for c, by in survivors.get(name, {}).items() if c in columns},
         )
     family = [copies[0] for copies in collect_test_family(tables).values()]
@@ -105,7 +107,8 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
         for name, own in arms.items()
         if own.single_seed and not own.tested
     }
-    return Effects(runs, arms, by_method, family, survivors, single_seeds)
+    least = min((smallest_stratified_p(tasks) for tasks in tested.values()), default=1.0)
+    return Effects(runs, arms, by_method, family, survivors, single_seeds, min(1.0, max(1, len(tested)) * least))
 
 
 def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
@@ -122,7 +125,7 @@ def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[s
 def find_detectable_differences(arms: Mapping[MethodKey, MethodArms]) -> dict[str, float]:
     """Compute for each column the smallest difference that a test would usually find, in points.
 
-    Columns without spread are left out. Of several groups of runs, such as encoders, the one with the smallest
+    Columns without spread are left out. Of several groups of runs, such as encoders, the one with the largest
     such difference counts.
     """
     detectable: dict[str, float] = {}

@@ -88,6 +88,7 @@ def add_difference(line: OverviewLine, name: MethodKey, effects: Effects) -> Non
     """Fill in the difference from plain fine-tuning as in the evidence; a difference of single seeds has no test."""
     if effect := effects.by_method.get(name):
         line.difference, line.compared = effect.difference, len(effect.columns)
+        line.fewest_seeds = effect.fewest_seeds
         line.p, line.is_shown = effect.adjusted, effect.is_shown
     elif name in effects.single_seeds:
         line.difference = Estimate(effects.single_seeds[name], math.nan, math.nan)

@@ -67,9 +67,8 @@ class OverviewTable:
     @property
     def coverage(self) -> float:
         """Return the highest share of bootstrap intervals that hold the true value, for the fewest tested seeds."""
-        lines = [line for own in self.groups.values() for line in own]
-        fewest = min((count for line in lines for count in line.seeds if count > 1), default=0)
-        return bootstrap_coverage(fewest) if fewest else 1.0
+        tested = [line.fewest_seeds for own in self.groups.values() for line in own if line.fewest_seeds]
+        return bootstrap_coverage(min(tested)) if tested else 1.0
 
     @property
     def width(self) -> int:

@@ -14,6 +14,7 @@ from isobench.report.evidence import (
     format_seeds_per_method,
 )
 from isobench.report.method_effects import Effects, MethodEffect, find_detectable_differences
+from isobench.report.trouble_notes import UNFINISHED_STATES
 
 MAX_NAMED = 3  # how many methods or tasks the sentence names; the table has all of them
 
@@ -62,8 +63,16 @@ def describe_effect(effects: Effects, name: MethodKey, effect: MethodEffect, ove
     verb, side = ("gains", "over") if value > 0 else ("loses", "against")
     mean = f", mean of {len(effect.columns)} tasks" if len(effect.columns) > 1 else ""
     numbers = ", ".join(filter(None, (format_range(effect.difference), describe_adjusted_p(effects, effect))))
-    method, warning = effects.runs.format_method(name), warn_of_selection(name, overview)
-    return f"{method} {verb} {abs(value):.2f} points {side} {BASE_LABEL}{mean} ({numbers}){warning}"
+    method, warnings = effects.runs.format_method(name), warn_of_failures(name, overview)
+    warnings += warn_of_selection(name, overview)
+    return f"{method} {verb} {abs(value):.2f} points {side} {BASE_LABEL}{mean} ({numbers}){warnings}"
+
+
+def warn_of_failures(name: MethodKey, overview: Sequence[OverviewLine]) -> str:
+    """Say how many runs of a method and of plain fine-tuning gave no usable score: only the others are compared."""
+    troubles = [line.troubles for line in overview if (line.group, line.method) in (name, (name[0], BASE_METHOD))]
+    failed = sum(count for own in troubles for what, count in own.items() if what not in UNFINISHED_STATES)
+    return f", without {format_count(failed, 'run')} that failed or predicted one class" if failed else ""
 
 
 def warn_of_selection(name: MethodKey, overview: Sequence[OverviewLine]) -> str:
@@ -95,8 +104,8 @@ def describe_single_tasks(effects: Effects, overview: Sequence[OverviewLine]) ->
             f"Over all tasks no method differs from {BASE_LABEL} by more than chance; on single tasks {number} "
             f"{'survives' if len(found) == 1 else 'survive'} Holm's correction: {named}."
         )
-    least = min(effect.least_adjusted for effect in effects.by_method.values())
-    rest = f"{describe_seeds(effects)} are too few for" if least >= ALPHA else "it is not confirmed by"
+    are_too_few = effects.least_adjusted >= ALPHA
+    rest = f"{describe_seeds(effects)} are too few for" if are_too_few else "it is not confirmed by"
     return (
         f"{named} {'differs' if len(found) == 1 else 'differ'} from {BASE_LABEL} by Welch's t-test after Holm's "
         f"correction; {rest} the permutation test."
@@ -114,15 +123,15 @@ def describe_no_effect(effects: Effects) -> str:
     if not effects.by_method:
         return ""
     seeds = describe_seeds(effects)
-    least = min(effect.least_adjusted for effect in effects.by_method.values())
     name, closest = min(effects.by_method.items(), key=lambda pair: pair[1].adjusted)
     alone = len(effects.by_method) == 1
-    if least >= ALPHA:
+    if effects.least_adjusted >= ALPHA:
         seen = describe_differences([effect.difference.value for effect in effects.by_method.values()])
-        compared = "" if alone else f" of {len(effects.by_method)} methods"
+        count = len(effects.by_method)
+        compared, corrected = ("", "") if alone else (f" of {count} methods", f" after Holm over {count} methods")
         return (
             f"{seeds[:1].upper()}{seeds[1:]} are too few to tell a difference{compared} from chance: the smallest "
-            f"possible p is {least:.2f}; seen here: {seen} points."
+            f"possible p is {effects.least_adjusted:.2f}{corrected}; seen here: {seen} points."
         )
     power = describe_power(effects)
     if alone:

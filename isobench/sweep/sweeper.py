@@ -42,6 +42,7 @@ from isobench.training.execute import (
     ask_hub_early,
     check_export_folder,
     choose_exit_code,
+    print_missing_exports,
     require_hub_files_of_some,
     require_metric_packages,
 )
@@ -131,6 +132,7 @@ class GridSweeper(Sweeper):
                 row.folder.remove_leftovers(row.record)
         print_table(rows[0].cfg.experiment, rows)
         print_troubles(rows)
+        print_missing_exports(rows)
         if rows[0].cfg.analysis:
             self._analyse_finished_runs(rows)
         elif self.base.report:

@@ -1,6 +1,5 @@
 """Carry out one run and report its outcome; the command line and every launcher's worker call this."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,11 +7,12 @@ from pathlib import Path
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
+from isobench.common.checksums import read_json
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import refuse_file
 from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
-from isobench.common.terminal import replace_control_characters
+from isobench.common.terminal import format_count, print_note, replace_control_characters
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
@@ -179,9 +179,11 @@ def describe_export(export: str, row: Row) -> str:
     folder = find_export_folder(export, row.folder.key)
     reported = row.record.best.epoch if row.record and row.record.best else None
     try:
-        about = json.loads((folder / EXPORT_FILE).read_text())
+        about = read_json(folder / EXPORT_FILE)
     except FileNotFoundError:
         about = {}
+    except (OSError, ValueError):
+        return f"{folder / EXPORT_FILE} is damaged or was changed: remove {row.folder.path} to train and export again"
     if about.get("epoch") != reported or reported is None:
         return (
             f"not exported, because epoch {reported} had ended before checkpoint.export was set: remove "
@@ -191,6 +193,22 @@ def describe_export(export: str, row: Row) -> str:
     if not about["lacks"]:
         return text
     return f"{text}; beside it, because transformers can't express it: {', '.join(about['lacks'])}"
+
+
+def print_missing_exports(rows: Iterable[Row]) -> None:
+    """Say in one line which finished runs are not in the folder of ``checkpoint.export``."""
+    missing = [
+        row.folder.path.name
+        for row in rows
+        if row.cfg.checkpoint.export and row.record and row.record.status == "finished"
+        if not (find_export_folder(row.cfg.checkpoint.export, row.folder.key) / EXPORT_FILE).exists()
+    ]
+    if missing:
+        named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        print_note(
+            f"{format_count(len(missing), 'run')} had ended before checkpoint.export was set, so not exported: "
+            f"{named}; remove these folders in runs/ to train and export again"
+        )
 
 
 def choose_exit_code(rows: list[Row], *codes: int) -> int:

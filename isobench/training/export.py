@@ -22,7 +22,7 @@ from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
 from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import StorageError
-from isobench.common.files import name_system_error, sha256_file, write_json
+from isobench.common.files import explain_disk_errors, name_system_error, sha256_file, write_json
 from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER
 from isobench.config.schema import Config, format_method_name
 from isobench.models import tokenization
@@ -70,7 +70,8 @@ class Exporter(Callback):
 def explain_export_errors(folder: Path) -> Iterator[None]:
     """Turn an OSError into a StorageError that names the folder of ``checkpoint.export``."""
     try:
-        yield
+        with explain_disk_errors(folder):
+            yield
     except OSError as error:
         reason = name_system_error(error)
         raise StorageError(f"checkpoint.export={folder} can't be written: {reason}; name another folder") from error
@@ -171,7 +172,8 @@ def copy_state(module: nn.Module) -> dict[str, Tensor]:
 def load_calibration(folder: str | Path) -> Chain:
     """Load the calibration of an exported folder, in evaluation mode.
 
-    Call it as ``chain(h, pooler)``: it returns calibrated embeddings and each method's input.
+    Call it as ``chain(h, pooler)``: it returns calibrated embeddings and each method's input. Load only folders that
+    you trust: the classes that ``isobench.json`` names are imported and called.
 
     Raises:
         FileNotFoundError: the folder has no calibration.

@@ -1,5 +1,6 @@
 """Check that a sweep goes on when the other end of its output is closed."""
 
+import io
 import os
 import sys
 
@@ -38,6 +39,17 @@ def test_other_trouble_with_output_is_not_hidden():
         with pytest.raises(OSError, match="No space"):
             raw.write(b"a line")
         assert raw.has_reader
+
+
+@pytest.mark.parametrize("kind", [{"line_buffering": True}, {"write_through": True}])
+def test_a_line_is_shown_at_once_where_it_was_before(kind):
+    """Python's own streams are like the first on a terminal, and like the second with PYTHONUNBUFFERED=1."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(writing, "wb", 0) as raw, io.TextIOWrapper(raw, **kind) as own:  # noqa: PTH123
+        print("a line", file=wrap_output(own, own))
+        assert os.read(reading, 99) == b"a line\n"
+    os.close(reading)
 
 
 def test_streams_of_others_stay_as_they_are(capsys):

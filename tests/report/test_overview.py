@@ -12,6 +12,7 @@ from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_markdown
+from isobench.report.resampling import bootstrap_coverage
 
 OWN = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 NO_PAPER = Experiment("mine")
@@ -47,10 +48,10 @@ def test_a_line_has_score_difference_isotropy_and_cost(tmp_path):
     assert report.verdict.startswith("isobn_paper gains 8.00 points over plain (95% bootstrap interval ")
     html = render_report(report)
     first, second = cells_of(html, "overview")
-    assert first == ["plain", "68.50 ± 1.12", "", "", "", "", "0.200", "0.020", "3.0 s, 1.00x"]
+    assert first == ["plain", "68.50 ± 1.12", "", "", "", "", "0.200", "0.0200", "3.0 s, 1.00x"]
     low, high = (f"{end:+.2f}" for end in isobn.difference[1:])
     assert second == [
-        "isobn_paper", "76.50 ± 1.12", "", f"▲ +8.00 [{low}, {high}]", "", ".008", "0.700", "0.070", "3.0 s, 1.00x",
+        "isobn_paper", "76.50 ± 1.12", "", f"▲ +8.00 [{low}, {high}]", "", ".008", "0.700", "0.0700", "3.0 s, 1.00x",
     ]  # fmt: skip
     assert format_markdown(report).splitlines()[2].startswith("**isobn\\_paper gains 8.00 points over plain")
 
@@ -179,6 +180,15 @@ def test_failures_stand_beside_the_score(tmp_path):
             row(tmp_path, 0, *OWN, "calibration=isobn_paper", "seed=3", failed="nan_loss")]  # fmt: skip
     html = render_report(build_report(experiment(), rows))
     assert "75.50 ± 0.71 1 nan loss" in [line[1] for line in cells_of(html, "overview")]
+
+
+def test_what_intervals_are_said_to_hold_is_of_tested_methods_only(tmp_path):
+    rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER),
+            *runs(tmp_path, "isobn_released", [0.5, 0.5], constant=True)]  # fmt: skip
+    report = build_report(experiment(), rows)
+    share = f"{bootstrap_coverage(5):.0%} of cases at best"
+    assert share in shown(render_report(report), "overview")
+    assert any(share in sentence for sentence in report.evidence)
 
 
 def test_parts_have_groups_of_their_own(tmp_path):

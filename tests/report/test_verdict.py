@@ -74,7 +74,7 @@ def test_three_seeds_are_too_few_for_the_test_and_that_is_said():
     said = verdict({"none": {"a": base}, "x": {"a": [80.5, 81.5, 82.5]}, "y": {"a": base[::-1]}})
     assert said == (
         "3 seeds per method are too few to tell a difference of 2 methods from chance: the smallest possible p is "
-        "0.20; seen here: 0.00 to +0.50 points."
+        "0.20 after Holm over 2 methods; seen here: 0.00 to +0.50 points."
     )
     assert smallest_stratified_p([(base, base)]) == pytest.approx(2 / 20)
     assert smallest_stratified_p([(base, base)] * 2) == pytest.approx(2 / 400)
@@ -103,6 +103,17 @@ def test_a_choice_among_more_configurations_is_said_beside_the_gain():
     )
     lines[0].candidates = 6
     assert "configurations" not in verdict(arms, lines)
+
+
+def test_failed_runs_are_said_beside_the_gain():
+    lines = [
+        OverviewLine("bert", "none", troubles={"nan_loss": 1}),
+        OverviewLine("bert", "isobn", troubles={"crash": 1, "constant_predictor": 1, "running": 1}),
+        OverviewLine("bert", "flow", troubles={"crash": 4}),
+    ]
+    said = verdict({"none": {"a": LOW}, "isobn": {"a": HIGH}}, lines)
+    assert said.startswith("isobn gains 5.00 points over plain (95%")
+    assert said.endswith(", p = 0.0079), without 3 runs that failed or predicted one class.")
 
 
 def test_single_seeds_may_be_chance():

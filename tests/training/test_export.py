@@ -1,6 +1,7 @@
 """Exported models give the run's own predictions when transformers loads them; what it can't express lies beside."""
 
 import json
+import resource
 from types import SimpleNamespace
 
 import pandas
@@ -9,11 +10,12 @@ import pytest
 import torch
 from helpers import drop_replaced, make_config, review_columns, write_parquet
 from killed_runs import start
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import isobench
+from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import StorageError
-from isobench.training.export import load_calibration, make_exporters
+from isobench.training.export import explain_export_errors, load_calibration, make_exporters
 
 
 def train_and_export(small, tmp_path, *overrides):
@@ -89,6 +91,11 @@ def test_a_head_that_transformers_does_not_have_lies_beside(cli, small, tmp_path
     code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/elsewhere")
     assert code == 0, err
     assert "not exported, because epoch 1 had ended before checkpoint.export was set" in err
+    code, _, err = cli("-m", *small, *settings, f"checkpoint.export={tmp_path}/elsewhere")
+    assert code == 0, err
+    assert f"1 run had ended before checkpoint.export was set, so not exported: {folder.name}; remove" in err
+    code, _, err = cli("-m", *small, *settings, f"checkpoint.export={tmp_path}/export")
+    assert "not exported" not in err
     code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/export")
     assert f"exported to {folder}, for transformers' AutoModel; beside it" in err
 
@@ -128,10 +135,17 @@ def test_an_interrupted_run_exports_what_an_undisturbed_one_does(
 @pytest.mark.slow
 def test_an_export_of_another_epoch_than_the_reported_one_is_not_called_exported(cli, small, tmp_path):
     _, folder, about, _ = train_and_export(small, tmp_path, "optimization.epochs=1")
-    (folder / "isobench.json").write_text(json.dumps({**about, "epoch": 7}))
-    code, _, err = cli(*small, "optimization.epochs=1", f"checkpoint.export={tmp_path}/export")
-    assert code == 0, err
-    assert "not exported, because epoch 1 had ended before checkpoint.export was set: remove " in err
+    again = [*small, "optimization.epochs=1", f"checkpoint.export={tmp_path}/export"]
+    del about["checksum"]
+    for text, said in (
+        (json.dumps(add_json_checksum({**about, "epoch": 7})), "not exported, because epoch 1 had ended before "),
+        (json.dumps({**about, "epoch": 7, "checksum": "0"}), "isobench.json is damaged or was changed: remove "),
+        ("{half", "isobench.json is damaged or was changed: remove "),
+    ):
+        (folder / "isobench.json").write_text(text)
+        code, _, err = cli(*again)
+        assert code == 0, err
+        assert said in err
 
 
 @pytest.mark.slow
@@ -205,3 +219,17 @@ def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small
 def test_an_export_folder_that_cannot_be_written_is_named(small):
     with pytest.raises(StorageError, match="checkpoint.export=/proc/x can't be written: .*; name another folder"):
         make_exporters(make_config(*small, "checkpoint.export=/proc/x"), SimpleNamespace(key="0" * 64))
+
+
+def test_a_disk_that_is_full_while_a_model_is_written_is_no_crash_of_the_run(tmp_path):
+    """safetensors raises an error of its own, which is no OSError."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 10, before[1]))
+    try:
+        said = f"{tmp_path} can't be written: file too large; name another folder"
+        with pytest.raises(StorageError, match=said), explain_export_errors(tmp_path):
+            save_file({"x": torch.zeros(1 << 17)}, tmp_path / "x.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.raises(ValueError, match="another mistake"), explain_export_errors(tmp_path):
+        raise ValueError("another mistake")
