@@ -39,6 +39,13 @@ class Calibration(nn.Module):
         """Compute the method's own loss from detached embeddings [B, d]: it trains the method, not the encoder."""
         return torch.zeros((), device=h.device)
 
+    def regularize(self, h: Tensor) -> Tensor:
+        """Compute a scalar that is added to the task loss, from embeddings before this method changes them, [B, d].
+
+        Its gradient reaches the encoder. In a distributed run compute it from the whole batch (batch_statistics.py).
+        """
+        return torch.zeros((), device=h.device)
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """List optimiser groups for the method's own parameters; by default none."""
         return []

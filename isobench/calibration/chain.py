@@ -66,7 +66,7 @@ class Chain(nn.Module):
         return pooler(h) if position == self.pooler_position else h
 
     def losses(self, inputs: Sequence[Tensor], matrices: Mapping[str, Callable[[], Tensor]]) -> list[Tensor]:
-        """Compute what the methods add to the task loss: their penalties and their own losses, one scalar each.
+        """Compute what the methods add to the task loss: penalties, regularisers and own losses, one scalar each.
 
         Args:
             inputs: the calibrations' inputs, as ``forward`` returned them.
@@ -76,6 +76,8 @@ class Chain(nn.Module):
         for calibration, target, h in zip(self, self.targets, inputs, strict=True):
             if overrides_hook(calibration, "penalty"):
                 losses.append(calibration.penalty(matrices[target]()))
+            if overrides_hook(calibration, "regularize"):
+                losses.append(calibration.regularize(h))
             if overrides_hook(calibration, "objective"):
                 losses.append(calibration.objective(h.detach()))
         return losses
