@@ -64,7 +64,7 @@ class SentenceEncoder(nn.Module):
         packing: Packing | None = None,
         token_places: Tensor | None = None,
         **arguments: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, list[Tensor]]:
         """Compute the sentences' vectors, [b, d], and the states of their tokens in all layers.
 
         Args:
@@ -73,15 +73,16 @@ class SentenceEncoder(nn.Module):
                 if None, for which a GPU waits.
 
         Returns:
-            The vectors, and the outputs of all L layers without the embedding lookup and without padding, [L n, d].
+            The vectors, and the output of each layer after the embedding lookup without padding, [n, d].
         """
         assert not self.first_token_only, "the last layer computes first tokens only: call compute_all_tokens first"
         output = self._run_model(input_ids, attention_mask, positions, packing, True, arguments)
         states = [hidden.flatten(0, 1) for hidden in output.hidden_states[1:]]
         if attention_mask is not None and packing is None:
             places = attention_mask.flatten().nonzero()[:, 0] if token_places is None else token_places
-            states = [hidden.index_select(0, places) for hidden in states]
-        return self._pool(output, attention_mask, packing), torch.cat(states)
+            if len(places) < attention_mask.numel():
+                states = [hidden.index_select(0, places) for hidden in states]
+        return self._pool(output, attention_mask, packing), states
 
     def compute_all_tokens(self) -> None:
         """Let the last layer compute all tokens, for ``encode_with_tokens``, where it computes the first only."""

@@ -43,7 +43,7 @@ class Classifier(FineTuningModule):
     def encode_with_tokens(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Compute what ``encode`` does, and the states of all tokens but padding in all layers, [M, d]."""
         vectors, states = zip(*(self.encoder.encode_with_tokens(**chunk) for chunk in batch["chunks"]), strict=True)
-        return torch.cat(vectors)[batch["restore"]], torch.cat(states)
+        return torch.cat(vectors)[batch["restore"]], torch.cat([layer for layers in states for layer in layers])
 
     def embed(self, batch: dict[str, Any]) -> Tensor:
         """Compute a batch's calibrated sentence embeddings, [B, d], as the head reads them, in the batch's order."""

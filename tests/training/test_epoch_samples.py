@@ -27,10 +27,6 @@ def start_epoch(overrides, epoch=0):
     return module, loaders, next(iter(module.chain)).target_covariance.double()
 
 
-def list_order(loaders):
-    return list(loaders.sampler)
-
-
 def test_as_many_examples_are_taken_as_fit():
     order, counts = np.array([2, 0, 1, 3]), np.array([5, 1, 4, 1])
     taken = {limit: take_as_many(order, counts, limit).tolist() for limit in (1, 4, 8, 9, 10, 99)}
@@ -43,10 +39,7 @@ def test_sentences_are_the_first_of_the_epochs_order(small, epoch, placement):
     module, loaders, found = start_epoch(
         [*small, "calibration=istar", "calibration.sample=40", f"calibration.placement={placement}"], epoch
     )
-    order = list_order(loaders)
-    assert order == list(
-        EpochSampler.__iter__(SimpleNamespace(n=160, seed=loaders.sampler.seed, epoch=epoch, _skip=0))
-    )
+    order = list(loaders.sampler)
     batch = loaders.make_length_sorted_loader(loaders.train_tokens, 40).collate_fn(order[:40])
     with torch.no_grad():
         vectors = module.eval().encode(batch)
@@ -57,7 +50,7 @@ def test_sentences_are_the_first_of_the_epochs_order(small, epoch, placement):
 def test_tokens_are_counted_in_all_layers(small):
     overrides = [*small, "calibration=istar", "calibration.scope=tokens", "calibration.sample=300"]
     module, loaders, found = start_epoch(overrides)
-    order, lengths = list_order(loaders), loaders.train_tokens.lengths * 2  # two layers
+    order, lengths = list(loaders.sampler), loaders.train_tokens.lengths * 2  # two layers
     count = next(k for k in range(160) if lengths[order[: k + 1]].sum() > 300)
     batch = loaders.make_length_sorted_loader(loaders.train_tokens, 40).collate_fn(order[:count])
     with torch.no_grad():
@@ -80,8 +73,8 @@ def test_in_translation_decoder_states_are_counted(tiny_translation, batches):
 
 
 def test_methods_before_it_in_the_chain_change_the_sample(small):
-    chain = ["calibration=[fixed_norm_z,istar]", "calibration.then.sample=160"]
-    cfg = make_config(*small, *["+calibration@calibration.then=istar"], "calibration=fixed_norm_z", *chain[1:])
+    chain = ["calibration=fixed_norm_z", "+calibration@calibration.then=istar", "calibration.then.sample=160"]
+    cfg = make_config(*small, *chain)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
     covariance = list(module.chain)[1].target_covariance
