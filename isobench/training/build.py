@@ -148,7 +148,7 @@ def count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
 
 
 def find_prepared_once(chain: Chain) -> list[int]:
-    """Find the methods that are prepared once before training; the other ones that are get a sample every epoch."""
+    """Find the positions of the methods that are prepared once before training, not at the start of every epoch."""
     return [
         position
         for position, calibration in enumerate(chain)

@@ -34,13 +34,13 @@ class EpochSamples(Callback):
     @torch.no_grad()
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
         """Prepare the methods. Lightning does not call this when a run goes on within an epoch."""
-        module.eval()
         pooler = module.pooler if isinstance(module, Classifier) else IDENTITY_POOLER
         for position, calibration in enumerate(module.chain):
             if calibration.epoch_sample:
+                module.eval()
                 vectors = self._compute_vectors(module, calibration, trainer.current_epoch)
                 module.chain.prepare(position, vectors, pooler)
-        module.train()
+                module.train()
 
     def _compute_vectors(
         self, module: Classifier | Seq2Seq, calibration: Calibration, epoch: int
