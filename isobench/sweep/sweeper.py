@@ -31,6 +31,7 @@ from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.memory_forecast import print_memory_forecast
 from isobench.sweep.method_settings import describe_left_out
+from isobench.sweep.page import format_report_command, write_page
 from isobench.sweep.plan import PlannedRun, plan_runs
 from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
@@ -93,6 +94,7 @@ class GridSweeper(Sweeper):
         codes = self._launch_and_record(todo, rows)
         if message := getattr(self.launcher, "submitted_message", None):
             print(message)
+            print(format_report_command(rows[0].cfg, sys.argv[1:]))
             return
         self._report_and_exit(rows, codes)
 
@@ -109,7 +111,7 @@ class GridSweeper(Sweeper):
             runner.run_analysis(rows[0].cfg.experiment, rows)
 
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
-        """Print the table and the damaged records, carry out the analysis, and exit with the code."""
+        """Print the table and the damaged records, analyse the runs or write their page, and exit with the code."""
         for row in rows:
             if row.record is None or row.record.status == "failed":
                 row.read_record()
@@ -122,6 +124,8 @@ class GridSweeper(Sweeper):
         print_troubles(rows)
         if rows[0].cfg.analysis:
             self._analyse_finished_runs(rows)
+        elif self.base.report:
+            write_page(rows, sys.argv[1:])
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
         elsewhere = EXIT_BUSY if any(row.state in ("running", "queued") for row in rows) else EXIT_DONE
         have_all_ended = all(row.record is not None for row in rows)
