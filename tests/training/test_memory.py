@@ -98,7 +98,7 @@ def check_forecast(*overrides):
         ("electra", ["head=huggingface", "calibration=flow", "task.max_length=16"]),
         ("distilbert", ["encoder.pooling=mean", "calibration=whitening_zca", "optimization.accumulate=2"]),
         ("gpt2", ["encoder.pooling=last", "calibration=cosine", "calibration.target=vocabulary"]),
-        ("bert", ["calibration=istar", "calibration.scope=tokens"]),
+        ("bert", ["calibration=istar", "calibration.scope=tokens", "trainer.dropout=torch"]),
     ],
 )
 def test_a_classifiers_peak(kind, settings, data, cache, tmp_path):
