@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures
-from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables
 from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.analyses.vocabulary import VocabularyMeasures
@@ -72,10 +72,10 @@ def analyse(subjects: list[Subject], removed: Annotated[str, one_of(*ROUNDINGS)]
             "figure6": common_isotropy_figures.draw_figure6(densities),
         },
         tables=[
-            build_comparison_table(
+            *build_comparison_tables(
                 "Too Much in Common, Table 1", ("encoder",), format_cells(vocabularies, TABLE1_COLUMNS), PAPER, TABLE
             ),
-            build_comparison_table(
+            *build_comparison_tables(
                 "Too Much in Common, Section 5.3: average cosine, and cosine of the mean with the top eigenvector",
                 ("encoder",),
                 format_cells(vocabularies, SECTION_COLUMNS),
@@ -89,6 +89,7 @@ def analyse(subjects: list[Subject], removed: Annotated[str, one_of(*ROUNDINGS)]
             *describe_norm_correlation(vocabularies),
         ],
         differs=collect_scale_notes(subjects, "encoder"),
+        independent_figures=("figure2",),
     )
 
 

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, promote_to_float32, require_bool
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
-from isobench.common.linalg import eigh, gram
+from isobench.common.linalg import as_vectors, eigh, gram
 
 
 def center(matrix: Tensor) -> Tensor:
-    """Subtract the mean row: w -> w - mu; [V, d] -> [V, d]."""
+    """Subtract the mean row: w -> w - mu; [V, d] -> [V, d]; raise ValueError if there is no row."""
+    matrix = as_vectors(matrix)
     return matrix - matrix.mean(0)
 
 
@@ -60,7 +61,7 @@ def whiten(matrix: Tensor, k: int | None = None) -> Tensor:
     Raises:
         ValueError: if k is outside 1..d, or there are fewer than two rows.
     """
-    rows, dim = matrix.shape
+    rows, dim = as_vectors(matrix).shape
     k = dim if k is None else k
     if not 1 <= k <= dim:
         raise ValueError(f"k must be between 1 and {dim}, not {k}")

@@ -132,6 +132,8 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
     assert len(read(folder, "singular_values")) == 2 * min(w.shape)
     assert {file.stem for file in folder.glob("*.png")} == {"figure1", "figure2", "figure5", "figure6"}
+    noted = {file.stem for file in folder.glob("*.svg") if "Not the paper's setting" in file.read_text()}
+    assert noted == {"figure1", "figure5", "figure6"}  # Figure 2 is of spheres, not of an encoder
     code, _, err = cli(*arguments, "analysis.removed=round")
     assert (code, err.count("\n")) == (2, 1)
     assert "choose one of: ceil, floor" in err

@@ -29,11 +29,20 @@ FORMS = [
     (["task=rte", ""], "an empty word is no setting"),
     (["seed=1)"], "seed=1) can't be read"),
     (["task.text={a"], "task.text={a can't be read"),
+    (['data.files={"train": "a.csv"}'], "names need no quotes, values with special characters do"),
+    (["encoder.path=~nosuchuser/x"], "~nosuchuser/x: there is no home folder of ~nosuchuser"),
     (["statsu"], "there is no command statsu: did you mean status"),
     (["--mulitrun", "seed=1,2"], "there is no flag --mulitrun: did you mean --multirun"),
     (["seed=1", "--config-dir"], "--config-dir needs a value after it"),
     (["--cfg", "jbo"], "argument --cfg/-c: invalid choice: 'jbo'"),
     (["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+    (["=3"], "=3 has no name before the =: settings are written key=value"),
+    (["++=3", "-m"], "++=3 has no name before the ="),
+    (["~=3"], "~=3 has no name before the ="),
+    (["--resolve"], "--resolve replaces references in what --cfg shows: write --cfg job --resolve"),
+    (["--cfg", "job", "-m"], "only one of --run, --multirun, --cfg, --info and --shell_completion can be given"),
+    (["-sc"], "a shell's completion is set up by eval"),
+    (["-sc", "install=bahs"], "there are no completions for the shell bahs: did you mean bash"),
 ]
 # A command's module, its arguments, and what its one line says.
 COMMAND_FORMS = [
@@ -44,7 +53,13 @@ COMMAND_FORMS = [
     (status, ["--watch=nan"], "nan must be a number of seconds above 0"),
     (status, ["experiment=glue_isobn"], "experiment=glue_isobn needs a + before it"),
     (status, ["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+    (status, ["--config-dir"], "--config-dir needs a value after it"),
+    (status, ["output_dir="], "output_dir= is empty: name a folder"),
+    (report, ["output_dir=.", "experiment.selection.rule=bogus"], "experiment.selection.rule=bogus is not known"),
+    (report, ["output_dir=s3://bucket/x"], "output_dir=s3://bucket/x is an address: name a folder of this machine"),
+    (prune, ["output_dir=" + "x" * 300], "file name too long: name another folder"),
     (status, ["glue_isobn"], "glue_isobn is no setting: settings are written key=value"),
+    (status, ["=3"], "=3 has no name before the ="),
     (report, ["--multrun"], "there is no flag --multrun: did you mean --multirun"),
     (report, ["+experiment=glue_isobn", "seed=range(3,1)"], "seed=range(3,1) has no values"),
     (dashboard, ["--reprot"], "there is no flag --reprot: did you mean --report"),
@@ -101,14 +116,80 @@ def test_a_broken_yaml_file_is_named(cli, command, tmp_path, content, message, f
     [
         (b"", "task.name must be set: add task.name=..."),
         (b"- a\n", "In 'task/yours': ValidationError raised while composing config: "),
+        (b"text: {a: b}\n", "task/yours.yaml has a list where a mapping is needed, or the other way round"),
         (b"nme: a\n", "there is no setting task.nme: did you mean name"),
         (b"defaults: [nope]\n", "In 'task/yours': Could not load 'task/nope'"),
+        (b"defaults: rte\n", "FOLDER/task/yours.yaml: defaults must be a list"),
+        (b"defaults: {task: rte}\n", "FOLDER/task/yours.yaml: defaults must be a list"),
+        (
+            b"# @package\nname: a\n",
+            "FOLDER/task/yours.yaml: # @package must have one name: write # @package _global_",
+        ),
+        (
+            b"#@package a b\nname: a\n",
+            "FOLDER/task/yours.yaml: # @package a b must have one name: write # @package _global_",
+        ),
     ],
 )
 def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, message):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "yours.yaml").write_bytes(content)
-    check_one_line(cli("--config-dir", str(tmp_path), "task=yours"), message)
+    check_one_line(cli("--config-dir", str(tmp_path), "task=yours"), message.replace("FOLDER", str(tmp_path)))
+
+
+OWN_METHOD = """\
+name: mine
+_target_: isobench.calibration.Calibration
+version: 1
+placement: after_pooler
+target: head
+vigour: 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["calibration=mine", "calibration.vigor=1"],
+            "there is no setting calibration.vigor: did you mean vigour?",
+        ),
+        (["calibration=mine", "calibration.betta=1"], "there is no setting calibration.betta: "),
+        (["calibration=none,mine", "calibration.vigor=1", "-m"], "did you mean vigour?"),
+        (["calibration=[isobn_paper,mine]", "calibration.then.vigor=1"], "did you mean vigour?"),
+        (["calibration.vigour=1"], "only calibration=mine has the setting calibration.vigour"),
+    ],
+)
+def test_settings_of_a_method_of_the_users_own_are_suggested(cli, tmp_path, arguments, message):
+    (tmp_path / "calibration").mkdir()
+    (tmp_path / "calibration" / "mine.yaml").write_text(OWN_METHOD)
+    result = cli("--config-dir", str(tmp_path), *arguments)
+    check_one_line(result, message)
+    if "calibration.betta=1" in arguments:
+        assert "beta?" not in result[2]  # which other methods have
+
+
+EXPERIMENT = """# @package _global_
+experiment: {name: own, grid: {embedded: [{calibration: [none]}]}}
+hydra: {mode: MULTIRUN}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("# @package _global_", "", "the YAML of an experiment must begin with the line # @package _global_"),
+        ("[none]", "[]", "experiment.grid: calibration has no values: write some"),
+        ("[{calibration: [none]}]", "[]", "experiment.grid.embedded is empty: list its sub-grids"),
+        ("name: own", "paper: isobnn", "experiment.paper=isobnn is not known: did you mean isobn"),
+        ("name: own", "tables: [table1]", "experiment.tables are a paper's: set experiment.paper=NAME"),
+        ("{embedded: [{calibration: [none]}]}", "[a]", "experiment/own.yaml has a list where a mapping is needed"),
+    ],
+)
+def test_a_mistake_in_an_experiments_yaml_is_one_line(cli, small, tmp_path, old, new, message):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "own.yaml").write_text(EXPERIMENT.replace(old, new))
+    check_one_line(cli("--config-dir", f"{tmp_path}/conf", "+experiment=own", *small, "dry_run=true"), message)
 
 
 def test_the_users_folders_are_read_from_the_command_line():

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from helpers import make_config, make_record
 
+from isobench import load_runs
 from isobench.cli import prune
 from isobench.cli.prune import judge_runs
 from isobench.common.errors import UserError
@@ -29,6 +30,17 @@ def make_run(output_dir, key: str | None = None, seed: int = 1) -> RunFolder:
     folder.path.mkdir(parents=True)
     (folder.path / "config.yaml").write_text(yaml.safe_dump(asdict(cfg), sort_keys=False))
     write_record_file(folder.result_file, make_record(cfg, key=own_key))
+    return folder
+
+
+def make_own_run(output_dir, seed: int = 1, grid=None) -> RunFolder:
+    """A finished run of an experiment ``mine`` that isobench does not have, which no remembered sweep asks for."""
+    cfg = replace(make_config("tracking=none"), seed=seed, output_dir=str(output_dir))
+    cfg = replace(cfg, experiment=replace(cfg.experiment, name="mine", grid=grid or {"embedded": [{"seed": [1, 2]}]}))
+    folder = RunFolder(str(output_dir), identify(cfg).key)
+    folder.path.mkdir(parents=True)
+    (folder.path / "config.yaml").write_text(yaml.safe_dump(asdict(cfg), sort_keys=False))
+    write_record_file(folder.result_file, make_record(cfg, key=identify(cfg).key))
     return folder
 
 
@@ -98,6 +110,50 @@ def test_what_cannot_be_judged_is_named_and_kept(tmp_path, capfd):
     assert "5 runs of 6 in" in capfd.readouterr().out
 
 
+def test_a_run_whose_config_was_changed_is_kept(tmp_path, capfd):
+    """A changed digit gives another key; the run's result must not be removed for it."""
+    mark_output_folder(tmp_path)
+    folder = make_run(tmp_path)
+    cfg = replace(make_config("tracking=none"), seed=1, output_dir=str(tmp_path))
+    folder.write_config(asdict(cfg))
+    file = folder.path / "config.yaml"
+    assert judge_runs(str(tmp_path)) == ([], [], 1)
+    intact = file.read_text()
+    for old, new in (("seed: 1\n", "seed: 2\n"), ("lr: ", "lr: 1"), ("scale: embedded", "scale: embeddee")):
+        assert old in intact
+        file.write_text(intact.replace(old, new, 1))
+        assert judge_runs(str(tmp_path)) == (
+            [],
+            [(folder.path, "its config.yaml was changed, or is another run's")],
+            1,
+        )
+        with pytest.raises(UserError, match="none of the runs"):
+            find_sweep_rows([f"output_dir={tmp_path}"])
+        assert f"left out: {folder.path}: its config.yaml was changed" in capfd.readouterr().err
+        with pytest.raises(
+            UserError, match=r"config.yaml is damaged or was changed: remove the folder to run again$"
+        ):
+            load_runs(tmp_path)
+    prune.prune([f"output_dir={tmp_path}"], yes=True)
+    assert folder.result_file.exists()
+
+
+def test_runs_whose_configs_were_exchanged_are_kept(tmp_path):
+    """Each config is intact and gives another key than its folder's."""
+    mark_output_folder(tmp_path)
+    files = []
+    for seed in (1, 2):
+        folder = make_run(tmp_path, seed=seed)
+        folder.write_config(asdict(replace(make_config("tracking=none"), seed=seed, output_dir=str(tmp_path))))
+        files.append(folder.path / "config.yaml")
+    assert judge_runs(str(tmp_path)) == ([], [], 2)
+    first, second = (file.read_bytes() for file in files)
+    files[0].write_bytes(second)
+    files[1].write_bytes(first)
+    orphans, unjudged, _ = judge_runs(str(tmp_path))
+    assert (len(orphans), len(unjudged)) == (0, 2)
+
+
 def test_status_names_what_prune_names(tmp_path, capfd):
     mark_output_folder(tmp_path)
     for name in ("a1", "a2"):
@@ -158,3 +214,32 @@ def test_without_a_terminal_nothing_is_removed(tmp_path, capfd, jobs):
     prune.prune([f"output_dir={tmp_path}"], yes=False)
     assert "Not removed: --yes removes them." in capfd.readouterr().out
     assert orphan.path.exists()
+
+
+@pytest.mark.parametrize("file", ["mine.yaml", "another.yaml"])
+def test_runs_of_the_users_own_experiment_are_judged_by_its_file(tmp_path, capfd, file):
+    """Without its folder they can't be judged, and are kept."""
+    output_dir = tmp_path / "outputs"
+    run, changed = make_own_run(output_dir), make_own_run(output_dir, 2, {"embedded": [{"seed": [2]}]})
+    mark_output_folder(output_dir)
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    name = "name: mine, " if file == "another.yaml" else ""
+    text = f"# @package _global_\nexperiment: {{{name}grid: {{embedded: [{{seed: [1, 2]}}]}}}}\n"
+    (tmp_path / "conf" / "experiment" / file).write_text(text)
+    prune.prune([f"output_dir={output_dir}"], yes=True)
+    out = capfd.readouterr().out
+    assert out.count("can't be judged, so it is kept") == 2
+    assert out.count("(experiment mine): add --config-dir=FOLDER with experiment/mine.yaml") == 2
+    prune.prune(["--config-dir", str(tmp_path / "conf"), f"output_dir={output_dir}"], yes=True)
+    out = capfd.readouterr().out
+    assert "seed 2 (experiment mine): the experiment has changed" in out
+    assert (run.path.exists(), changed.path.exists()) == (True, False)
+
+
+def test_a_remembered_sweep_with_a_folder_of_configs_asks_for_that_folder(tmp_path):
+    output_dir = tmp_path / "outputs"
+    make_own_run(output_dir)
+    mark_output_folder(output_dir)
+    save_command(str(output_dir), SweepCommand("mine", ["--config-dir", "conf", "+experiment=mine"], str(tmp_path)))
+    with pytest.raises(UserError, match=f"add --config-dir={tmp_path}/conf if you trust that folder"):
+        prune.prune([f"output_dir={output_dir}"], yes=True)

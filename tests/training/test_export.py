@@ -1,21 +1,25 @@
 """Exported models give the run's own predictions when transformers loads them; what it can't express lies beside."""
 
 import json
+from types import SimpleNamespace
 
+import pandas
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import review_columns, write_parquet
+from helpers import drop_replaced, make_config, review_columns, write_parquet
+from killed_runs import start
 from safetensors.torch import load_file
 
 import isobench
-from isobench.training.export import load_calibration
+from isobench.common.errors import StorageError
+from isobench.training.export import load_calibration, make_exporters
 
 
 def train_and_export(small, tmp_path, *overrides):
     """Train one run; returns its record, the exported folder, what it says of itself, and the run's dev logits."""
     export = tmp_path / "export"
-    record = isobench.run([*small, f"checkpoint.export={export}", *overrides])
+    record = isobench.run(drop_replaced([*small, f"checkpoint.export={export}", *overrides]))
     assert record.status == "finished", record.failure
     (folder,) = export.iterdir()
     about = json.loads((folder / "isobench.json").read_text())
@@ -53,6 +57,13 @@ def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path, capsys):
     assert about["lacks"] == ["the calibration isobn_paper (calibration.safetensors)"]
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     chain = load_calibration(folder)
+    for name in ("calibration.safetensors", "isobench.json"):
+        intact = (folder / name).read_bytes()
+        for place in (len(intact) // 2, len(intact) - 9):
+            (folder / name).write_bytes(intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
+            with pytest.raises(ValueError, match=rf"{name} .*was changed.*: export the run again"):
+                load_calibration(folder)
+        (folder / name).write_bytes(intact)
     with torch.no_grad():
         hidden = model.bert(**encode(folder)).last_hidden_state[:, 0]
         embeddings, _ = chain(hidden, lambda h: torch.tanh(model.bert.pooler.dense(h)))
@@ -77,9 +88,80 @@ def test_a_head_that_transformers_does_not_have_lies_beside(cli, small, tmp_path
     torch.testing.assert_close(found, logits, rtol=1e-4, atol=1e-5)
     code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/elsewhere")
     assert code == 0, err
-    assert "not exported, because the run had ended before" in err
+    assert "not exported, because epoch 1 had ended before checkpoint.export was set" in err
     code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/export")
     assert f"exported to {folder}, for transformers' AutoModel; beside it" in err
+
+
+def read_exports(folder):
+    """The bytes of every file of the exported runs, by its place below the folder."""
+    return {file.relative_to(folder): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moments", "exports_at_first"),
+    [
+        ([("isobench.training.export.write_export", 1, "after")], True),  # the folder is half-written
+        ([("pathlib.Path.rename", 2, "before")], True),  # the first epoch's folder is gone, the second's not in place
+        ([("torch.optim.AdamW.step", 14, "after")], True),  # in the second epoch
+        ([("torch.optim.AdamW.step", 7, "after")], False),  # in the first epoch, by a command without an export
+        ([("torch.optim.AdamW.step", 7, "after"), ("torch.optim.AdamW.step", 10, "after")], True),
+    ],
+    ids=["half-written", "between two folders", "second epoch", "asked for on resuming", "twice"],
+)
+def test_an_interrupted_run_exports_what_an_undisturbed_one_does(
+    processes, small, tmp_path, moments, exports_at_first
+):
+    run = [*small, "optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
+    whole = [f"checkpoint.export={tmp_path}/whole", f"output_dir={tmp_path}/undisturbed"]
+    assert start(processes, [*run, *whole]) == 0
+    export = f"checkpoint.export={tmp_path}/resumed"
+    for moment in moments:
+        assert start(processes, [*run, *([export] if exports_at_first else [])], *moment) == -9
+    assert start(processes, [*run, export]) == 0
+    expected = read_exports(tmp_path / "whole")
+    assert {file.name for file in expected} >= {"model.safetensors", "calibration.safetensors", "isobench.json"}
+    assert read_exports(tmp_path / "resumed") == expected
+
+
+@pytest.mark.slow
+def test_an_export_of_another_epoch_than_the_reported_one_is_not_called_exported(cli, small, tmp_path):
+    _, folder, about, _ = train_and_export(small, tmp_path, "optimization.epochs=1")
+    (folder / "isobench.json").write_text(json.dumps({**about, "epoch": 7}))
+    code, _, err = cli(*small, "optimization.epochs=1", f"checkpoint.export={tmp_path}/export")
+    assert code == 0, err
+    assert "not exported, because epoch 1 had ended before checkpoint.export was set: remove " in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_glues_hidden_test_labels_are_no_labels(cli, small, tmp_path, form):
+    """GLUE's test splits have the label -1 everywhere."""
+    columns = {"train": review_columns(48, 48), "validation": review_columns(16, 16), "test": review_columns(12, 12)}
+    columns["test"]["label"] = [-1] * 12
+    if form == "parquet":
+        for split, own in columns.items():
+            write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", own)
+        data = [f"data.root={tmp_path}/data"]
+    else:
+        for split, own in columns.items():
+            frame = pandas.DataFrame({name: own[name] for name in ("sentence", "label")})
+            text = frame.to_csv(index=False) if form == "csv" else frame.to_json(orient="records", lines=True)
+            (tmp_path / f"{split}.{form}").write_text(text)
+        files = ", ".join(f"{split}: {tmp_path}/{split}.{form}" for split in columns)
+        data = ["task=mine", f"data.files={{{files}}}"]
+    code, _, err = cli(*small, *data, "task.test_split=test", "optimization.epochs=1")
+    assert code == 0, err
+    (file,) = tmp_path.glob("outputs/runs/*/predictions.parquet")
+    assert err.count(f"isobench: test is not scored; its 12 predictions are in {file}\n") == 1
+    rows = [row for row in pyarrow.parquet.read_table(file).to_pylist() if row["split"] == "test"]
+    assert [row["label"] for row in rows] == [None] * 12
+    assert {row["prediction"] for row in rows} <= {0.0, 1.0}
+    record = json.loads((file.parent / "result.json").read_text())
+    assert record["status"] == "finished"
+    assert "validation" in record["best"]
+    assert "test" not in record["best"]
 
 
 @pytest.mark.slow
@@ -95,7 +177,7 @@ def test_predictions_of_a_test_split_with_and_without_labels(small, tiny, cache,
         write_parquet(files[split], columns)
     named = ", ".join(f"{split}: {file}" for split, file in files.items())
     own = ["task=mine", f"data.files={{{named}}}", "task.test_split=test", "optimization.epochs=2"]
-    record = isobench.run([*small, *own])
+    record = isobench.run(drop_replaced([*small, *own]))
     assert record.status == "finished", record.failure
     assert record.data.examples == {"train": 48, "validation": 16, "test": 12}
     assert record.best.metrics("test") == {}  # not scored
@@ -104,3 +186,22 @@ def test_predictions_of_a_test_split_with_and_without_labels(small, tiny, cache,
     assert [row["index"] for row in rows] == list(range(12))
     assert [row["label"] for row in rows] == ([None] * 12 if labels is None else review_columns(12, 12)["label"])
     assert all(row["prediction"] == max((0, 1), key=row["logits"].__getitem__) for row in rows)
+
+
+@pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m"]])
+def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small, tmp_path, more):
+    (tmp_path / "file").write_text("")
+    for export, message in (
+        ("file", "file is a file: name a folder"),
+        ("outputs/runs", "outputs/runs is where the runs' own folders are"),
+        ("x" * 300, "file name too long"),
+    ):
+        code, _, err = cli(*small, f"checkpoint.export={tmp_path}/{export}", *more)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert message in err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_an_export_folder_that_cannot_be_written_is_named(small):
+    with pytest.raises(StorageError, match="checkpoint.export=/proc/x can't be written: .*; name another folder"):
+        make_exporters(make_config(*small, "checkpoint.export=/proc/x"), SimpleNamespace(key="0" * 64))
