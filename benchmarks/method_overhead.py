@@ -6,6 +6,8 @@ Two figures for each method: the step ratio, which is the median over pairs of (
 without), with the same weights and batch, measured in turns; and, less noisy, its own share, which is the time of its
 own forward, backward and update divided by that of a step without it. For penalties on the vocabulary also the floor:
 the share of the sums and products that they can't do without, as bare torch calls.
+
+A method that reads the states of all tokens is compared with a plain step whose last layer computes all tokens too.
 """
 
 import argparse
@@ -39,14 +41,17 @@ METHODS: dict[str, tuple[list[str], float | None]] = {
     "spectrum_exponential": ([], 1.02),
     "spectrum on the vocabulary": (["calibration=spectrum_polynomial", "calibration.target=vocabulary"], 1.3),
     "flow": ([], 1.3),
+    "istar": ([], 1.05),
+    "istar on tokens": (["calibration=istar", "calibration.scope=tokens"], None),
 }
+ON_TOKENS = ("istar on tokens",)  # methods that read the states of all tokens
 
 
 class ClassifierStepper:
     """One classifier whose calibration chain is exchanged, so that all methods train the same weights."""
 
-    def __init__(self, encoder: str, task: str) -> None:
-        self.base_overrides = [f"encoder={encoder}", f"task={task}", "task.train_samples=512"]
+    def __init__(self, encoder: str, task: str, *overrides: str) -> None:
+        self.base_overrides = [f"encoder={encoder}", f"task={task}", "task.train_samples=512", *overrides]
         cfg = compose_config(*self.base_overrides)
         configure_process(cfg)
         self.module, loaders, *_ = build_run_parts(cfg, identify(cfg))
@@ -75,10 +80,14 @@ class ClassifierStepper:
                 weight
             )  # as in training, where a penalty's gradient is added to the task's
         h = torch.randn(32, self.dim, requires_grad=True)
+        with torch.no_grad():
+            states = self.module.encode_with_tokens(self.batches[0])[1] if chain.reads_token_states else None
+        if states is not None:
+            states.requires_grad_()
         start = time.perf_counter()
         out, inputs = chain(h, torch.nn.Identity())
         matrices = {"head": lambda: self.module.head.weight, "vocabulary": lambda: vocabulary}
-        sum(chain.losses(inputs, matrices), out.sum()).backward()
+        sum(chain.losses(inputs, matrices, states), out.sum()).backward()
         if own is not None:
             own.step()
             own.zero_grad()
@@ -115,12 +124,15 @@ def main() -> None:
     parser.add_argument("--task", default="rotten_tomatoes")
     parser.add_argument("--pairs", type=int, default=7)
     arguments = parser.parse_args()
-    stepper = ClassifierStepper(arguments.encoder, arguments.task)
-    lower_bounds = measure_lower_bounds(stepper.module.encoder.vocabulary().detach())
+    usual = ClassifierStepper(arguments.encoder, arguments.task)
+    lower_bounds = measure_lower_bounds(usual.module.encoder.vocabulary().detach())
     results = {}
     print(f"{'method':28} {'step ratio':>10} {'own share':>10} {'floor':>8} {'target':>7}")
     for name in arguments.names or METHODS:
         overrides, target = METHODS[name]
+        stepper = usual
+        if name in ON_TOKENS:
+            stepper = ClassifierStepper(arguments.encoder, arguments.task, "encoder.first_token_only=false")
         chain, own = stepper.build_chain(overrides or [f"calibration={name}"])
         pairs = []
         for number in range(arguments.pairs + 1):

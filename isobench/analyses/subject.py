@@ -97,7 +97,8 @@ class Subject:
         vectors = self.encoded()
         self._add_warnings(with_pooler=True)
         chain = build_chain(self.cfg, self.loaded.dim)
-        prepare_chain(chain, vectors.split(1024), self.loaded.pooler)
+        positions = [i for i, method in enumerate(chain) if overrides_hook(method, "prepare")]
+        prepare_chain(chain, positions, vectors.split(1024), self.loaded.pooler)
         if not any(overrides_hook(calibration, "forward") for calibration in chain):
             return self.embeddings().double()
         pooler = self.loaded.pooler.double()

@@ -1,7 +1,8 @@
 """Calibration methods, one file each, for any PyTorch program: they need torch and nothing of Hydra or Lightning.
 
 A method is a ``Calibration``: it transforms sentence embeddings between encoder and classifier, penalises a weight
-matrix, or has a loss of its own. In isobench a YAML file in conf/calibration names the class and its settings.
+matrix or the embeddings, or has a loss of its own. In isobench a YAML file in conf/calibration names the class and
+its settings.
 """
 
 from isobench.calibration.base import Calibration
@@ -13,6 +14,7 @@ from isobench.calibration.fixed_norm import FixedNorm
 from isobench.calibration.flow import Flow
 from isobench.calibration.gradient_norm import GradientNorm
 from isobench.calibration.isobn import IsoBN
+from isobench.calibration.istar import IStar
 from isobench.calibration.spectrum import SpectrumControl
 from isobench.calibration.whitening import Whitening
 
@@ -25,6 +27,7 @@ __all__ = [
     "FixedNorm",
     "Flow",
     "GradientNorm",
+    "IStar",
     "IsoBN",
     "Link",
     "SpectrumControl",

@@ -1,5 +1,6 @@
 """The base class of all methods: a method overrides only the hooks it needs; the others do nothing."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,6 +21,11 @@ class Calibration(nn.Module):
 
     dim: int
     out_dim: int  # width of what ``forward`` returns: dim, unless a method sets it
+    # True: ``regularize`` and ``prepare`` get the states of all tokens in all layers, [M, d], in place of embeddings.
+    reads_token_states: bool = False
+    # How many rows of the current model ``prepare`` gets at the start of every epoch, 0 for none. None: ``prepare``
+    # is called once before training, with the pretrained embeddings of the whole training set.
+    epoch_sample: int | None = None
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -45,6 +51,14 @@ class Calibration(nn.Module):
         """Compute the method's own loss from detached embeddings [B, d]: it trains the method, not the encoder."""
         return torch.zeros((), device=h.device)
 
+    def regularize(self, h: Tensor) -> Tensor:
+        """Compute a scalar that is added to the task loss, from embeddings before this method changes them, [B, d].
+
+        Its gradient reaches the encoder. With gradient accumulation it is called for each accumulated batch, and the
+        step's gradient is the mean. In a distributed run compute it from the whole batch (batch_statistics.py).
+        """
+        return torch.zeros((), device=h.device)
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """List optimiser groups for the method's own parameters; by default none."""
         return []
@@ -64,3 +78,10 @@ def require_bool(name: str, value: object) -> None:
     """Raise ValueError unless a setting of this name is true or false; a text such as "false" would count as true."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {value!r}")
+
+
+def require_number(name: str, value: object) -> float:
+    """Return a setting as a float; raise ValueError unless it is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
+    return float(value)

@@ -3,10 +3,13 @@
 Without torch.distributed they are the plain statistics of one tensor.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
+
+from isobench.common.linalg import gram, row_mean, to_float64
 
 
 def is_distributed() -> bool:
@@ -57,6 +60,40 @@ def batch_mean(h: Tensor) -> Tensor:
 def batch_covariance(centred: Tensor) -> Tensor:
     """Compute the covariance of the whole batch, divided by its row count, from centred rows: [B, d] -> [d, d]."""
     return sum_over_processes(centred.T @ centred) / count_batch_rows(centred)
+
+
+def sample_covariance(batches: Iterable[Tensor], dim: int) -> Tensor:
+    """Compute the covariance of the rows of all batches and all processes, divided by their count less 1.
+
+    The covariance of one row is 0.
+
+    Args:
+        batches: the rows of this process, [B, d] each.
+        dim: their width d.
+
+    Returns:
+        [d, d], float64.
+
+    Raises:
+        ValueError: if there are no rows.
+    """
+    count = 0
+    origin = total = torch.zeros(dim, dtype=torch.float64)
+    scatter = torch.zeros(dim, dim, dtype=torch.float64)
+    for batch in batches:
+        rows = to_float64(batch)
+        if not count:  # sums of differences from a mean are exact where plain sums of squares would cancel
+            origin, total, scatter = row_mean(rows), total.to(rows.device), scatter.to(rows.device)
+        total = total + (rows - origin).sum(0)
+        scatter = scatter + gram(rows, origin)
+        count += len(rows)
+    all_rows = sum_over_processes(total.new_tensor(count))
+    if not all_rows:
+        raise ValueError("there are no embeddings to take statistics from: the training set is empty")
+    mean = origin + total / max(count, 1)
+    difference = mean - sum_over_processes(count * mean) / all_rows
+    scatter = scatter - count * (torch.outer(mean - origin, mean - origin) - torch.outer(difference, difference))
+    return sum_over_processes(scatter) / (all_rows - 1).clamp(min=1)
 
 
 def max_over_processes(part: Tensor) -> Tensor:

@@ -55,6 +55,11 @@ class Chain(nn.Module):
     def __iter__(self) -> Iterator[Calibration]:
         return iter(self.calibrations)  # type: ignore[arg-type]
 
+    @property
+    def reads_token_states(self) -> bool:
+        """Whether a method needs the states of all tokens: ``losses`` must then be given them."""
+        return any(calibration.reads_token_states for calibration in self)
+
     def forward(self, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Apply all calibrations and the pooler.
 
@@ -75,17 +80,26 @@ class Chain(nn.Module):
         """Apply the pooler if it stands right before this position of the chain."""
         return pooler(h) if position == self.pooler_position else h
 
-    def losses(self, inputs: Sequence[Tensor], matrices: Mapping[str, Callable[[], Tensor]]) -> list[Tensor]:
-        """Compute what the methods add to the task loss: their penalties and their own losses, one scalar each.
+    def losses(
+        self,
+        inputs: Sequence[Tensor],
+        matrices: Mapping[str, Callable[[], Tensor]],
+        token_states: Tensor | None = None,
+    ) -> list[Tensor]:
+        """Compute what the methods add to the task loss: penalties, regularisers and own losses, one scalar each.
 
         Args:
             inputs: the calibrations' inputs, as ``forward`` returned them.
             matrices: for each target's name a function that returns its matrix, [V, d].
+            token_states: states of all tokens in all layers, [M, d], for the methods that read them.
         """
         losses = []
         for calibration, target, h in zip(self, self.targets, inputs, strict=True):
             if overrides_hook(calibration, "penalty"):
                 losses.append(check_loss(calibration, "penalty", calibration.penalty(matrices[target]())))
+            if overrides_hook(calibration, "regularize"):
+                points = select_points(calibration, h, token_states)
+                losses.append(check_loss(calibration, "regularize", calibration.regularize(points)))
             if overrides_hook(calibration, "objective"):
                 losses.append(check_loss(calibration, "objective", calibration.objective(h.detach())))
         return losses
@@ -110,14 +124,17 @@ class Chain(nn.Module):
     def prepare(self, position: int, vectors: Iterable[Tensor], pooler: Callable[[Tensor], Tensor]) -> None:
         """Call ``prepare`` of one calibration with the embeddings that reach it in the chain.
 
-        Earlier methods in the chain are still untrained during this pass: those that learn from batches change
-        nothing yet.
+        Before training, earlier methods in the chain are still untrained during this pass: those that learn from
+        batches change nothing yet. Token states reach a method unchanged, because no method changes them.
 
         Args:
             position: of the calibration in the chain, from 0.
-            vectors: the pretrained encoder's embeddings of the training set, batches [B, d].
+            vectors: the encoder's embeddings, batches [B, d]; token states if the calibration reads those.
             pooler: as in ``forward``.
         """
+        if list(self)[position].reads_token_states:
+            list(self)[position].prepare(vectors)
+            return
         earlier = list(self)[:position]
 
         def embeddings() -> Iterator[Tensor]:
@@ -127,6 +144,14 @@ class Chain(nn.Module):
                 yield self._apply_pooler_at(position, h, pooler)
 
         list(self)[position].prepare(embeddings())
+
+
+def select_points(calibration: Calibration, h: Tensor, token_states: Tensor | None) -> Tensor:
+    """Return what ``regularize`` of a method gets: token states [M, d] if it reads those, else embeddings [B, d]."""
+    if not calibration.reads_token_states:
+        return h
+    assert token_states is not None, f"{type(calibration).__name__} reads token states: give them to Chain.losses"
+    return token_states
 
 
 def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
@@ -142,7 +167,7 @@ def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
 
 
 def check_loss(calibration: Calibration, hook: str, loss: Any) -> Any:
-    """Return the loss of a method's ``penalty`` or ``objective``; raise TypeError unless it is one number."""
+    """Return the loss that a method's hook computed; raise TypeError unless it is one number."""
     if not (isinstance(loss, int | float) or (isinstance(loss, Tensor) and loss.numel() == 1)):
         made = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
         raise TypeError(f"{type(calibration).__name__}.{hook} must return a tensor with one number, not {made}")

@@ -47,10 +47,10 @@ class ModelInputs:
 class Loaders:
     """The training and dev batches of a sentence classification or regression run.
 
-    ``train``: the loader of training batches. ``dev``: a loader for each dev split, and one for the held-out
-    examples and for the test split if there are any. ``sampler``: gives the order of the training examples.
-    ``batch_size``: how many examples the sampler counts for a batch. ``train_fingerprint``: identifies the training
-    tokens, for cache keys. ``warnings``: for the run's record.
+    ``train``: the loader of training batches. ``train_tokens``: the training examples. ``dev``: a loader for each dev
+    split, and one for the held-out examples and for the test split if there are any. ``sampler``: gives the order of
+    the training examples. ``batch_size``: how many examples the sampler counts for a batch. ``train_fingerprint``:
+    identifies the training tokens, for cache keys. ``warnings``: for the run's record.
 
     Args:
         cfg: the run's config.
@@ -80,6 +80,7 @@ class Loaders:
         self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
         self._packed = inputs.packed
         self.batch_size = cfg.optimization.batch_size
+        self.train_tokens = train
         check_drop_last(cfg, len(train))
         self.sampler = EpochSampler(len(train), order_seed)
         overhead = resolve_chunk_overhead(cfg, inputs.dim)
@@ -93,11 +94,18 @@ class Loaders:
         return {"examples": self.sizes, "at_limit": self.at_limit, "max_length": self.max_length}
 
     def make_length_sorted_loader(
-        self, tokens: Tokens, batch_size: int, chunk_overhead: int = ONE_CHUNK
+        self,
+        tokens: Tokens,
+        batch_size: int,
+        chunk_overhead: int = ONE_CHUNK,
+        chosen: np.ndarray | None = None,
     ) -> DataLoader:
-        """Make a loader of batches of like length, shortest first; by default each batch is one chunk."""
+        """Make a loader of batches of like length, shortest first; by default each batch is one chunk.
+
+        ``chosen``: the indices of the examples to load, all if None.
+        """
         collator = self._make_collator(tokens, chunk_overhead)
-        return make_sorted_loader(tokens, tokens.lengths, batch_size, collator, self._pin)
+        return make_sorted_loader(tokens, tokens.lengths, batch_size, collator, self._pin, chosen)
 
     def _split_held_out(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
         """Divide the training examples into those trained on and the ``share`` that is held out.
@@ -159,7 +167,12 @@ def make_training_loader(
 
 
 def make_sorted_loader(
-    dataset: Dataset, lengths: np.ndarray, batch_size: int, collator: Callable[[Any], Any], pin_memory: bool
+    dataset: Dataset,
+    lengths: np.ndarray,
+    batch_size: int,
+    collator: Callable[[Any], Any],
+    pin_memory: bool,
+    chosen: np.ndarray | None = None,
 ) -> DataLoader:
     """Make a loader whose batches hold examples of like length, shortest first, so that little is padded.
 
@@ -169,11 +182,13 @@ def make_sorted_loader(
         batch_size: examples in a batch.
         collator: makes a batch of the examples' indices.
         pin_memory: for a GPU.
+        chosen: indices of the examples to load, all if None.
     """
+    index = np.arange(len(lengths)) if chosen is None else chosen
     return DataLoader(
         dataset,
         batch_size,
-        sampler=np.argsort(lengths, kind="stable").tolist(),
+        sampler=index[np.argsort(lengths[index], kind="stable")].tolist(),
         collate_fn=collator,
         pin_memory=pin_memory,
         generator=torch.Generator(),

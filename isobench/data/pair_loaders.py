@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from isobench.common.files import cache_dir, sha256_json, shorten_digest
@@ -34,10 +35,10 @@ from isobench.data.unknown_tokens import describe_unknown_tokens
 class PairLoaders:
     """The training and dev batches of a translation or summarisation run.
 
-    ``train``: the loader of training batches. ``dev``: a loader for each dev split. ``references``: the target texts
-    of each dev split, in the data's order. ``sampler``: gives the order of the training examples, or of the batches
-    where ``optimization.batch_tokens`` is set. ``batch_size``: how many of its items make a batch. ``warnings``: for
-    the run's record.
+    ``train``: the loader of training batches. ``train_tokens``: the training examples. ``dev``: a loader for each dev
+    split. ``references``: the target texts of each dev split, in the data's order. ``sampler``: gives the order of
+    the training examples, or of the batches where ``optimization.batch_tokens`` is set. ``batch_size``: how many of
+    its items make a batch. ``warnings``: for the run's record.
 
     Args:
         cfg: the run's config.
@@ -85,10 +86,15 @@ class PairLoaders:
         self.train = make_training_loader(cfg, dataset, loader_batch_size, self.sampler, collator)
         self.dev = [self.make_length_sorted_loader(tokens, cfg.trainer.eval_batch_size) for tokens in self.dev_tokens]
 
-    def make_length_sorted_loader(self, tokens: PairTokens, batch_size: int) -> DataLoader:
-        """Make a loader of batches whose sources are of like length, shortest first; each batch is one chunk."""
+    def make_length_sorted_loader(
+        self, tokens: PairTokens, batch_size: int, chosen: np.ndarray | None = None
+    ) -> DataLoader:
+        """Make a loader of batches whose sources are of like length, shortest first; each batch is one chunk.
+
+        ``chosen``: the indices of the examples to load, all if None.
+        """
         collator = PairCollator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK)
-        return make_sorted_loader(tokens, tokens.sources.lengths, batch_size, collator, uses_gpu(self.cfg))
+        return make_sorted_loader(tokens, tokens.sources.lengths, batch_size, collator, uses_gpu(self.cfg), chosen)
 
     def describe_data(self) -> dict[str, Any]:
         """Return the record's entries on the data: examples, truncated texts and maximal lengths."""

@@ -89,6 +89,12 @@ def save_tokens(tokens: Tokens, file: Path) -> None:
     save_cached_arrays(arrays, file)
 
 
+def list_epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
+    """List n examples in an epoch's random order, [n] int64; seed and epoch alone decide it."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    return torch.randperm(n, generator=generator).numpy()
+
+
 class EpochSampler(Sampler[int]):
     """A random order of n examples for each epoch; seed and epoch alone decide it, so it can be repeated."""
 
@@ -108,9 +114,8 @@ class EpochSampler(Sampler[int]):
 
         A generator looks at ``skip`` when the first index is asked for: Lightning makes iterators before it resumes.
         """
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         start, self._skip = self._skip, 0
-        yield from torch.randperm(self.n, generator=generator).tolist()[start:]
+        yield from list_epoch_order(self.n, self.seed, self.epoch).tolist()[start:]
 
     def __len__(self) -> int:
         return self.n
@@ -140,9 +145,10 @@ class Collator:
     def __call__(self, indices: list[int]) -> dict[str, Any]:
         """Return a batch of B examples.
 
-        ``chunks``: a list of the encoder's arguments, tensors [b, T] each; of a packed batch the only chunk is the
-        row, [1, N]. ``restore`` [B]: for each example of the batch, its place in the joined chunks. ``labels`` [B].
-        ``index`` [B]: the examples' indices.
+        ``chunks``: a list of the encoder's arguments, tensors [b, T] each, and ``token_places`` [n], where the tokens
+        are that are not padding, counted row by row. Of a packed batch the only chunk is the row, [1, N].
+        ``restore`` [B]: for each example of the batch, its place in the joined chunks. ``labels`` [B]. ``index`` [B]:
+        the examples' indices.
         """
         index = np.asarray(indices)
         lengths = self.lengths[index]
@@ -175,6 +181,7 @@ class Collator:
         chunk = {
             "input_ids": torch.from_numpy(ids),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+            "token_places": torch.from_numpy(np.flatnonzero(mask)),
         }
         if self.token_type_ids:
             types = np.zeros(mask.shape, np.int64)

@@ -92,12 +92,13 @@ def isoscore(h: Array, shrinkage: float = 0.0, target: Array | None = None) -> f
 
     1 means that C is a multiple of the identity, 0 that all variance is in one direction. With shrinkage it is
     IsoScore* (Rudman & Eickhoff 2024), for batches too small to estimate a covariance: C is then
-    (1 - shrinkage) C + shrinkage * target.
+    (1 - shrinkage) C + shrinkage * target. With a target C is divided by N - 1, as in the authors' code. Without one
+    this divisor changes nothing, and C is divided by N.
 
     Args:
         h: vectors, [N, d].
         shrinkage: zeta of IsoScore*, 0 to 1.
-        target: covariance [d, d] of a larger sample; by default tr(C) / d times the identity.
+        target: covariance [d, d] of a larger sample, divided by its N - 1; by default tr(C) / d times the identity.
 
     Returns:
         A number in [0, 1]; NaN without any variance, or if d is 1.
@@ -106,7 +107,7 @@ def isoscore(h: Array, shrinkage: float = 0.0, target: Array | None = None) -> f
         ValueError: if there are no vectors, shrinkage is outside 0..1, or the target has another size.
     """
     h = as_vectors(h)
-    covariance = gram(h.detach(), row_mean(h)) / len(h)
+    covariance = gram(h.detach(), row_mean(h)) / (len(h) if target is None else max(len(h) - 1, 1))
     return isoscore_of(covariance, shrinkage, None if target is None else as_tensor(target).to(covariance.device))
 
 

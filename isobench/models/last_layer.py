@@ -24,18 +24,24 @@ def restrict_to_first_token(model: Any) -> bool:
         False, with the model unchanged, for other architectures, decoders and other implementations of attention.
     """
     config: Any = model.config
-    layer: Any
-    if getattr(config, "is_decoder", False) or config._attn_implementation not in ("sdpa", "eager"):
+    layer = find_last_layer(model)
+    if layer is None or getattr(config, "is_decoder", False) or config._attn_implementation not in ("sdpa", "eager"):
         return False
-    forward: Callable[..., Tensor]
-    if config.model_type in ("bert", "roberta", "xlm-roberta"):
-        layer, forward = model.encoder.layer[-1], bert_forward
-    elif config.model_type == "distilbert":
-        layer, forward = model.transformer.layer[-1], distilbert_forward
-    else:
-        return False
+    forward: Callable[..., Tensor] = distilbert_forward if config.model_type == "distilbert" else bert_forward
     layer.forward = types.MethodType(forward, layer)
     return True
+
+
+def compute_all_tokens(model: Any) -> None:
+    """Undo ``restrict_to_first_token``: let the last layer compute all tokens again, in place."""
+    del find_last_layer(model).forward
+
+
+def find_last_layer(model: Any) -> Any:
+    """Return the last layer of a BERT, RoBERTa or DistilBERT model; None for other architectures."""
+    if model.config.model_type in ("bert", "roberta", "xlm-roberta"):
+        return model.encoder.layer[-1]
+    return model.transformer.layer[-1] if model.config.model_type == "distilbert" else None
 
 
 def bert_forward(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from isobench.data.packing import Packing
+from isobench.models import last_layer
 from isobench.models.packed_attention import make_row_arguments
 
 
@@ -39,6 +40,7 @@ class SentenceEncoder(nn.Module):
         attention_mask: Tensor | None = None,
         positions: Tensor | None = None,
         packing: Packing | None = None,
+        token_places: Tensor | None = None,
         **arguments: Tensor,
     ) -> Tensor:
         """Compute the sentences' vectors, [b, d].
@@ -48,24 +50,73 @@ class SentenceEncoder(nn.Module):
             attention_mask: [b, T], 0 at padding; None if the sentences are packed.
             packing: where the b sentences are in the row.
             positions: of the row's tokens in their sentences, from 0, [1, N]; None if the sentences are padded.
+            token_places: of the tokens that are not padding, in ``input_ids`` flattened; not used here.
             arguments: further arguments of the model, shaped as ``input_ids``.
         """
+        output = self._run_model(input_ids, attention_mask, positions, packing, self.layer is not None, arguments)
+        return self._pool(output, attention_mask, packing)
+
+    def encode_with_tokens(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        packing: Packing | None = None,
+        token_places: Tensor | None = None,
+        **arguments: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Compute the sentences' vectors, [b, d], and the states of their tokens in all layers.
+
+        Args:
+            input_ids, attention_mask, positions, packing, arguments: as of ``forward``.
+            token_places: of the n tokens that are not padding, in ``input_ids`` flattened, [n]; found from the mask
+                if None, for which a GPU waits.
+
+        Returns:
+            The vectors, and the output of each layer after the embedding lookup without padding, [n, d].
+        """
+        assert not self.first_token_only, "the last layer computes first tokens only: call compute_all_tokens first"
+        output = self._run_model(input_ids, attention_mask, positions, packing, True, arguments)
+        states = [hidden.flatten(0, 1) for hidden in output.hidden_states[1:]]
+        if attention_mask is not None and packing is None:
+            places = attention_mask.flatten().nonzero()[:, 0] if token_places is None else token_places
+            if len(places) < attention_mask.numel():
+                states = [hidden.index_select(0, places) for hidden in states]
+        return self._pool(output, attention_mask, packing), states
+
+    def compute_all_tokens(self) -> None:
+        """Let the last layer compute all tokens, for ``encode_with_tokens``, where it computes the first only."""
+        if self.first_token_only:
+            last_layer.compute_all_tokens(self.model)
+            self.first_token_only = False
+
+    def _run_model(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        positions: Tensor | None,
+        packing: Packing | None,
+        all_layers: bool,
+        arguments: dict[str, Tensor],
+    ) -> Any:
+        """Return transformers' output for padded or packed sentences; ``all_layers``: with every layer's states."""
+        if all_layers:
+            arguments = {**arguments, "output_hidden_states": True}  # type: ignore[dict-item]
         if packing is not None and positions is not None and self.first_position is not None:
             row = make_row_arguments(input_ids, positions + self.first_position, packing)
-            return self._pool_row(self._run_model(**row, **arguments)[0], packing)
+            return self.model(**row, **arguments)
         assert attention_mask is not None
-        hidden = self._run_model(input_ids=input_ids, attention_mask=attention_mask, **arguments)  # (b, T, d)
-        return self._pool(hidden, attention_mask)
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, **arguments)
 
-    def _run_model(self, **arguments: Any) -> Tensor:
-        """Return the output of the chosen layer, [b, T, d]."""
-        if self.layer is None:
-            output: Tensor = self.model(**arguments).last_hidden_state
-        else:
-            output = self.model(output_hidden_states=True, **arguments).hidden_states[self.layer]
-        return output
+    def _pool(self, output: Any, attention_mask: Tensor | None, packing: Packing | None) -> Tensor:
+        """Pool the chosen layer's states of transformers' output, packed or padded: [b, d]."""
+        hidden = output.last_hidden_state if self.layer is None else output.hidden_states[self.layer]
+        if packing is not None:
+            return self._pool_row(hidden[0], packing)
+        assert attention_mask is not None
+        return self._pool_padded(hidden, attention_mask)
 
-    def _pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+    def _pool_padded(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Pool padded token vectors, [b, T, d] -> [b, d]."""
         if self.pooling in ("pooler", "cls"):
             return hidden[:, 0]

@@ -210,7 +210,9 @@ def check_methods(configs: list[Config]) -> None:
     if configs:
         from isobench.training.instantiate import check_method_settings
 
-        check_method_settings(cfg.calibration for cfg in configs)
+        for generates in (False, True):
+            of_kind = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
+            check_method_settings((cfg.calibration for cfg in of_kind), generates)
 
 
 def print_run_plan(cfg: Config) -> None:

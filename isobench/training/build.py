@@ -23,7 +23,7 @@ from isobench.runs.record import RecordedGeneration
 from isobench.runs.seeding import choose_dropout, resolve_seeds, seed_everything
 from isobench.training.classifier import Classifier
 from isobench.training.embeddings import load_pretrained_embeddings
-from isobench.training.instantiate import instantiate_chain
+from isobench.training.instantiate import instantiate_chain, refuse_token_states
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
 
@@ -54,10 +54,10 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
         module.lanes = LaneSource(seeds["dropout"])
         replace_dropout(module, module.lanes)
     chain.adjust(module.matrices())
-    if any(overrides_hook(calibration, "prepare") for calibration in chain):
+    if positions := find_prepared_once(chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress(cfg))
         module.eval()
-        prepare_chain(chain, vectors.split(1024), module.pooler)
+        prepare_chain(chain, positions, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings])
 
@@ -103,11 +103,12 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress(cfg))
     chain = build_chain(cfg, loaded.dim)
     check_output_width(cfg, chain, loaded.dim)
+    refuse_token_states(format_method_name(cfg.calibration), chain)
     module = Seq2Seq(cfg, loaded, chain, loaders, count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())
-    if any(overrides_hook(calibration, "prepare") for calibration in chain):
+    if positions := find_prepared_once(chain):
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
-        prepare_chain(chain, DecoderStates(module, loaders), IDENTITY_POOLER)
+        prepare_chain(chain, positions, DecoderStates(module, loaders), IDENTITY_POOLER)
     module.train()
     signatures = build_metric_signatures(list(cfg.task.metrics))
     generation = RecordedGeneration(search=module.describe_search(), signatures=signatures)
@@ -155,17 +156,26 @@ def count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
     return math.ceil(len(loaders.train) / cfg.optimization.accumulate) * cfg.optimization.epochs
 
 
-def prepare_chain(chain: Chain, vectors: Iterable[Tensor], pooler: nn.Module) -> None:
-    """Call ``prepare`` of every method that defines it, in the chain's order.
+def find_prepared_once(chain: Chain) -> list[int]:
+    """Find the positions of the methods that are prepared once before training, not at the start of every epoch."""
+    return [
+        position
+        for position, calibration in enumerate(chain)
+        if overrides_hook(calibration, "prepare") and calibration.epoch_sample is None
+    ]
+
+
+def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tensor], pooler: nn.Module) -> None:
+    """Call ``prepare`` of some of the methods, in the chain's order.
 
     Args:
         chain: the methods.
+        positions: of these methods in the chain, ascending.
         vectors: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
         pooler: the head's, for the methods that stand after it.
     """
-    for position, calibration in enumerate(chain):
-        if overrides_hook(calibration, "prepare"):
-            chain.prepare(position, vectors, pooler)
+    for position in positions:
+        chain.prepare(position, vectors, pooler)
 
 
 def should_show_progress(cfg: Config) -> bool:

@@ -31,6 +31,8 @@ class Classifier(FineTuningModule):
         classes = cfg.task.as_classes or (len(cfg.task.labels) if cfg.task.labels else 1)
         self.regression = classes == 1
         self.encoder = loaded.encoder
+        if chain.reads_token_states:
+            self.encoder.compute_all_tokens()
         parts = build_head(cfg.head, loaded, chain.out_dim, classes)
         self.pooler, self.dropout, self.head = parts.pooler, parts.dropout, parts.classifier
 
@@ -38,15 +40,25 @@ class Classifier(FineTuningModule):
         """Compute a batch's sentence vectors before the pooler, [B, d], chunk by chunk, in the batch's order."""
         return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
 
+    def encode_with_tokens(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Compute what ``encode`` does, and the states of all tokens but padding in all layers, [M, d]."""
+        vectors, states = zip(*(self.encoder.encode_with_tokens(**chunk) for chunk in batch["chunks"]), strict=True)
+        return torch.cat(vectors)[batch["restore"]], torch.cat([layer for layers in states for layer in layers])
+
     def embed(self, batch: dict[str, Any]) -> Tensor:
         """Compute a batch's calibrated sentence embeddings, [B, d], as the head reads them, in the batch's order."""
         return self.chain(self.encode(batch), self.pooler)[0]
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
-        """Compute the loss of a batch: the task's, plus the methods' penalties and own objectives."""
-        h, method_inputs = self.chain(self.encode(batch), self.pooler)
+        """Compute the loss of a batch: the task's, plus the methods' penalties, regularisers and own objectives."""
+        token_states = None
+        if self.chain.reads_token_states:
+            vectors, token_states = self.encode_with_tokens(batch)
+        else:
+            vectors = self.encode(batch)
+        h, method_inputs = self.chain(vectors, self.pooler)
         loss = self.compute_task_loss(self.head(self.dropout(h)), batch["labels"])
-        return self.compute_total_loss(loss, method_inputs, index)
+        return self.compute_total_loss(loss, method_inputs, index, token_states)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
         """Name the matrices that a penalty can act on and whose isotropy is measured.

@@ -43,7 +43,7 @@ def load_pretrained_embeddings(
         loaded.encoder.pooling,
         e.layer,
         e.token_type_ids,
-        e.first_token_only,
+        loaded.encoder.first_token_only,
         e.compile,
         e.packing,
     ]

@@ -59,13 +59,16 @@ class FineTuningModule(pl.LightningModule):
         """
         raise NotImplementedError
 
-    def compute_total_loss(self, loss: Tensor, method_inputs: list[Tensor], index: int) -> Tensor:
-        """Add the methods' penalties and own objectives to the task's loss; check and log the sum.
+    def compute_total_loss(
+        self, loss: Tensor, method_inputs: list[Tensor], index: int, token_states: Tensor | None = None
+    ) -> Tensor:
+        """Add the methods' penalties, regularisers and own objectives to the task's loss; check and log the sum.
 
         Args:
             loss: the task's loss of a batch, a scalar.
             method_inputs: the embeddings that each method of the chain received, as the chain returned them.
             index: the batch's number in its epoch.
+            token_states: states of all tokens in all layers, [M, d], if a method reads them.
 
         Returns:
             The sum, weighted for gradient accumulation.
@@ -73,7 +76,7 @@ class FineTuningModule(pl.LightningModule):
         Raises:
             RunFailure: the loss is not finite.
         """
-        for method_loss in self.chain.losses(method_inputs, self.matrices()):
+        for method_loss in self.chain.losses(method_inputs, self.matrices(), token_states):
             loss = loss + method_loss
         self._note_non_finite_loss(loss.detach())
         self.log("train/loss", loss.detach(), prog_bar=True)

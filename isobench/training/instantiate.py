@@ -18,7 +18,7 @@ from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_c
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
 
 
-def check_method_settings(configs: Iterable[dict[str, Any]]) -> None:
+def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = False) -> None:
     """Make each of isobench's own methods once, without memory for its tensors, to see whether it takes its settings.
 
     The encoder's width is not known before its weights are loaded, so a setting that is too large for it is found
@@ -26,15 +26,18 @@ def check_method_settings(configs: Iterable[dict[str, Any]]) -> None:
 
     Args:
         configs: the ``calibration`` of each run.
+        generates: whether the runs' tasks are translation or summarisation.
 
     Raises:
-        UserError: a class can't be imported or refuses its settings.
+        UserError: a class can't be imported or refuses its settings, or a method can't be given what it reads.
     """
     parts = {repr(part): part for config in configs for part in split_chain(config)}
     for part in parts.values():
         if part["_target_"].startswith("isobench."):
             with torch.device("meta"):
-                instantiate_calibration(part, ANY_WIDTH)
+                calibration = instantiate_calibration(part, ANY_WIDTH)
+            if generates:
+                refuse_token_states(part["name"], calibration)
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
@@ -66,7 +69,8 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     """Make the method that ``_target_`` names from its settings, for embeddings of width ``dim``.
 
     Raises:
-        UserError: the class can't be imported or refuses its settings, or is no Calibration.
+        UserError: the class can't be imported or refuses its settings, is no Calibration, or reads token states and
+            stands after the pooler.
     """
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
     try:
@@ -85,6 +89,11 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
         )
     if problem := find_broken_rule(calibration):
         raise UserError(f"calibration={config['name']}: {config['_target_']} {problem}")
+    if calibration.reads_token_states and config["placement"] != "before_pooler":
+        raise UserError(
+            f"calibration={config['name']} reads the states of all tokens, and there are none after the pooler: set "
+            "its placement=before_pooler, or scope=cls"
+        )
     return calibration
 
 
@@ -123,3 +132,12 @@ def explain_unknown_setting(error: BaseException | None, settings: dict[str, Any
         return None
     known = inspect.signature(hydra.utils.get_class(settings["_target_"])).parameters.keys() - {"dim"}
     return f"{settings['_target_']} has no setting {match[1]}: {suggest_nearest(match[1], known)}"
+
+
+def refuse_token_states(name: str, method: Calibration | Chain) -> None:
+    """Raise UserError if a method of this name reads token states, which translation and summarisation don't give."""
+    if method.reads_token_states:
+        raise UserError(
+            f"calibration={name} reads the states of all tokens, which is for sentence classification, not for "
+            "translation and summarisation: set scope=cls, whose vectors are there the decoder's states"
+        )

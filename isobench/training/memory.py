@@ -158,14 +158,16 @@ def compare_methods_memory(cfg: Config, config: Any) -> int:
 
     The methods get vectors and matrices of the run's sizes; no encoder is built. Returns bytes.
     """
-    examples, _, target = count_longest_tokens(cfg, config)
+    examples, source, target = count_longest_tokens(cfg, config)
     width, words = config.hidden_size, config.vocab_size
     classes = words if target else len(cfg.task.labels or [0])
     with pretend(MemoryWatch(), on_gpu=True) as watch:
         chain = instantiate_chain(cfg.calibration, width).train()
         head, vocabulary = (torch.empty(rows, width, requires_grad=True) for rows in (classes, words))
         vectors = torch.empty(examples * max(target, 1), width, requires_grad=True)
+        points = examples * source * config.num_hidden_layers if chain.reads_token_states else 0
+        token_states = torch.empty(points, width, requires_grad=True)
         h, inputs = chain(vectors, torch.nn.Identity())
-        losses = chain.losses(inputs, {"head": lambda: head, "vocabulary": lambda: vocabulary})
+        losses = chain.losses(inputs, {"head": lambda: head, "vocabulary": lambda: vocabulary}, token_states)
         sum(losses, h.sum()).backward()
         return watch.measure_peak().total()

@@ -139,7 +139,7 @@ class Seq2Seq(FineTuningModule):
         return torch.cat(states), torch.cat(labels)
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
-        """Compute the loss of a batch: cross-entropy per target token, plus the methods' penalties and objectives."""
+        """Compute the loss of a batch: cross-entropy per target token, plus what the methods add to it."""
         states, labels = self.compute_decoder_states(batch)
         h, method_inputs = self.chain(states, IDENTITY_POOLER)
         loss = self.projection.sum_losses(h, labels, self.smoothing) / len(labels)

@@ -41,6 +41,7 @@ from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
+from isobench.training.epoch_samples import EpochSamples
 from isobench.training.evaluation import EvaluationSchedule, make_early_stopping
 from isobench.training.export import make_exporters
 from isobench.training.monitor import build_monitors
@@ -128,14 +129,8 @@ def build_and_fit(
         progress = ProgressReporter(heartbeat, should_show_progress(cfg), format_run_name(cfg))
         try:
             watch.start()
-            callbacks = [
-                evaluations,
-                stopwatch,
-                progress,
-                checkpointer,
-                *build_monitors(cfg),
-                *make_exporters(cfg, identity),
-            ]
+            callbacks = [evaluations, stopwatch, progress, checkpointer, EpochSamples(loaders)]
+            callbacks += [*build_monitors(cfg), *make_exporters(cfg, identity)]
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:
             progress.close()

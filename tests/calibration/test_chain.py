@@ -63,6 +63,45 @@ def test_a_methods_own_loss_reaches_nothing_else():
     assert all(float(p.grad) != 0 for p in chain.parameters())
 
 
+class Regularised(Shifted):
+    """Adds the mean of the squares of what it is given, or of the token states."""
+
+    def __init__(self, dim, reads_token_states=False):
+        super().__init__(dim, 3.0)
+        self.reads_token_states = reads_token_states
+
+    def regularize(self, h):
+        return h.square().mean()
+
+
+def test_a_regulariser_gets_what_its_method_is_given_and_its_gradient_reaches_the_encoder():
+    chain = Chain(
+        [Link(Shifted(2, 5.0), "before_pooler"), Link(Regularised(2), "before_pooler"), Link(Regularised(2))]
+    )
+    h = torch.ones(4, 2, requires_grad=True)
+    _, given = chain(h, lambda x: 10 * x)
+    matrices = {"head": lambda: torch.zeros(1, 2)}
+    losses = chain.losses(given, matrices)
+    assert [float(losses[i].detach()) for i in (3, 6)] == [6.0**2, 90.0**2]  # before what the method itself adds
+    (losses[3] + losses[6]).backward()
+    torch.testing.assert_close(h.grad, torch.full((4, 2), (2 * 6 + 2 * 90 * 10) / 8))
+
+
+def test_a_regulariser_of_token_states_gets_those_unchanged():
+    chain = Chain([Link(Shifted(2, 5.0)), Link(Regularised(2, True), "before_pooler")])
+    assert chain.reads_token_states
+    assert not Chain([Link(Regularised(2))]).reads_token_states
+    h, states = torch.ones(4, 2), torch.full((9, 2), 7.0, requires_grad=True)
+    _, given = chain(h, lambda x: 10 * x)
+    matrices = {"head": lambda: torch.zeros(1, 2)}
+    loss = chain.losses(given, matrices, states)[1]
+    assert float(loss.detach()) == 49.0
+    loss.backward()
+    assert states.grad is not None
+    with pytest.raises(AssertionError, match="Regularised reads token states"):
+        chain.losses(given, matrices)
+
+
 class NeedsPrepare(Shifted):
     """Fails before it is prepared; gives its parameters as torch's examples do, as a generator."""
 

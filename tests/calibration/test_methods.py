@@ -136,22 +136,26 @@ SMALLER = {"flow": ["calibration.levels=2", "calibration.steps=2", "calibration.
 
 @pytest.mark.parametrize("method", METHODS)
 def test_compiled_it_is_the_same(method):
-    """Output, gradient, penalty, own loss and state, over steps, with torch.compile's tracing and without."""
+    """Output, gradient, all losses and state, over steps, with torch.compile's tracing and without."""
     calibration = make_config(f"calibration={method}", *SMALLER.get(method, [])).calibration
     chains = [instantiate_chain(calibration, 16) for _ in range(2)]
     chains[1].load_state_dict(chains[0].state_dict())
     eager, traced = (next(iter(chain)).train() for chain in chains)
     run = torch.compile(traced, backend="aot_eager")
     penalty = torch.compile(traced.penalty, backend="aot_eager")
+    regularize = torch.compile(traced.regularize, backend="aot_eager")
     generator = torch.Generator().manual_seed(0)
     for step in range(3):
         h = torch.randn(12 + step, 16, generator=generator)
         weight = torch.randn(3, 16, generator=generator)
         results = []
-        for forward, penal, method_ in ((eager, eager.penalty, eager), (run, penalty, traced)):
+        for forward, penal, regular, method_ in (
+            (eager, eager.penalty, eager.regularize, eager),
+            (run, penalty, regularize, traced),
+        ):
             leaf, matrix = h.clone().requires_grad_(), weight.clone().requires_grad_()
             out = forward(leaf)
-            loss = out.pow(3).sum() + penal(matrix) + method_.objective(h)
+            loss = out.pow(3).sum() + penal(matrix) + regular(leaf) + method_.objective(h)
             loss.backward()
             results.append([out.detach(), leaf.grad, matrix.grad, loss.detach()])
         torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-4)

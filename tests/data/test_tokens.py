@@ -36,6 +36,8 @@ def test_chunks_hold_the_batch_and_nothing_else(tokenizer, pairs, overhead):
     tokens = tokenise_examples(examples(pairs), tokenizer, 30)
     order = [3, 0, 4, 2, 1]
     batch = Collator(tokens, 0, overhead, token_type_ids=True)(order)
+    for chunk in batch["chunks"]:
+        assert chunk.pop("token_places").tolist() == chunk["attention_mask"].flatten().nonzero()[:, 0].tolist()
     rows = [row for chunk in batch["chunks"] for row in zip(*chunk.values(), strict=True)]
     for position, example in enumerate(order):
         ids, mask, types = rows[batch["restore"][position]]

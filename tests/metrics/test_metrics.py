@@ -22,6 +22,7 @@ from isobench.metrics import (
     partition_isotropy,
     spectrum,
 )
+from isobench.metrics.isotropy import isoscore_of
 from isobench.metrics.partition import partition_isotropy_of
 
 
@@ -58,13 +59,14 @@ def test_isoscore_at_its_ends():
 
 def test_isoscore_star_shrinks_to_its_target():
     h = torch.tensor(vectors(6))
-    c = np.cov(h.numpy().T, ddof=0)
+    c = np.cov(h.numpy().T)  # divided by N - 1, as the authors' code and the target do
     target = np.cov(vectors(500, seed=3).T)
     mixed = 0.7 * c + 0.3 * target
     expected = (np.trace(mixed) ** 2 / (mixed**2).sum() - 1) / 7
     assert isoscore(h, 0.3, torch.tensor(target)) == pytest.approx(expected)
     assert isoscore(h, 1.0) == pytest.approx(1.0)
-    assert isoscore(h, 0.0, torch.tensor(target)) == isoscore(h)
+    assert isoscore(h, 0.0, torch.tensor(target)) == pytest.approx(isoscore(h), rel=1e-12)
+    assert isoscore(h[:1], 0.3, torch.tensor(target)) == pytest.approx(isoscore_of(torch.tensor(target)))
     with pytest.raises(ValueError, match="shrinkage must be"):
         isoscore(h, 2.0)
     with pytest.raises(ValueError, match="target must be"):

@@ -162,6 +162,9 @@ class Everything(Calibration):
     def penalty(self, weight):
         return self.strength * weight.square().sum()
 
+    def regularize(self, h):
+        return self.strength * h.pow(4).mean()
+
     def objective(self, h):
         return self.own(h).square().mean()
 
@@ -183,9 +186,14 @@ def test_every_hook_is_used(small, target):
     expected = (
         module.compute_task_loss(module.head(h), batch["labels"])
         + 0.5 * table.square().sum()
-        + module.chain.calibrations[0].own(h).square().mean()
+        + 0.5 * h.pow(4).mean()
+        + module.chain.calibrations[0].own(h.detach()).square().mean()
     )
     torch.testing.assert_close(loss, expected)
+    gradients = [
+        torch.autograd.grad(total, module.encoder.parameters(), allow_unused=True) for total in (loss, expected)
+    ]
+    torch.testing.assert_close(*gradients)
     module.zero_grad()
     module.chain.calibrations[0].objective(module.embed(batch).detach()).backward()
     assert module.chain.calibrations[0].own.weight.grad is not None

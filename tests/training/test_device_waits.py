@@ -122,6 +122,8 @@ def test_a_translations_step_never_waits(tiny_translation, calibration):
         ["head=huggingface", "calibration=[batch_norm,isobn_paper]"],
         ["encoder.gradient_checkpointing=true", "calibration=cosine", "calibration.target=vocabulary"],
         ["calibration=flow", "calibration.coupling=affine", "calibration.permutation=learned"],
+        ["calibration=istar", "calibration.scope=tokens"],
+        ["calibration=istar", "calibration.scope=tokens", "encoder.packing=false", "trainer.chunk_overhead=8"],
     ],
 )
 def test_other_settings_never_wait(small, settings):

@@ -11,20 +11,34 @@ from torch.nn.parallel import DistributedDataParallel
 
 from isobench.calibration import (
     BatchNorm,
+    Calibration,
     Centering,
     CosineRegularization,
     FixedNorm,
     Flow,
     GradientNorm,
     IsoBN,
+    IStar,
     SpectrumControl,
     Whitening,
 )
+from isobench.calibration.batch_statistics import count_batch_rows, sum_over_processes_with_grad
 from isobench.training.monitor import gather_batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
 
 DIM, ROWS, STEPS = 8, 12, 3
+
+
+class Variance(Calibration):
+    """A regulariser from the whole batch: the variance of its embeddings, squared, which no process knows alone."""
+
+    def regularize(self, h):
+        count = count_batch_rows(h)
+        mean = sum_over_processes_with_grad(h.sum(0)) / count
+        return 1e-3 * (sum_over_processes_with_grad((h - mean).square().sum(0)) / count).square().sum()
+
+
 METHODS = {
     "isobn_paper": lambda: IsoBN(DIM),
     "isobn_released": lambda: IsoBN(DIM, 0.05, 1e-3, gamma="mean", rescale="released"),
@@ -42,6 +56,9 @@ METHODS = {
     "cosine": lambda: CosineRegularization(DIM),
     "spectrum": lambda: SpectrumControl(DIM),
     "flow": lambda: Flow(DIM, levels=2, width=4),
+    "variance": lambda: Variance(DIM),
+    "istar": lambda: IStar(DIM, 2.0, zeta=0.3),
+    "istar_without_a_sample": lambda: IStar(DIM, -2.0, zeta=0),
 }
 
 
@@ -58,7 +75,8 @@ class Model(nn.Module):
     def forward(self, x, y):
         h = self.encoder(x)
         loss = nn.functional.mse_loss(self.head(self.calibration(h)), y)
-        return loss + self.calibration.penalty(self.head.weight) + self.calibration.objective(h.detach())
+        loss = loss + self.calibration.penalty(self.head.weight) + self.calibration.regularize(h)
+        return loss + self.calibration.objective(h.detach())
 
 
 def batches():
@@ -127,7 +145,8 @@ def test_the_monitor_sees_every_processs_vectors(of_two):
 
 def test_the_halves_alone_would_differ():
     """The comparison above can fail: a process with half a batch and no word from the other has other statistics."""
-    for name in ("isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"):
+    names = ["isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"]
+    for name in (*names, "variance", "istar", "istar_without_a_sample"):
         whole, half = Model(METHODS[name]), Model(METHODS[name])
         expected = trained(whole, whole.calibration, slice(None))
         found = trained(half, half.calibration, slice(0, ROWS // 2))

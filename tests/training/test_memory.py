@@ -98,6 +98,7 @@ def check_forecast(*overrides):
         ("electra", ["head=huggingface", "calibration=flow", "task.max_length=16"]),
         ("distilbert", ["encoder.pooling=mean", "calibration=whitening_zca", "optimization.accumulate=2"]),
         ("gpt2", ["encoder.pooling=last", "calibration=cosine", "calibration.target=vocabulary"]),
+        ("bert", ["calibration=istar", "calibration.scope=tokens", "trainer.dropout=torch"]),
     ],
 )
 def test_a_classifiers_peak(kind, settings, data, cache, tmp_path):
@@ -156,7 +157,9 @@ def test_settings_change_the_parts_that_they_concern():
     assert 0.5 < mixed[0] / plain["activations"] < 0.8
 
 
-METHODS = "isobn_released batch_norm gradient_norm fixed_norm_l2 center_scaled all_but_the_top isobn_original".split()
+METHODS = (
+    "istar isobn_released batch_norm gradient_norm fixed_norm_l2 center_scaled all_but_the_top isobn_original".split()
+)
 
 
 @pytest.mark.slow

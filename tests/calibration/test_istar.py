@@ -1,0 +1,200 @@
+"""I-STAR: value and gradient against the steps of the authors' code, written anew in float64; degenerate inputs."""
+
+import math
+
+import pytest
+import torch
+
+from isobench.calibration import IStar
+from isobench.calibration.batch_statistics import sample_covariance
+from isobench.metrics import isoscore
+
+DIM = 8
+ZETAS = [0.0, 1e-3, 0.2, 0.5, 0.9, 1.0]
+
+
+def make_points(count, seed=0, dim=DIM):
+    """Correlated points with a mean far from 0, [count, dim] float64."""
+    generator = torch.Generator().manual_seed(seed)
+    mix = torch.randn(dim, dim, generator=generator, dtype=torch.float64) + 2 * torch.eye(dim)
+    return torch.randn(count, dim, generator=generator, dtype=torch.float64) @ mix * 3 + 5
+
+
+def compute_by_singular_values(points, target, zeta):
+    """IsoScore* in the authors' steps: singular values scaled to length sqrt(d), their distance from ones, a rescale.
+
+    Differentiable through the singular values; the covariance is divided by N - 1.
+    """
+    d = points.shape[1]
+    centred = points - points.mean(0)
+    covariance = centred.T @ centred / (len(points) - 1)
+    values = torch.linalg.svdvals((1 - zeta) * covariance + zeta * target)
+    values = values / values.norm() * math.sqrt(d)
+    defect = (values - 1).norm() / math.sqrt(2 * (d - math.sqrt(d)))
+    return ((d - defect**2 * (d - math.sqrt(d))) ** 2 / d - 1) / (d - 1)
+
+
+def make_method(target=None, **settings):
+    method = IStar(DIM if target is None else len(target), **settings).double()
+    if target is not None:
+        method.target_covariance.copy_(target)
+    return method
+
+
+def value_and_gradient(method, points):
+    leaf = points.clone().requires_grad_()
+    loss = method.regularize(leaf)
+    loss.backward()
+    return loss.detach(), leaf.grad
+
+
+@pytest.mark.parametrize("zeta", ZETAS)
+@pytest.mark.parametrize("count", [2, 5, 50])
+@pytest.mark.parametrize("strength", [1.0, -5.0])
+def test_value_and_gradient_are_those_of_the_singular_values(zeta, count, strength):
+    points, target = make_points(count), torch.cov(make_points(500, seed=1).T)
+    leaf = points.clone().requires_grad_()
+    expected = strength * (1 - compute_by_singular_values(leaf, target, zeta))
+    expected.backward()
+    loss, gradient = value_and_gradient(make_method(target, strength=strength, zeta=zeta), points)
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(gradient, leaf.grad, rtol=1e-7, atol=1e-10)
+    if zeta == 1:
+        assert not gradient.any()
+    measured = isoscore(points, zeta, target)
+    assert strength * (1 - measured) == pytest.approx(expected.item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("zeta", ZETAS[1:-1])
+def test_dividing_by_n_instead_would_be_another_number(zeta):
+    """The comparison above can fail, and this divisor is why the measure was up to 9e-4 off."""
+    points, target = make_points(12), torch.cov(make_points(500, seed=1).T)
+    biased = torch.cov(points.T, correction=0)
+    mixed = (1 - zeta) * biased + zeta * target
+    other = (mixed.trace() ** 2 / mixed.square().sum() - 1) / (DIM - 1)
+    assert abs(other - isoscore(points, zeta, target)) > 1e-6
+
+
+@pytest.mark.parametrize("size", [1e-15, 1e-3, 1.0, 1e4, 1e15])
+@pytest.mark.parametrize("zeta", [0.0, 0.2])
+def test_in_float32_points_of_any_size(size, zeta):
+    points = (make_points(40) * size).float()
+    target = torch.cov(make_points(500, seed=1).T) * size**2
+    method = IStar(DIM, zeta=zeta)
+    method.target_covariance.copy_(target)
+    loss, gradient = value_and_gradient(method, points)
+    expected, wanted = value_and_gradient(make_method(target, zeta=zeta), points.double())
+    assert (loss.dtype, gradient.dtype) == (torch.float32, torch.float32)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    torch.testing.assert_close(gradient.double() * size, wanted * size, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("ratio", [1e-12, 1e12])
+def test_points_and_target_of_very_different_size(ratio):
+    points, target = make_points(40), torch.cov(make_points(500, seed=1).T) * ratio**2
+    loss, _ = value_and_gradient(make_method(target, zeta=0.5), points)
+    alone = isoscore(points) if ratio < 1 else isoscore(points, 1.0, target)
+    assert loss.item() == pytest.approx(1 - alone, abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_converted_first(dtype):
+    points = make_points(40).to(dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, gradient = value_and_gradient(IStar(DIM), points)
+    expected, wanted = value_and_gradient(make_method(), points.double())
+    assert (loss.dtype, gradient.dtype) == (torch.float32, dtype)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    torch.testing.assert_close(gradient.double(), wanted, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("zeta", ZETAS)
+@pytest.mark.parametrize("points", [make_points(1), make_points(1).repeat(6, 1), torch.zeros(4, DIM).double()])
+def test_points_without_variance_leave_the_targets_score_and_get_no_gradient(points, zeta):
+    target = torch.cov(make_points(500, seed=1).T)
+    loss, gradient = value_and_gradient(make_method(target, zeta=zeta), points)
+    expected = 0.0 if zeta == 0 else 1 - compute_by_singular_values(make_points(2), target, 1.0).item()
+    assert loss.item() == pytest.approx(expected, abs=1e-12)
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("zeta", ZETAS[:-1])
+def test_without_a_target_it_is_the_score_of_the_batch_alone(zeta):
+    points = make_points(20)
+    loss, gradient = value_and_gradient(make_method(zeta=zeta), points)
+    expected, wanted = value_and_gradient(make_method(zeta=0), points)
+    assert loss.item() == pytest.approx(1 - isoscore(points), abs=1e-12)
+    torch.testing.assert_close((loss, gradient), (expected, wanted))
+    assert value_and_gradient(make_method(zeta=1), points)[0] == 0
+
+
+def test_at_the_ends_of_the_score():
+    eye = torch.eye(DIM, dtype=torch.float64)
+    loss, gradient = value_and_gradient(make_method(zeta=0), torch.cat([eye, -eye]))
+    assert loss.item() == pytest.approx(0, abs=1e-12)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient))
+    line = torch.arange(9.0, dtype=torch.float64)[:, None] * torch.ones(DIM, dtype=torch.float64)
+    loss, gradient = value_and_gradient(make_method(zeta=0), line)
+    assert loss.item() == pytest.approx(1)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient))
+
+
+def test_what_is_not_finite_stays_so():
+    for wrong in (math.nan, math.inf):
+        points = make_points(10)
+        points[3, 2] = wrong
+        assert math.isnan(IStar(DIM).regularize(points))
+
+
+@pytest.mark.parametrize("strength", [1.0, -1.0])
+def test_the_sign_of_the_strength_is_the_direction(strength):
+    points = make_points(60)
+    method = make_method(torch.cov(points.T), strength=strength)
+    _, gradient = value_and_gradient(method, points)
+    moved = isoscore(points - gradient / gradient.norm())
+    assert math.copysign(1, moved - isoscore(points)) == strength
+
+
+def test_the_target_is_the_covariance_of_the_whole_sample_however_it_is_cut():
+    sample = make_points(100) + 1e6  # plain sums of squares would lose six digits here
+    expected = torch.cov(sample.T)
+    for sizes in ([100], [1, 99], [30, 30, 40]):
+        torch.testing.assert_close(sample_covariance(sample.split(sizes), DIM), expected, rtol=1e-9, atol=1e-9)
+    method = IStar(DIM)
+    method.prepare(sample.float().split(30))
+    torch.testing.assert_close(method.target_covariance, torch.cov(sample.float().double().T).float())
+    method.prepare([sample[:1]])
+    assert not method.target_covariance.any()
+    with pytest.raises(ValueError, match="the training set is empty"):
+        method.prepare([])
+
+
+def test_samples_are_asked_for_by_scope():
+    assert [IStar(DIM, scope=scope).epoch_sample for scope in ("cls", "tokens")] == [2_000, 250_000]
+    assert IStar(DIM, scope="tokens", sample=70).epoch_sample == 70
+    assert IStar(DIM, zeta=0).epoch_sample == 0  # the target has no weight
+    assert (IStar(DIM).reads_token_states, IStar(DIM, scope="tokens").reads_token_states) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strength": "much"}, "strength must be a finite number, not 'much'"),
+        ({"strength": math.inf}, "strength must be a finite number, not inf"),
+        ({"strength": math.nan}, "strength must be a finite number, not nan"),
+        ({"strength": True}, "strength must be a finite number, not True"),
+        ({"strength": None}, "strength must be a finite number, not None"),
+        ({"zeta": 1.01}, "zeta must be between 0 and 1, not 1.01"),
+        ({"zeta": -1e-9}, "zeta must be between 0 and 1, not -1e-09"),
+        ({"zeta": math.nan}, "zeta must be a finite number, not nan"),
+        ({"scope": "all"}, "scope must be cls or tokens, not 'all'"),
+        ({"scope": ["cls"]}, r"scope must be cls or tokens, not \['cls'\]"),
+        ({"sample": 1}, "sample must be a whole number of at least 2, or null, not 1"),
+        ({"sample": 0}, "sample must be a whole number of at least 2, or null, not 0"),
+        ({"sample": 3.5}, "sample must be a whole number of at least 2, or null, not 3.5"),
+        ({"dim": 1}, "at least 2 dimensions, not 1"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message):
+    with pytest.raises(ValueError, match=f"{message}$"):
+        IStar(**{"dim": DIM} | settings)

@@ -1,0 +1,141 @@
+"""The sample that a method gets at the start of every epoch: which vectors, and that nothing else notices it."""
+
+import json
+import os
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from helpers import make_config, train_run
+
+from isobench.calibration import IStar
+from isobench.data.tokens import EpochSampler
+from isobench.runs.identity import identify
+from isobench.training.build import build_run_parts
+from isobench.training.epoch_samples import EpochSamples, take_as_many
+
+
+def start_epoch(overrides, epoch=0):
+    """Take an epoch's sample; returns the module, the loaders and C0."""
+    cfg = make_config(*overrides)
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    loaders.sampler.set_epoch(epoch)
+    EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=epoch), module)
+    assert all(part.training for part in module.modules())
+    return module, loaders, next(iter(module.chain)).target_covariance.double()
+
+
+def test_as_many_examples_are_taken_as_fit():
+    order, counts = np.array([2, 0, 1, 3]), np.array([5, 1, 4, 1])
+    taken = {limit: take_as_many(order, counts, limit).tolist() for limit in (1, 4, 8, 9, 10, 99)}
+    assert taken == {1: [2], 4: [2], 8: [2], 9: [2, 0], 10: [2, 0, 1], 99: [2, 0, 1, 3]}
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+@pytest.mark.parametrize("placement", ["before_pooler", "after_pooler"])
+def test_sentences_are_the_first_of_the_epochs_order(small, epoch, placement):
+    module, loaders, found = start_epoch(
+        [*small, "calibration=istar", "calibration.sample=40", f"calibration.placement={placement}"], epoch
+    )
+    order = list(loaders.sampler)
+    batch = loaders.make_length_sorted_loader(loaders.train_tokens, 40).collate_fn(order[:40])
+    with torch.no_grad():
+        vectors = module.eval().encode(batch)
+        vectors = module.pooler(vectors) if placement == "after_pooler" else vectors
+    torch.testing.assert_close(found, torch.cov(vectors.double().T), rtol=1e-3, atol=1e-5)
+
+
+def test_tokens_are_counted_in_all_layers(small):
+    overrides = [*small, "calibration=istar", "calibration.scope=tokens", "calibration.sample=300"]
+    module, loaders, found = start_epoch(overrides)
+    order, lengths = list(loaders.sampler), loaders.train_tokens.lengths * 2  # two layers
+    count = next(k for k in range(160) if lengths[order[: k + 1]].sum() > 300)
+    batch = loaders.make_length_sorted_loader(loaders.train_tokens, 40).collate_fn(order[:count])
+    with torch.no_grad():
+        states = module.eval().encode_with_tokens(batch)[1]
+    assert 200 < len(states) <= 300
+    torch.testing.assert_close(found, torch.cov(states.double().T), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("batches", ["optimization.batch_size=16", "optimization.batch_tokens=200"])
+def test_in_translation_decoder_states_are_counted(tiny_translation, batches):
+    overrides = [*tiny_translation, batches, "calibration=istar", "calibration.sample=100"]
+    module, loaders, found = start_epoch(overrides)
+    sampler = EpochSampler(96, loaders.sampler.seed)  # of examples, also where the loader's is of batches
+    order, lengths = list(sampler), loaders.train_tokens.targets.lengths
+    count = next(k for k in range(96) if lengths[order[: k + 1]].sum() > 100)
+    batch = loaders.make_length_sorted_loader(loaders.train_tokens, 40).collate_fn(order[:count])
+    with torch.no_grad():
+        states = module.eval().compute_decoder_states(batch)[0]
+    torch.testing.assert_close(found, torch.cov(states.double().T), rtol=1e-3, atol=1e-5)
+
+
+def test_methods_before_it_in_the_chain_change_the_sample(small):
+    chain = ["calibration=fixed_norm_z", "+calibration@calibration.then=istar", "calibration.then.sample=160"]
+    cfg = make_config(*small, *chain)
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
+    covariance = list(module.chain)[1].target_covariance
+    torch.testing.assert_close(covariance.diagonal(), torch.full((32,), 160 / 159), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("zeta", [0.0, 0.2])
+def test_no_random_number_is_drawn(small, zeta):
+    overrides = [*small, "calibration=istar", f"calibration.zeta={zeta}"]
+    cfg = make_config(*overrides)
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.lanes.get_state()
+    EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.lanes.get_state()
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+    assert next(iter(module.chain)).target_covariance.any() == (zeta > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dropout", ["lanes", "torch"])
+def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout):
+    """Order and dropout stay as they are, though a sample is taken every epoch."""
+    base = [*small, f"trainer.dropout={dropout}"]
+    plain, method = (train_run(*base, *more)[0] for more in ([], ["calibration=istar", "calibration.strength=0"]))
+    assert method["history"] == plain["history"]
+    assert method["predictions"] == plain["predictions"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["cls", "tokens"])
+def test_a_run_that_goes_on_within_an_epoch_takes_no_new_sample(cli, small, outputs, monkeypatch, scope):
+    """The same bits, with a sample for each epoch and no more."""
+    from isobench.training.checkpoint import Checkpointer
+
+    targets, original_prepare = [], IStar.prepare
+
+    def prepare(self, embeddings):
+        original_prepare(self, embeddings)
+        targets.append(self.target_covariance.clone())
+
+    monkeypatch.setattr(IStar, "prepare", prepare)
+    arguments = [*small, "calibration=istar", f"calibration.scope={scope}", "calibration.strength=5"]
+    assert cli(*arguments)[0] == 0
+    (file,) = outputs.glob("runs/*/result.json")
+    expected = json.loads(file.read_text())
+    assert len(targets) == 2
+    assert not torch.equal(*targets)
+    file.unlink()
+    original = Checkpointer.on_train_batch_end
+
+    def interrupt(self, trainer, *rest):
+        if trainer.global_step == 15:  # in the second of two epochs of ten steps
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, trainer, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpointer, "on_train_batch_end", interrupt)
+        assert cli(*arguments)[0] == 128 + signal.SIGTERM
+    assert cli(*arguments)[0] == 0
+    found = json.loads(file.read_text())
+    assert len(targets) == 4
+    torch.testing.assert_close(targets[2:], targets[:2], rtol=0, atol=0)
+    assert (found["history"], found["predictions"]) == (expected["history"], expected["predictions"])

@@ -1,0 +1,136 @@
+"""I-STAR on all tokens: the points are transformers' hidden states without padding; mistakes are one line."""
+
+import pytest
+import torch
+from helpers import make_config
+from torch import nn
+
+from isobench.metrics import isoscore
+from isobench.models.dropout import LaneDropout
+from isobench.runs.identity import identify
+from isobench.training.build import build_run_parts
+
+TOKENS = ["calibration=istar", "calibration.scope=tokens"]
+LAYOUTS = {
+    "packed": [],
+    "padded": ["encoder.packing=false"],
+    "chunks": ["encoder.packing=false", "trainer.chunk_overhead=0"],
+    "layer": ["encoder.layer=1", "encoder.pooling=mean"],
+    "transformers' head": ["head=huggingface"],
+}
+
+
+def built(small, *overrides):
+    cfg = make_config(*small, *overrides)
+    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module.log = lambda *_, **__: None
+    return module.eval(), next(iter(loaders.train)), loaders
+
+
+def states_one_by_one(path, loaders, batch):
+    """Every layer's output for each sentence of a batch by itself, without the embedding lookup, [M, d]."""
+    from transformers import AutoModel
+
+    model, tokens = AutoModel.from_pretrained(path).eval(), loaders.train_tokens
+    states = []
+    for i in batch["index"].tolist():
+        span = slice(tokens.offsets[i], tokens.offsets[i + 1])
+        ids, types = (torch.from_numpy(x[span].astype("int64"))[None] for x in (tokens.ids, tokens.types))
+        with torch.no_grad():
+            hidden = model(input_ids=ids, token_type_ids=types, output_hidden_states=True).hidden_states
+        states += [layer[0] for layer in hidden[1:]]
+    return torch.cat(states)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_points_are_all_layers_outputs_for_all_tokens_but_padding(small, tiny, layout):
+    module, batch, loaders = built(small, *TOKENS, *LAYOUTS[layout], "calibration.strength=-3", "calibration.zeta=0")
+    expected = states_one_by_one(tiny, loaders, batch)
+    with torch.no_grad():
+        vectors, states = module.encode_with_tokens(batch)
+    assert states.shape == expected.shape
+    order, expected_order = (x[:, 0].argsort() for x in (states, expected))
+    torch.testing.assert_close(states[order], expected[expected_order], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(vectors, module.encode(batch))
+    loss = module.training_step(batch, 0)
+    task = module.compute_task_loss(module.head(module.embed(batch)), batch["labels"])
+    assert (loss - task).item() == pytest.approx(-3 * (1 - isoscore(expected)), abs=1e-4)
+    loss.backward()
+    assert all(p.grad is not None for p in module.encoder.model.encoder.layer.parameters())
+
+
+def test_only_token_states_need_the_whole_last_layer(small):
+    assert built(small, "calibration=istar")[0].encoder.first_token_only
+    tokens, batch, _ = built(small, *TOKENS)
+    plain, *_ = built(small)
+    assert not tokens.encoder.first_token_only
+    torch.testing.assert_close(tokens.embed(batch), plain.embed(batch), rtol=1e-4, atol=1e-5)
+    with pytest.raises(AssertionError, match="call compute_all_tokens first"):
+        plain.encode_with_tokens(batch)
+
+
+def test_gradient_checkpointing_keeps_the_states_gradients(small):
+    gradients = []
+    for override in ("encoder.gradient_checkpointing=false", "encoder.gradient_checkpointing=true"):
+        module, batch, _ = built(small, *TOKENS, "calibration.zeta=0", "calibration.strength=100", override)
+        for part in module.train().modules():
+            if isinstance(part, nn.Dropout | LaneDropout):
+                part.p = part.threshold = 0
+        module.training_step(batch, 0).backward()
+        gradients.append([p.grad for p in module.encoder.parameters() if p.grad is not None])
+    assert len(gradients[0]) > 20
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_places_of_tokens_are_found_from_the_mask_too(small):
+    module, batch, _ = built(small, *TOKENS, "encoder.packing=false")
+    (chunk,) = batch["chunks"]
+    assert not chunk["attention_mask"].all()
+    given = module.encoder.encode_with_tokens(**chunk)[1]
+    chunk = {name: x for name, x in chunk.items() if name != "token_places"}
+    found = module.encoder.encode_with_tokens(**chunk)[1]
+    assert all(map(torch.equal, found, given))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dry", [["dry_run=true"], []])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*TOKENS, "calibration.placement=after_pooler"], "set its placement=before_pooler, or scope=cls"),
+        (["calibration=[cosine,istar]", "calibration.then.scope=tokens", "calibration.then.placement=after_pooler"],
+         "calibration=istar reads the states of all tokens, and there are none after the pooler"),
+        (["calibration=istar", "calibration.zeta=1.5"], "zeta must be between 0 and 1, not 1.5"),
+        (["calibration=istar", "calibration.strength=much"], "calibration=istar: strength=much must be"),
+        (["calibration=istar", "calibration.strength=.nan"], "strength=nan must be"),
+        (["calibration=istar", "calibration.strength=null"], "strength=null must be"),
+        (["calibration=istar", "calibration.scope=words"], "scope must be cls or tokens, not 'words'"),
+        (["calibration=istar", "calibration.sample=0"], "sample must be a whole number of at least 2, or null"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(cli, small, outputs, arguments, message, dry):
+    code, out, err = cli(*small, *arguments, *dry)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not list(outputs.glob("runs/*/result.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dry", [["dry_run=true"], []])
+def test_translation_has_no_token_states(cli, tiny_translation, outputs, dry):
+    code, _, err = cli(*tiny_translation, *TOKENS, *dry)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "calibration=istar reads the states of all tokens, which is for sentence classification" in err
+    assert not list(outputs.glob("runs/*/result.json"))
+
+
+@pytest.mark.slow
+def test_a_run_on_tokens_is_recorded_and_turns_isotropy_both_ways(small):
+    from helpers import train_run
+
+    scores = {}
+    for strength in (-20.0, 20.0):
+        record, *_ = train_run(*small, *TOKENS, f"calibration.strength={strength}", "encoder.pooling=cls")
+        assert record["status"] == "finished"
+        scores[strength] = record["history"][-1]["isotropy"]["embedding/isoscore"]
+    assert scores[-20.0] < scores[20.0]
