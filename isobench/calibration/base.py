@@ -1,6 +1,7 @@
 """The base class of all methods: a method overrides only the hooks it needs; the others do nothing."""
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -71,8 +72,7 @@ def require_bool(name: str, value: object) -> None:
 def read_number(name: str, value: object, at_least: float = -math.inf) -> float:
     """Return a setting of this name as a float; raise ValueError unless it is a finite number of at least a bound."""
     bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
-    if isinstance(value, int | float) and not isinstance(value, bool) and at_least <= value < math.inf:
-        number = float(value)
-        if math.isfinite(number):
-            return number
+    largest = sys.float_info.max
+    if isinstance(value, int | float) and not isinstance(value, bool) and max(at_least, -largest) <= value <= largest:
+        return float(value)
     raise ValueError(f"{name} must be a finite number{bound}, not {value!r}")

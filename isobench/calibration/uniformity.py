@@ -43,7 +43,7 @@ class Uniformity(Calibration):
             exponents = -2 * self.t * (1 - units @ units.T)  # -t |u_i - u_j|^2, [N, N]
             same = torch.eye(len(x), dtype=torch.bool, device=x.device)
             is_pair = directed & directed.T & ~same  # each pair is in it twice
-            count = is_pair.sum()
+            count = is_pair.sum(dtype=x.dtype)
             # Without a pair every exponent is replaced by 0, because the gradient of log(0) is not a number.
             kept = exponents.masked_fill(~is_pair, -math.inf).masked_fill(count == 0, 0.0)
             mean = kept.flatten().logsumexp(0) - count.clamp_min(1).log()

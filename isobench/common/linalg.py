@@ -89,8 +89,12 @@ def to_probabilities(weights: Array, rows: int) -> Tensor:
 
 
 def weighted_mean(matrix: Tensor, probabilities: Tensor) -> Tensor:
-    """Average rows that have probabilities [m]: [m, n] -> [n] float64; the mean of equal rows is exactly that row."""
-    origin = to_float64(matrix[0])
+    """Average rows that have probabilities [m]: [m, n] -> [n] float64.
+
+    The mean is taken of the rows' differences from the likeliest row, so that the mean of equal rows is exactly that
+    row, and so is the mean where only one row has a probability above 0.
+    """
+    origin = to_float64(matrix[probabilities.argmax()])
     total = torch.zeros_like(origin)
     for rows, p in zip(matrix.detach().split(PIECE_ROWS), probabilities.split(PIECE_ROWS), strict=True):
         total += p @ (to_float64(rows) - origin)
