@@ -13,11 +13,14 @@ from isobench.calibration import (
     BatchNorm,
     Centering,
     CosineRegularization,
+    Decorrelation,
     FixedNorm,
     Flow,
     GradientNorm,
     IsoBN,
+    SIGReg,
     SpectrumControl,
+    Uniformity,
     Whitening,
 )
 from isobench.training.monitor import gather_batches
@@ -39,7 +42,11 @@ METHODS = {
     "fixed_norm_z": lambda: FixedNorm(DIM),
     "fixed_norm_minmax": lambda: FixedNorm(DIM, "minmax"),
     "fixed_norm_l2": lambda: FixedNorm(DIM, "l2"),
+    "whitening_soft": lambda: Whitening(DIM, epsilon=0.1),
     "cosine": lambda: CosineRegularization(DIM),
+    "decorrelation": lambda: Decorrelation(DIM),
+    "uniformity": lambda: Uniformity(DIM),
+    "sigreg": lambda: SIGReg(DIM),
     "spectrum": lambda: SpectrumControl(DIM),
     "flow": lambda: Flow(DIM, levels=2, width=4),
 }
@@ -58,7 +65,8 @@ class Model(nn.Module):
     def forward(self, x, y):
         h = self.encoder(x)
         loss = nn.functional.mse_loss(self.head(self.calibration(h)), y)
-        return loss + self.calibration.penalty(self.head.weight) + self.calibration.objective(h.detach())
+        loss = loss + self.calibration.penalty(self.head.weight) + self.calibration.objective(h.detach())
+        return loss + self.calibration.regularize(h)
 
 
 def batches():
@@ -127,7 +135,8 @@ def test_the_monitor_sees_every_processs_vectors(of_two):
 
 def test_the_halves_alone_would_differ():
     """The comparison above can fail: a process with half a batch and no word from the other has other statistics."""
-    for name in ("isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"):
+    with_statistics = ["isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"]
+    for name in (*with_statistics, "decorrelation", "uniformity", "sigreg"):
         whole, half = Model(METHODS[name]), Model(METHODS[name])
         expected = trained(whole, whole.calibration, slice(None))
         found = trained(half, half.calibration, slice(0, ROWS // 2))
