@@ -23,6 +23,7 @@ from isobench.calibration import (
     Uniformity,
     Whitening,
 )
+from isobench.calibration.batch_statistics import gather_rows_with_grad
 from isobench.training.monitor import gather_batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
@@ -100,6 +101,10 @@ def work(rank, port, folder):
         wrapped = DistributedDataParallel(model, broadcast_buffers=False)  # nothing but the methods evens state out
         results[name] = trained(wrapped, model.calibration, slice(rank * ROWS // 2, (rank + 1) * ROWS // 2))
     results["gathered"] = gather_batches(list(batches()[0][0].split(5))[rank::2])
+    mine = batches()[0][0].split([8, 4])[rank].requires_grad_()  # different numbers of rows
+    stacked = gather_rows_with_grad(mine)
+    stacked.square().sum().backward()
+    results["stacked"] = [stacked.detach(), mine.grad]
     torch.save(results, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
@@ -131,6 +136,16 @@ def test_the_monitor_sees_every_processs_vectors(of_two):
     for rank in range(2):
         assert torch.equal(torch.cat(of_two[rank]["gathered"]), torch.cat([one, three, two]))
     assert gather_batches([one, two]) == [one, two]
+
+
+def test_rows_of_all_processes_are_stacked_with_their_gradient(of_two):
+    whole = batches()[0][0]
+    for rank in range(2):
+        stacked, gradient = of_two[rank]["stacked"]
+        assert torch.equal(stacked, whole)
+        expected = 2 * 2 * whole.split([8, 4])[rank]  # both processes' losses depend on it; DDP takes their mean
+        torch.testing.assert_close(gradient, expected)
+    assert gather_rows_with_grad(whole) is whole
 
 
 def test_the_halves_alone_would_differ():
