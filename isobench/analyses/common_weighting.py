@@ -50,7 +50,7 @@ def build_weighting_table(rows: list[dict[str, Any]]) -> Table:
     measures = {(row["encoder"], row["vectors"], row["weighting"]): row for row in rows}
     for encoder, vectors in dict.fromkeys(key[:2] for key in measures):
         pair = [measures[encoder, vectors, weighting] for weighting in ("uniform", "zipf")]
-        cells = [f"{row[measure]:.{digits}f}" for measure, digits in COLUMNS.values() for row in pair]
+        cells = [f"{row[measure]:z.{digits}f}" for measure, digits in COLUMNS.values() for row in pair]
         table.add_row("ours", encoder, vectors, *cells)
     return table
 
