@@ -6,13 +6,13 @@ ONNX graph itself computes with.
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from isobench.common.checksums import print_remaking
 from isobench.common.files import explain_disk_errors, sha256_file
+from isobench.common.temporaries import make_temporary_folder, remove_abandoned
 
 VERSION = 2
 SUMS_FILE = "sums.json"  # in the converted folder: the sha256 of each of its other files
@@ -50,12 +50,12 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
     """
     target = cache / f"distilbert-quire-v{VERSION}"
     if is_converted_folder(target):
+        remove_abandoned(cache, target.name)  # of a process that was killed while another one was faster
         return target
     if target.exists():
         print_remaking(target)
     cache.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=cache))
-    try:
+    with make_temporary_folder(target) as work:
         _write_model_folder(onnx_file, work)
         try:
             if not is_converted_folder(target):  # missing or damaged
@@ -64,8 +64,6 @@ def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
         except OSError:
             if not is_converted_folder(target):  # else another process was faster
                 raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return target
 
 
