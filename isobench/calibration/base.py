@@ -1,6 +1,7 @@
 """The base class of all methods: a method overrides only the hooks it needs; the others do nothing."""
 
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -80,8 +81,10 @@ def require_bool(name: str, value: object) -> None:
         raise ValueError(f"{name} must be true or false, not {value!r}")
 
 
-def require_number(name: str, value: object) -> float:
-    """Return a setting as a float; raise ValueError unless it is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, not {value!r}")
-    return float(value)
+def require_number(name: str, value: object, at_least: float = -math.inf) -> float:
+    """Return a setting of this name as a float; raise ValueError unless it is a finite number of at least a bound."""
+    bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
+    largest = sys.float_info.max
+    if isinstance(value, int | float) and not isinstance(value, bool) and max(at_least, -largest) <= value <= largest:
+        return float(value)
+    raise ValueError(f"{name} must be a finite number{bound}, not {value!r}")
