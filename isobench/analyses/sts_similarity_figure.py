@@ -1,0 +1,58 @@
+"""The figure of sentence similarity: what each method adds, against how anisotropic the vectors are."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.analyses.sts_similarity_tables import PLAIN
+from isobench.common.plots import PALETTE, make_panel_grid
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # of the layers
+SAME = 1e-6  # points of correlation; methods whose gains differ by less everywhere are one panel
+
+
+def draw_gains(rows: Sequence[TidyRow]) -> Figure:
+    """Draw each method's gain by cosine against the top coordinate's share of the variance, before calibration.
+
+    One point is an encoder, layer and set; a panel is a method. Colours are encoders, markers are layers. Methods
+    with the same gains share a panel, as PCA and ZCA whitening do, which differ by a rotation only.
+    """
+    rows = [row for row in rows if row["similarity"] == "cosine" and row["method"] != PLAIN]
+    panels = group_equal_methods(rows)
+    figure, axes = make_panel_grid(["\n".join(methods) for methods in panels] or [""], 1.9, sharex=True)
+    for methods, axis in zip(panels, axes, strict=False):
+        axis.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+        own = select_rows(rows, {"method": methods[0]})
+        for colour, model in zip(PALETTE, list_distinct(rows, "model"), strict=False):
+            for marker, layer in zip(MARKERS, list_layers(rows), strict=False):
+                points = select_rows(own, {"model": model, "layer": layer})
+                label = f"{model}, {'output' if layer is None else f'layer {layer}'}" if points else None
+                shares, gains = ([row[key] for row in points] for key in ("top_share", "gain"))
+                axis.plot(shares, gains, marker, color=colour, markersize=3, alpha=0.8, label=label)
+        axis.set(xscale="log", xlabel="top coordinate's share of variance", ylabel="gain (points)")
+    if panels:
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure
+
+
+def group_equal_methods(rows: Sequence[TidyRow]) -> list[list[str]]:
+    """Group the methods whose gains are the same in all rows, in order of appearance."""
+    groups: list[tuple[np.ndarray, list[str]]] = []
+    for method in list_distinct(rows, "method"):
+        gains = np.array([row["gain"] for row in select_rows(rows, {"method": method})])
+        for other, methods in groups:
+            if other.shape == gains.shape and np.allclose(other, gains, rtol=0, atol=SAME, equal_nan=True):
+                methods.append(method)
+                break
+        else:
+            groups.append((gains, [method]))
+    return [methods for _, methods in groups]
+
+
+def list_layers(rows: Sequence[TidyRow]) -> list[int | None]:
+    """List the layers, the first one first and the model's output (None) last."""
+    layers = list_distinct(rows, "layer")
+    return sorted((layer for layer in layers if layer is not None), key=int) + [None] * (None in layers)
