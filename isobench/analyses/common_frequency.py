@@ -1,6 +1,5 @@
 """Too Much in Common (Bis et al. 2021), Figures 3 and 4: cosines of unused tokens, and frequencies of tokens."""
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,12 +17,12 @@ from isobench.analyses.common_frequency_tables import (
 from isobench.analyses.findings import Findings
 from isobench.analyses.setting_checks import check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes
+from isobench.analyses.token_counts import count_tokens, fit_to_rows, track_batches
 from isobench.calibration import center
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
-from isobench.common.progress import track_progress
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveInt, above, at_least, at_most
-from isobench.data.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
+from isobench.data.corpus import open_corpus
 from isobench.metrics.isotropy import sum_unit_rows
 from isobench.metrics.zipf import zipf_exponents
 from isobench.training.build import should_show_progress
@@ -97,14 +96,16 @@ def analyse(
     range_rows: list[dict[str, Any]] = []
     compared_tokens = []
     for subject in subjects:
-        counts[f"tokens, {subject.encoder}"] = count_tokens(
-            track_batches(read, f"tokens, {subject.encoder}", show), subject.tokenizer
-        )
+        unit = f"tokens, {subject.encoder}"
+        by_id = count_tokens(track_batches(read, unit, show), subject.tokenizer)
+        counts[unit] = np.sort(by_id[by_id > 0])[::-1]
         matrix = to_float64(subject.vocabulary())
         ids, description = select_reference_tokens(subject.tokenizer, len(matrix), rare)
         compared_tokens.append(f"{subject.encoder}: {description}")
         bins = [(first, first + width) for first in range(0, len(matrix), width)]
-        for vectors, embeddings in (("raw", matrix), ("centred", center(matrix))):
+        weights = fit_to_rows(by_id, len(matrix))
+        versions = {"raw": matrix, "centred": center(matrix), "zipf_centred": center(matrix, weights)}
+        for vectors, embeddings in versions.items():
             name = {"encoder": subject.encoder, "vectors": vectors}
             bin_rows += [{**name, **row} for row in compute_range_cosines(embeddings, ids, bins)]
             bounds = [(token_range["first"], token_range["end"]) for token_range in ranges]
@@ -127,14 +128,11 @@ def analyse(
             "its Figure 3 names the cased one, whose vocabulary has 28,996 tokens, 101 of them unused.",
             "Words, in their own case: runs of letters, digits and underscores, and every other character that is no "
             f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.text_count:,} texts.",
+            "zipf_centred: the mean that is subtracted weighs each token by its count (Yokoi et al. 2024; not in the "
+            "paper).",
         ],
         differs=collect_scale_notes(subjects, "encoder") + read.differs,
     )
-
-
-def track_batches(corpus: Corpus, what: str, show: bool) -> Iterable[list[str]]:
-    """Iterate over a corpus's batches of texts, with a progress bar labelled ``what`` if ``show``."""
-    return track_progress(corpus.iter_batches(), what, show, total=-(-corpus.text_count // TEXTS_PER_BATCH))
 
 
 def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:
@@ -183,16 +181,6 @@ def count_words(batches: Iterable[list[str]]) -> np.ndarray:
         for text in texts:
             counted.update(WORD_PATTERN.findall(text))
     return np.sort(np.fromiter(counted.values(), np.int64, len(counted)))[::-1]
-
-
-def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
-    """Count the occurrences of each token in a corpus, without special ones; returns them, descending, [types]."""
-    size = max(tokenizer.get_vocab().values()) + 1
-    counted = np.zeros(size, np.int64)
-    for texts in batches:
-        ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
-        counted += np.bincount(np.fromiter(itertools.chain.from_iterable(ids), np.int64), minlength=size)
-    return np.sort(counted[counted > 0])[::-1]
 
 
 def summarise_counts(

@@ -15,7 +15,7 @@ def draw_figure3(rows: list[dict[str, Any]], printed: Sequence[Mapping[str, Any]
     encoders = list_distinct(rows, "encoder")
     figure, axes = make_panel_grid(encoders, 2.2, across=3, sharey=True)
     for encoder, axis in zip(encoders, axes, strict=True):
-        for vectors, line in (("raw", "-"), ("centred", "--")):
+        for vectors, line in (("raw", "-"), ("centred", "--"), ("zipf_centred", ":")):
             bins = select_rows(rows, {"encoder": encoder, "vectors": vectors})
             cosines = [np.nan if row["cosine"] is None else row["cosine"] for row in bins]
             axis.plot([_range_midpoint(row) for row in bins], cosines, line, label=vectors)
@@ -24,7 +24,7 @@ def draw_figure3(rows: list[dict[str, Any]], printed: Sequence[Mapping[str, Any]
             [_range_midpoint(bounds) for bounds in printed], published, "x", color="black", label="paper's BERT, raw"
         )
         axis.set(xlabel="token id (thousands)", ylabel="mean cosine")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 

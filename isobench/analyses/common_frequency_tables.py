@@ -6,22 +6,24 @@ from typing import Any
 from rich.table import Table
 
 from isobench.analyses.findings import make_table
-from isobench.analyses.rows import list_distinct, select_rows
+from isobench.analyses.rows import select_rows
 
 SettingList = Sequence[Mapping[str, Any]]
 
 
 def build_similarity_table(rows: list[dict[str, Any]], ranges: SettingList) -> Table:
-    """Build the table of the raw embeddings' mean cosines in the ranges that the paper prints."""
+    """Build the table of mean cosines in the ranges that the paper prints, a row for each encoder and its vectors."""
     headings = [f"ids {token_range['first']}-{token_range['end']}" for token_range in ranges]
     title = "Too Much in Common, Section 4.2: mean cosine"
-    table = make_table(title, ("", "encoder"), headings, wrap_numbers=True)
-    for encoder in list_distinct(rows, "encoder"):
-        by_first = {row["first"]: row for row in select_rows(rows, {"encoder": encoder, "vectors": "raw"})}
+    table = make_table(title, ("", "encoder", "vectors"), headings, wrap_numbers=True)
+    for encoder, vectors in dict.fromkeys((row["encoder"], row["vectors"]) for row in rows):
+        own_rows = select_rows(rows, {"encoder": encoder, "vectors": vectors})
+        by_first = {row["first"]: row for row in own_rows}
         cells = [format_range_cell(by_first.get(token_range["first"]), token_range["end"]) for token_range in ranges]
-        table.add_row("ours", encoder, *cells)
+        table.add_row("ours", encoder, vectors, *cells)
     table.add_section()
-    table.add_row("paper", "BERT", *(str(token_range["published"]) for token_range in ranges), style="dim")
+    printed = (str(token_range["published"]) for token_range in ranges)
+    table.add_row("paper", "BERT", "raw", *printed, style="dim")
     return table
 
 

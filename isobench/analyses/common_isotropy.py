@@ -10,9 +10,11 @@ from scipy import stats
 from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures
+from isobench.analyses.common_weighting import build_weighting_table, explain_weighting, measure_weighted
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
 from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
+from isobench.analyses.token_counts import count_rows, open_analysis_corpus
 from isobench.analyses.vocabulary import VocabularyMeasures
 from isobench.calibration import all_but_the_top, center
 from isobench.common.linalg import PIECE_ROWS, gram, row_mean, row_norms, to_float64
@@ -39,23 +41,36 @@ class Toy(TypedDict):
     shifts: Annotated[list[float], NOT_EMPTY]  # of the spheres' centres from the origin
 
 
-def analyse(subjects: list[Subject], removed: Annotated[str, one_of(*ROUNDINGS)], toy: Toy) -> Findings:
+def analyse(
+    subjects: list[Subject],
+    removed: Annotated[str, one_of(*ROUNDINGS)],
+    toy: Toy,
+    corpus: str | None = None,
+    texts: PositiveInt | None = None,
+) -> Findings:
     """Measure the isotropy of input embeddings: raw, centred, and without their top principal components.
 
     Args:
         subjects: encoders.
         removed: ``ceil`` or ``floor``: how d / 100, the number of components removed for I(Wr), is rounded.
         toy: the spheres of Figure 2.
+        corpus: name of a corpus of ``isobench.data.corpus`` whose tokens are counted, to centre, whiten and measure
+            the vocabularies by the frequency of their words too; None for not.
+        texts: read only so many texts from the corpus's start; None for all.
 
     Raises:
-        UserError: a calibration is set.
+        UserError: a calibration is set, or the corpus is missing.
     """
     check_no_calibration(subjects)
-    vocabularies = []
+    counted = open_analysis_corpus(subjects, corpus, texts)
+    vocabularies, weighted = [], []
     for subject in iterate_subjects(subjects, "vocabularies"):
         matrix = to_float64(subject.vocabulary())
+        counts = count_rows(subject, counted, len(matrix)) if counted else None
         subject.release()  # the rest of the encoder is not needed, and large
         vocabularies.append(measure_vocabulary(subject.encoder, matrix, removed))
+        if counts is not None:
+            weighted += measure_weighted(subject.encoder, matrix, counts)
     spheres = sample_toy_spheres(toy["points"], toy["shifts"], subjects[0].cfg.seed)
     densities = estimate_norm_densities(vocabularies)
     return Findings(
@@ -64,6 +79,7 @@ def analyse(subjects: list[Subject], removed: Annotated[str, one_of(*ROUNDINGS)]
             "singular_values": build_singular_value_rows(vocabularies),
             "norm_density": densities,
             "toy_singular_values": build_toy_rows(spheres),
+            **({"weighted_isotropy": weighted} if weighted else {}),
         },
         figures={
             "figure1": common_isotropy_figures.draw_figure1(vocabularies),
@@ -82,11 +98,13 @@ def analyse(subjects: list[Subject], removed: Annotated[str, one_of(*ROUNDINGS)]
                 PAPER,
                 SECTION,
             ),
+            *([build_weighting_table(weighted)] if weighted else []),
         ],
         notes=[
             f"Wr: centred, less the top {removed}(d / 100) principal components (analysis.removed).",
             "Eigenvectors are turned towards the sum of the rows; of centred rows, towards their largest entry.",
             *describe_norm_correlation(vocabularies),
+            *([explain_weighting(counted.text_count, counted.name)] if counted else []),
         ],
         differs=collect_scale_notes(subjects, "encoder"),
     )

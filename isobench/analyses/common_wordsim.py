@@ -12,15 +12,19 @@ from torch import Tensor
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column, make_table
 from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
-from isobench.calibration import all_but_the_top, center, center_scaled
+from isobench.analyses.token_counts import count_rows, open_analysis_corpus
+from isobench.calibration import all_but_the_top, center, center_scaled, whiten
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
-from isobench.config.bounds import Bound
+from isobench.config.bounds import Bound, PositiveInt
 from isobench.data import wordsim
+from isobench.data.corpus import Corpus
 from isobench.metrics.task import METRIC_FUNCTIONS
 
 PAPER = "too_much_in_common"
 METHODS = ("raw", "centered", "centered_scaled", "post_process")  # rows of the paper's tables
+# Of Yokoi et al. (2024): the words weigh alike in "whitened", and by their counts in the others.
+FREQUENCY_METHODS = ("zipf_centered", "whitened", "zipf_whitened")
 RELEASED_CODE_D = 2  # number of components that the released code removes
 MIN_PAIRS = 3  # fewer give no correlation: two points always lie on a line
 Rows = list[dict[str, Any]]
@@ -32,16 +36,24 @@ REMOVED = Bound(
 )
 
 
-def analyse(subjects: list[Subject], removed: Annotated[int | str, REMOVED]) -> Findings:
+def analyse(
+    subjects: list[Subject],
+    removed: Annotated[int | str, REMOVED],
+    corpus: str | None = None,
+    texts: PositiveInt | None = None,
+) -> Findings:
     """Correlate human scores of word pairs with cosine and inner product, by encoder, method and set.
 
     Args:
         subjects: encoders.
         removed: D, the number of principal components that post-processing removes, or ``ceil`` or ``floor`` for
             d / 100 rounded so.
+        corpus: name of a corpus of ``isobench.data.corpus`` whose tokens are counted, for ``FREQUENCY_METHODS``; None
+            leaves these out.
+        texts: read only so many texts from the corpus's start; None for all.
 
     Raises:
-        UserError: word pairs are missing, D is above the encoder's width, or a calibration is set.
+        UserError: word pairs or the corpus are missing, D is above the encoder's width, or a calibration is set.
     """
     check_no_calibration(subjects)
     first = subjects[0].cfg
@@ -51,14 +63,16 @@ def analyse(subjects: list[Subject], removed: Annotated[int | str, REMOVED]) -> 
             "makes it), or scale=embedded"
         )
     sets = wordsim.load_word_pairs(first.data)
+    counted = open_analysis_corpus(subjects, corpus, texts)
     rows: Rows = []
     for subject in iterate_subjects(subjects, "word similarity"):
         tokens = {name: wordsim.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in sets.items()}
         matrix = to_float64(subject.vocabulary())
         count = resolve_direction_count(removed, matrix.shape[1])
+        counts = count_rows(subject, counted, len(matrix)) if counted else None
         subject.release()  # the rest of the encoder is not needed, and large
-        for method in METHODS:
-            vectors = transform_embeddings(matrix, method, count)
+        for method in (*METHODS, *(FREQUENCY_METHODS if counted else ())):
+            vectors = transform_embeddings(matrix, method, count, counts)
             for name, (ids, scores) in tokens.items():
                 names = {"encoder": subject.encoder, "method": method, "set": name, "pairs_in_set": len(sets[name])}
                 rows += [{**names, **correlations} for correlations in correlate_with_scores(vectors, ids, scores)]
@@ -75,7 +89,7 @@ def analyse(subjects: list[Subject], removed: Annotated[int | str, REMOVED]) -> 
                 "Table 2: averages of Table 3", labels, format_table2_cells(means), PAPER, "table2"
             ),
         ],
-        notes=explain_tables(rows, means, removed),
+        notes=[*explain_tables(rows, means, removed), *([explain_frequency_methods(counted)] if counted else [])],
         differs=[*collect_scale_notes(subjects, "encoder"), *find_setting_differences(sets, removed)],
     )
 
@@ -92,10 +106,20 @@ def resolve_direction_count(removed: int | str, dim: int) -> int:
     return count
 
 
-def transform_embeddings(matrix: Tensor, method: str, count: int) -> Tensor:
-    """Apply one of ``METHODS`` to an embedding matrix, [V, d]; ``count`` is D (Sections 5.1 and 5.2)."""
+def transform_embeddings(matrix: Tensor, method: str, count: int, counts: Tensor | None = None) -> Tensor:
+    """Apply one of ``METHODS`` (Sections 5.1 and 5.2) or ``FREQUENCY_METHODS`` to an embedding matrix, [V, d].
+
+    Args:
+        matrix: the embeddings.
+        method: name of the method.
+        count: D, the number of components that ``post_process`` removes.
+        counts: of the words in a corpus, [V].
+    """
     if method == "raw":
         return matrix
+    if method in FREQUENCY_METHODS:
+        weights = counts if method.startswith("zipf_") else None
+        return center(matrix, weights) if method == "zipf_centered" else whiten(matrix, weights=weights)
     if method == "centered":
         return center(matrix)
     return center_scaled(matrix) if method == "centered_scaled" else all_but_the_top(matrix, count)
@@ -189,6 +213,14 @@ def explain_tables(rows: Rows, means: Rows, removed: int | str) -> list[str]:
     if any(row["set"] == "men" for row in rows):
         notes.append("MEN is taken in its lemma form.")
     return notes
+
+
+def explain_frequency_methods(corpus: Corpus) -> str:
+    """Write the note on the methods that the paper does not have."""
+    return (
+        f"Not in the paper (Yokoi et al. 2024): {', '.join(FREQUENCY_METHODS)}. zipf_ weighs each word by how often "
+        f"its token occurs in {corpus.text_count:,} texts of {corpus.name}; whitened weighs all words alike."
+    )
 
 
 def find_setting_differences(sets: Iterable[str], removed: int | str) -> list[str]:

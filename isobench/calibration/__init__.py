@@ -9,11 +9,14 @@ from isobench.calibration.batch_norm import BatchNorm
 from isobench.calibration.centering import Centering, all_but_the_top, center, center_scaled, whiten
 from isobench.calibration.chain import Chain, Link
 from isobench.calibration.cosine import CosineRegularization
+from isobench.calibration.decorrelation import Decorrelation
 from isobench.calibration.fixed_norm import FixedNorm
 from isobench.calibration.flow import Flow
 from isobench.calibration.gradient_norm import GradientNorm
 from isobench.calibration.isobn import IsoBN
+from isobench.calibration.sigreg import SIGReg
 from isobench.calibration.spectrum import SpectrumControl
+from isobench.calibration.uniformity import Uniformity
 from isobench.calibration.whitening import Whitening
 
 __all__ = [
@@ -22,12 +25,15 @@ __all__ = [
     "Centering",
     "Chain",
     "CosineRegularization",
+    "Decorrelation",
     "FixedNorm",
     "Flow",
     "GradientNorm",
     "IsoBN",
     "Link",
+    "SIGReg",
     "SpectrumControl",
+    "Uniformity",
     "Whitening",
     "all_but_the_top",
     "center",

@@ -1,5 +1,7 @@
 """The base class of all methods: a method overrides only the hooks it needs; the others do nothing."""
 
+import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,3 +67,12 @@ def require_bool(name: str, value: object) -> None:
     """Raise ValueError unless a setting of this name is true or false; a text such as "false" would count as true."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {value!r}")
+
+
+def read_number(name: str, value: object, at_least: float = -math.inf) -> float:
+    """Return a setting of this name as a float; raise ValueError unless it is a finite number of at least a bound."""
+    bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
+    largest = sys.float_info.max
+    if isinstance(value, int | float) and not isinstance(value, bool) and max(at_least, -largest) <= value <= largest:
+        return float(value)
+    raise ValueError(f"{name} must be a finite number{bound}, not {value!r}")

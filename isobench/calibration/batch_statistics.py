@@ -6,7 +6,7 @@ Without torch.distributed they are the plain statistics of one tensor.
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 
 def is_distributed() -> bool:
@@ -30,6 +30,20 @@ def sum_over_processes_with_grad(part: Tensor) -> Tensor:
 def count_batch_rows(h: Tensor) -> int:
     """Count the rows of the whole batch, of which this process holds [B, d]."""
     return int(sum_over_processes(torch.tensor(h.shape[0], device=h.device))) if is_distributed() else h.shape[0]
+
+
+def gather_rows_with_grad(h: Tensor) -> Tensor:
+    """Stack the rows of all processes, in the order of the processes: [B, d] -> [rows of the whole batch, d].
+
+    The processes may have different numbers of rows. The gradient reaches the rows of every process.
+    """
+    if not is_distributed():
+        return h
+    counts = torch.zeros(distributed.get_world_size(), dtype=torch.long, device=h.device)
+    counts[distributed.get_rank()] = len(h)
+    sizes = sum_over_processes(counts).tolist()
+    before = sum(sizes[: distributed.get_rank()])
+    return sum_over_processes_with_grad(nn.functional.pad(h, (0, 0, before, sum(sizes) - before - len(h))))
 
 
 def center_batch(h: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,12 +8,21 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, promote_to_float32, require_bool
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
-from isobench.common.linalg import eigh, gram
+from isobench.common.linalg import eigh, gram, to_probabilities, weighted_covariance, weighted_mean
 
 
-def center(matrix: Tensor) -> Tensor:
-    """Subtract the mean row: w -> w - mu; [V, d] -> [V, d]."""
-    return matrix - matrix.mean(0)
+def center(matrix: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Subtract the mean row: w -> w - mu; [V, d] -> [V, d].
+
+    With ``weights`` [V], such as the counts of the words in a corpus, mu is the weighted mean: Zipfian centring
+    (Yokoi et al. 2024). They are divided by their sum.
+
+    Raises:
+        ValueError: if there is not one weight for each row, or one is negative or not finite, or all are 0.
+    """
+    if weights is None:
+        return matrix - matrix.mean(0)
+    return matrix - weighted_mean(matrix, to_probabilities(weights, len(matrix))).to(matrix.dtype)
 
 
 def center_scaled(matrix: Tensor) -> Tensor:
@@ -44,21 +53,26 @@ def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) ->
     return _remove_projection(centred, centred if centered_projection else matrix, directions)
 
 
-def whiten(matrix: Tensor, k: int | None = None) -> Tensor:
+def whiten(matrix: Tensor, k: int | None = None, weights: Tensor | None = None) -> Tensor:
     """Whiten rows as BERT-whitening does: (h - mu) U diag(1 / sqrt(s)), its first k columns (Su et al. 2021).
 
     U and s are the eigenvectors and eigenvalues, descending, of the unbiased covariance, computed in float64. A
     direction without variance, where the formula would divide by zero, becomes 0.
 
+    With ``weights`` [V], such as the counts of the words in a corpus, it is Zipfian whitening (Yokoi et al. 2024):
+    with p the weights divided by their sum, mu is the sum of p_i h_i, and the covariance is the sum of
+    p_i (h_i - mu)(h_i - mu)^T. Rows of weight 0 are transformed too.
+
     Args:
         matrix: rows, [V, d], at least two.
         k: number of columns to keep, 1 to d; None for all.
+        weights: weights of the rows; None weights all alike.
 
     Returns:
         The whitened rows, [V, k].
 
     Raises:
-        ValueError: if k is outside 1..d, or there are fewer than two rows.
+        ValueError: if k is outside 1..d, there are fewer than two rows, or the weights are wrong as in ``center``.
     """
     rows, dim = matrix.shape
     k = dim if k is None else k
@@ -66,8 +80,12 @@ def whiten(matrix: Tensor, k: int | None = None) -> Tensor:
         raise ValueError(f"k must be between 1 and {dim}, not {k}")
     if rows < 2:
         raise ValueError("whitening needs at least two rows")
-    centred = center(matrix.double())
-    values, vectors = torch.linalg.eigh(gram(centred) / (rows - 1))
+    centred = center(matrix.double(), weights)
+    if weights is None:
+        covariance = gram(centred) / (rows - 1)
+    else:
+        covariance = weighted_covariance(centred, to_probabilities(weights, rows))
+    values, vectors = torch.linalg.eigh(covariance)
     values, vectors = values.flip(0)[:k], vectors.flip(1)[:, :k]  # [k], [d, k]
     noise = values.max() * dim * torch.finfo(torch.float64).eps  # the rounding error of a zero eigenvalue
     scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.base import Calibration, promote_to_float32, read_number
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import eigh
 
@@ -13,14 +13,17 @@ from isobench.common.linalg import eigh
 class Whitening(Calibration):
     """Whiten embeddings, h -> (h - mu) T, so that their covariance Sigma becomes the identity (T T^T = Sigma^-1).
 
-    ``zca``: T = Sigma^-1/2. ``pca``: T = U diag(1 / sqrt(s)), its first k columns, with U and s the eigenvectors and
-    eigenvalues of Sigma (BERT-whitening, Su et al. 2021). Under ``pca`` a column keeps its sign from step to step,
-    but columns of nearly equal variance may swap places (Huang et al. 2018); ``zca`` has no such jumps.
+    ``zca``: T = U diag(1 / sqrt(s)) U^T = Sigma^-1/2. ``pca``: T = U diag(1 / sqrt(s)), its first k columns, with U
+    and s the eigenvectors and eigenvalues of Sigma (BERT-whitening, Su et al. 2021). Under ``pca`` a column keeps its
+    sign from step to step, but columns of nearly equal variance may swap places (Huang et al. 2018); ``zca`` has no
+    such jumps. ``epsilon`` makes it soft: T has 1 / sqrt(s + epsilon) in place of 1 / sqrt(s) (Soft ZCA, Diera et al.
+    2024). The larger epsilon is, the nearer T comes to a multiple of the identity (``zca``), and 0 whitens fully.
 
     mu and Sigma are moving averages. They are detached, start from the first batch, and are used in training and
     evaluation alike, as in IsoBN. T is computed from (1 - z) Sigma + z tr(Sigma) / d I, with z the shrinkage, which
-    has an inverse even where Sigma has none. The averages are float32, the eigenvectors float64. As long as there is
-    no variance at all, the layer only subtracts the mean.
+    has an inverse even where Sigma has none. Epsilon is added after that: for the formula of Diera et al. alone, set
+    shrinkage to 0. The averages are float32, the eigenvectors float64. As long as there is no variance at all, the
+    layer only subtracts the mean.
 
     Args:
         dim: width d of the embeddings.
@@ -28,9 +31,10 @@ class Whitening(Calibration):
         k: number of columns to keep, for ``pca`` only; None for all. The head gets embeddings of this width.
         momentum: weight of the newest batch in the moving averages.
         shrinkage: z, 0 to 1.
+        epsilon: added to the eigenvalues of the shrunk covariance, 0 or more; None for 0.
 
     Raises:
-        ValueError: if form is unknown, or k, momentum or shrinkage is out of range.
+        ValueError: if form is unknown, or k, momentum, shrinkage or epsilon is out of range.
     """
 
     mean: Tensor  # [d]
@@ -45,6 +49,7 @@ class Whitening(Calibration):
         k: int | None = None,
         momentum: float = 0.1,
         shrinkage: float = 0.01,
+        epsilon: float | None = None,
     ) -> None:
         super().__init__(dim)
         if form not in ("zca", "pca"):
@@ -54,6 +59,7 @@ class Whitening(Calibration):
         if not (0 < momentum <= 1 and 0 <= shrinkage <= 1):
             raise ValueError(f"momentum must be in (0, 1], shrinkage in [0, 1], not {momentum} and {shrinkage}")
         self.form, self.momentum, self.shrinkage = form, momentum, shrinkage
+        self.epsilon = 0.0 if epsilon is None else read_number("epsilon", epsilon, at_least=0)
         self.out_dim = k or dim
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("covariance", torch.zeros(dim, dim))
@@ -86,7 +92,7 @@ class Whitening(Calibration):
             self.dim, device=sigma.device
         )
         values, vectors = eigh(sigma)
-        values, vectors = values.flip(0), vectors.flip(1)
+        values, vectors = values.flip(0) + self.epsilon, vectors.flip(1)
         noise = mean_variance * self.dim * torch.finfo(torch.float32).eps
         scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)
         transform = vectors * scale  # [d, d]

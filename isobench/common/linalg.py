@@ -1,5 +1,6 @@
 """Products and sums of tall matrices in float64, a piece of the rows at a time, so that memory stays small."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,42 @@ def row_mean(matrix: Tensor) -> Tensor:
     for rows in matrix.detach().split(SUM_ROWS_ON_CPU if matrix.device.type == "cpu" else PIECE_ROWS):
         total += (to_float64(rows) - origin).sum(0)
     return origin + total / len(matrix)
+
+
+def to_probabilities(weights: Array, rows: int) -> Tensor:
+    """Divide weights of rows, such as counts of words, by their sum: [rows] -> [rows] float64.
+
+    Raises:
+        ValueError: there is not one weight for each row, or one is negative or not finite, or all are 0.
+    """
+    p = to_float64(as_tensor(weights))
+    if p.shape != (rows,):
+        raise ValueError(f"there must be one weight for each of {rows} rows, not weights of shape {tuple(p.shape)}")
+    if not (bool((p >= 0).all()) and math.isfinite(total := p.sum().item()) and total > 0):
+        raise ValueError("weights must be finite and not negative, and at least one above 0")
+    return p / total
+
+
+def weighted_mean(matrix: Tensor, probabilities: Tensor) -> Tensor:
+    """Average rows that have probabilities [m]: [m, n] -> [n] float64.
+
+    The mean is taken of the rows' differences from the likeliest row, so that the mean of equal rows is exactly that
+    row, and so is the mean where only one row has a probability above 0.
+    """
+    origin = to_float64(matrix[probabilities.argmax()])
+    total = torch.zeros_like(origin)
+    for rows, p in zip(matrix.detach().split(PIECE_ROWS), probabilities.split(PIECE_ROWS), strict=True):
+        total += p @ (to_float64(rows) - origin)
+    return origin + total
+
+
+def weighted_covariance(matrix: Tensor, probabilities: Tensor) -> Tensor:
+    """Compute the covariance of rows that have probabilities [m], sum of p (w - mu)(w - mu)^T: [m, n] -> [n, n]."""
+    mean = weighted_mean(matrix, probabilities)
+    result = torch.zeros(len(mean), len(mean), dtype=torch.float64, device=mean.device)
+    for rows, p in zip(matrix.detach().split(PIECE_ROWS), probabilities.split(PIECE_ROWS), strict=True):
+        result += gram((to_float64(rows) - mean) * p.sqrt()[:, None])
+    return result
 
 
 def row_norms(matrix: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ Metrics of predictions and of generated texts are in ``task`` and ``generated_te
 """
 
 from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics.coordinates import best_threshold_accuracy, coordinate_share, threshold_accuracies
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 from isobench.metrics.fisher import fisher_score
 from isobench.metrics.isotropy import (
@@ -17,13 +18,18 @@ from isobench.metrics.isotropy import (
 )
 from isobench.metrics.local import local_isotropy
 from isobench.metrics.partition import partition_isotropy
-from isobench.metrics.summary import isotropy_summary
+from isobench.metrics.silhouette import silhouette, silhouette_values
+from isobench.metrics.summary import class_summary, isotropy_summary
+from isobench.metrics.weighted import weighted_isotropy
 
 __all__ = [
     "IsotropyAccumulator",
     "average_cosine",
+    "best_threshold_accuracy",
     "block_diagonal",
+    "class_summary",
     "clusters_of",
+    "coordinate_share",
     "correlation_of",
     "cosine_regularization",
     "effective_rank",
@@ -34,5 +40,9 @@ __all__ = [
     "local_isotropy",
     "mean_ratio",
     "partition_isotropy",
+    "silhouette",
+    "silhouette_values",
     "spectrum",
+    "threshold_accuracies",
+    "weighted_isotropy",
 ]

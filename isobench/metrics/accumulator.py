@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.common.linalg import Array, as_tensor, gram, row_mean, row_norms
+from isobench.metrics.coordinates import coordinate_share_of
 from isobench.metrics.isotropy import (
     average_cosine_of,
     effective_rank_of,
@@ -112,7 +113,8 @@ class IsotropyAccumulator:
             k: for which EV_k, the explained variance of the top k components.
 
         Returns:
-            ``ev<k>`` for each k, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``.
+            ``ev<k>`` for each k, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``,
+            ``coordinate_share``.
 
         Raises:
             ValueError: if no vectors were added.
@@ -127,4 +129,5 @@ class IsotropyAccumulator:
             "average_cosine": average_cosine_of(self.unit_sum, self.nonzero_count),
             "effective_rank": effective_rank_of(values),
             "mean_ratio": mean_ratio_of(self.mean, self.length_sum / self.count),
+            "coordinate_share": coordinate_share_of(self.scatter.diagonal()),
         }

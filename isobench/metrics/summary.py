@@ -1,4 +1,7 @@
-"""All isotropy measures of vectors in batches: one pass for most of them, and one for each kind of I1 and I2."""
+"""All isotropy measures of vectors in batches: one pass for most of them, and one for each kind of I1 and I2.
+
+And the measures of vectors that need their classes.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,7 +10,9 @@ import torch
 
 from isobench.common.linalg import Array, as_tensor
 from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics.coordinates import best_threshold_accuracy
 from isobench.metrics.partition import DirectionKind, partition_isotropy_of
+from isobench.metrics.silhouette import silhouette
 
 
 def isotropy_summary(
@@ -24,8 +29,8 @@ def isotropy_summary(
             first kind; the name of any other kind is added, as in ``i1_symmetric``.
 
     Returns:
-        ``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``, ``i1``, ``i2``; all NaN if an
-        entry of a vector is not finite.
+        ``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``, ``coordinate_share``, ``i1``,
+        ``i2``; all NaN if an entry of a vector is not finite.
 
     Raises:
         ValueError: if there are no vectors.
@@ -39,7 +44,7 @@ def isotropy_summary(
     k = [number for number in k if number <= accumulator.dim]
     suffixes = ["" if number == 0 else f"_{kind}" for number, kind in enumerate(directions)]
     if not bool(torch.isfinite(accumulator.scatter).all()):
-        measures = ("isoscore", "average_cosine", "effective_rank", "mean_ratio")
+        measures = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
         names = [*(f"ev{number}" for number in k), *measures]
         return dict.fromkeys([*names, *(f"i{n}{suffix}" for suffix in suffixes for n in (1, 2))], math.nan)
     summary = accumulator.compute(k)
@@ -49,3 +54,18 @@ def isotropy_summary(
         )
         summary |= {f"i1{suffix}": i1, f"i2{suffix}": i2}
     return summary
+
+
+def class_summary(h: Array, labels: Array) -> dict[str, float]:
+    """Measure how vectors [N, d] are arranged by their classes [N]: ``silhouette`` and ``threshold_accuracy``.
+
+    The second is the accuracy of the best threshold on a single coordinate. Both are NaN if an entry of a vector is
+    not finite.
+
+    Raises:
+        ValueError: if there are no vectors, or the number of labels differs from theirs.
+    """
+    h = as_tensor(h)
+    if not bool(torch.isfinite(h).all()):
+        return {"silhouette": math.nan, "threshold_accuracy": math.nan}
+    return {"silhouette": silhouette(h, labels), "threshold_accuracy": best_threshold_accuracy(h, labels)}

@@ -1,6 +1,6 @@
 """Measure isotropy during training: a Lightning callback that logs it at every validation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from isobench.common.errors import UserError
 from isobench.common.linalg import PIECE_ROWS
 from isobench.config.schema import Config
 from isobench.metrics.partition import DIRECTION_KINDS, DirectionKind
-from isobench.metrics.summary import isotropy_summary
+from isobench.metrics.summary import class_summary, isotropy_summary
 from isobench.training import tracking
 
 DEFAULT_CONVENTIONS: tuple[DirectionKind, ...] = ("eigenvectors", "as_printed")
@@ -29,10 +29,12 @@ class IsotropyMonitor(Callback):
     measured once, under the first name.
 
     Logged names are ``isotropy/<embedding|head|vocabulary>/<measure>``, with the measures ``ev1``, ``ev2``, ...,
-    ``i1``, ``i2``, ``isoscore``, ``average_cosine``, ``effective_rank`` and ``mean_ratio``. For the head, I1 and I2
-    are logged in the other conventions too, under names such as ``i1_printed``. W&B also gets a chart of every
-    epoch's EV_k curve, ``isotropy/<...>/ev_curve``. If the module has a dict ``observed``, the measures are stored in
-    it as ``isotropy`` and the curves as ``explained_variance``.
+    ``i1``, ``i2``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio`` and ``coordinate_share``. For
+    the head, I1 and I2 are logged in the other conventions too, under names such as ``i1_printed``. Where the batches
+    of validation are mappings with classes under ``labels``, whole numbers [B], the embeddings also have
+    ``silhouette`` and ``threshold_accuracy``. W&B also gets a chart of every epoch's EV_k curve,
+    ``isotropy/<...>/ev_curve``. If the module has a dict ``observed``, the measures are stored in it as ``isotropy``
+    and the curves as ``explained_variance``.
 
     Args:
         curve: largest k of the EV_k curve.
@@ -45,6 +47,7 @@ class IsotropyMonitor(Callback):
         self.curves: dict[str, list[list[float]]] = {}
         self.epochs: list[int] = []  # of the curves, counted from 1
         self._batches: list[Tensor] = []
+        self._classes: list[Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
         """Return the curves so far and their epochs, for a checkpoint."""
@@ -57,15 +60,16 @@ class IsotropyMonitor(Callback):
         self.epochs = state.get("epochs", list(range(1, count + 1)))
 
     def on_validation_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Forget the embeddings of the validation before."""
-        self._batches = []
+        """Forget the embeddings and classes of the validation before."""
+        self._batches, self._classes = [], []
 
     def on_validation_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int, dataloader_idx: int = 0
     ) -> None:
-        """Keep the batch's embeddings, because I1 and I2 need two passes over them."""
+        """Keep the batch's embeddings, because I1 and I2 need two passes over them, and its classes."""
         if isinstance(outputs, dict) and "embedding" in outputs:
             self._batches.append(outputs["embedding"].detach())
+            self._classes.append(extract_classes(batch, outputs["embedding"]))
 
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
@@ -77,9 +81,10 @@ class IsotropyMonitor(Callback):
         pieces = {
             name: matrix.detach().split(PIECE_ROWS) for name, matrix in matrices.items() if first[id(matrix)] == name
         }
-        if embeddings := gather_batches(self._batches):
+        embeddings, classes = gather_batches(self._batches), gather_batches(self._classes)
+        if embeddings:
             pieces = {"embedding": embeddings, **pieces}
-        self._batches = []
+        self._batches, self._classes = [], []
         self.epochs.append(trainer.current_epoch + 1)
         measures: dict[str, float] = {}
         for name, batches in pieces.items():
@@ -89,12 +94,27 @@ class IsotropyMonitor(Callback):
             self.curves.setdefault(name, []).append(curve)
             measures |= {f"{name}/ev{k}": curve[k - 1] for k in LOGGED_K_VALUES if k <= len(curve)}
             measures |= {f"{name}/{key.replace('as_printed', 'printed')}": value for key, value in summary.items()}
+        if embeddings and sum(map(len, classes)) == sum(map(len, embeddings)):
+            by_class = class_summary(torch.cat(embeddings), torch.cat(classes))
+            measures |= {f"embedding/{key}": value for key, value in by_class.items()}
         if isinstance(observed := getattr(module, "observed", None), dict):
             observed["isotropy"] = measures
             observed["explained_variance"] = {name: self.curves[name][-1] for name in pieces}
         module.log_dict({f"isotropy/{name}": value for name, value in measures.items()})
         curves = {f"isotropy/{name}/ev_curve": self.curves[name] for name in pieces}
         tracking.log_curves(trainer.logger, curves, self.epochs)
+
+
+def extract_classes(batch: Any, embeddings: Tensor) -> Tensor:
+    """Return a batch's classes, [B], one for each of its embeddings [B, d]; an empty tensor if it has none.
+
+    Classes are whole numbers under ``labels``. Scores of a regression are not whole numbers, and the labels of
+    translation are sequences of tokens.
+    """
+    labels = batch.get("labels") if isinstance(batch, Mapping) else None
+    if isinstance(labels, Tensor) and not labels.is_floating_point() and labels.shape == embeddings.shape[:1]:
+        return labels
+    return torch.empty(0, dtype=torch.long, device=embeddings.device)
 
 
 def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:

@@ -11,12 +11,15 @@ import pytest
 import torch
 from helpers import write_parquet
 from safetensors.numpy import load_file
+from transformers import AutoTokenizer
 
 from isobench.analyses import common_frequency as frequency
 from isobench.analyses import common_isotropy as isotropy
+from isobench.analyses import token_counts
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.data.corpus import open_corpus
+from isobench.metrics import weighted_isotropy
 from isobench.papers import published
 
 
@@ -117,6 +120,8 @@ def test_norm_and_isotropy_are_correlated_beside_the_papers():
 @pytest.mark.slow
 def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
+    write_parquet(tmp_path / "corpus" / "some.parquet", {"text": ["the film was good , the plot dull", "never read"]})
+    arguments += [f"data.root={tmp_path}", "analysis.corpus=wikitext", "analysis.texts=1"]
     code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.removed=floor")
     assert (code, err) == (0, "")
     assert "NOT the paper's setting" in out
@@ -127,7 +132,25 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     text = (folder / "tables.txt").read_text().partition("Section 5.3")[2]
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
     cosines = [f"{row[name]:.2f}" for name in ("average_cosine", "cosine_of_mean_and_top")]
-    assert lines == [["ours", "local", *cosines], ["paper", "roberta-large", "0.33", "0.99"]]
+    assert lines[:2] == [["ours", "local", *cosines], ["paper", "roberta-large", "0.33", "0.99"]]
+    number = AutoTokenizer.from_pretrained(tiny).get_vocab()
+    counts = np.zeros(len(w))
+    for word in "the film was good [UNK] the plot dull".split():
+        counts[number[word]] += 1
+    weighted = {(one["vectors"], one["weighting"]): one for one in read(folder, "weighted_isotropy")}
+    assert len(weighted) == 5 * 2
+    assert weighted["raw", "uniform"]["isoscore"] == pytest.approx(row["isoscore"])
+    assert weighted["raw", "zipf"] == pytest.approx(
+        weighted_isotropy(w, counts) | {"encoder": "local", "vectors": "raw", "weighting": "zipf"}
+    )
+    assert weighted["zipf_centred", "zipf"]["mean_ratio"] == pytest.approx(0, abs=1e-9)
+    assert weighted["centred", "uniform"]["mean_ratio"] == pytest.approx(0, abs=1e-9)
+    assert weighted["centred", "zipf"]["mean_ratio"] > 0.1
+    spread = weighted["zipf_whitened", "zipf"]["isoscore"]
+    assert spread == pytest.approx((6 - 1) / (32 - 1))  # 7 tokens vary in 6 directions, in each alike
+    ratios = [f"{weighted['raw', weighting]['mean_ratio']:.2f}" for weighting in ("uniform", "zipf")]
+    assert lines[2][:5] == ["ours", "local", "raw", *ratios]
+    assert "how often its token occurs in 1 texts of wikitext" in " ".join(out.split())
     assert row["removed"] == 0  # floor(32 / 100)
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
     assert len(read(folder, "singular_values")) == 2 * min(w.shape)
@@ -135,6 +158,26 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     code, _, err = cli(*arguments, "analysis.removed=round")
     assert (code, err.count("\n")) == (2, 1)
     assert "choose one of: ceil, floor" in err
+
+
+@pytest.mark.slow
+def test_without_a_corpus_words_are_not_counted(cli, tiny, cache, tmp_path):
+    arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
+    code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.corpus=null")
+    assert (code, err) == (0, "")
+    assert "Zipf" not in out
+    assert not (tmp_path / "reports" / "common_isotropy" / "weighted_isotropy.parquet").exists()
+    code, _, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.corpus=wikipedia")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "analysis.corpus=wikipedia is not known" in err
+
+
+def test_counts_of_tokens_are_fitted_to_the_rows_of_a_vocabulary():
+    counts = np.array([3, 0, 2])
+    assert token_counts.fit_to_rows(counts, 5).tolist() == [3, 0, 2, 0, 0]
+    assert token_counts.fit_to_rows(counts, 2).tolist() == [3, 0]
+    with pytest.raises(UserError, match="the corpus has no tokens"):
+        token_counts.fit_to_rows(np.zeros(3), 3)
 
 
 def test_mean_cosines_are_those_of_all_pairs():
@@ -203,6 +246,14 @@ def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     raw = [row for row in read(folder, "cosine_bins") if row["vectors"] == "raw"]
     expected = [(unit[-4:] @ unit[max(0, i - 1) : i + 9].T).mean() for i in range(0, len(w), 10)]
     assert [row["cosine"] for row in raw] == pytest.approx(expected)
+    known = AutoTokenizer.from_pretrained(tiny).get_vocab()
+    counts = np.zeros(len(w))
+    for word, count in words.items():
+        counts[known.get(word, known["[UNK]"])] += count
+    shifted_w = w - np.average(w, axis=0, weights=counts)
+    units = shifted_w / np.linalg.norm(shifted_w, axis=1, keepdims=True)
+    zipf = [row["cosine"] for row in read(folder, "cosine_bins") if row["vectors"] == "zipf_centred"]
+    assert zipf == pytest.approx([(units[-4:] @ units[i : i + 10].T).mean() for i in range(0, len(w), 10)])
     ranged = [row for row in read(folder, "cosine_ranges") if row["vectors"] == "raw"]
     assert [(row["first"], row["end"]) for row in ranged] == [(0, 5), (20, len(w))]
     assert f"(to {len(w)})" in out

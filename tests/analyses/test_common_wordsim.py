@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import write_sets
+from helpers import write_parquet, write_sets
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
@@ -16,9 +16,16 @@ from isobench.config.schema import Data
 from isobench.data import wordsim
 
 
-def by_numpy(w, method, count):
-    """The four matrices from their definitions, by SVD instead of a Gram matrix."""
+def by_numpy(w, method, count, counts=None):
+    """The matrices from their definitions, by SVD instead of a Gram matrix."""
     centred = w - w.mean(0)
+    if method == "zipf_centered":
+        return w - np.average(w, axis=0, weights=counts)
+    if method == "whitened":
+        return centred @ np.linalg.inv(np.linalg.cholesky(np.cov(w.T))).T  # another basis: similarities are the same
+    if method == "zipf_whitened":
+        inverse_root = np.linalg.inv(np.linalg.cholesky(np.cov(w.T, aweights=counts, bias=True))).T
+        return (w - np.average(w, axis=0, weights=counts)) @ inverse_root
     if method == "centered_scaled":
         lengths = np.sqrt((w**2).sum(1, keepdims=True))
         return w - lengths * (w / np.maximum(lengths, 1e-300)).mean(0)  # a padding token's row is zero
@@ -36,13 +43,15 @@ def pearson(x, y):
 def test_correlations_are_those_of_their_definition():
     rng = np.random.default_rng(1)
     w, ids, scores = rng.normal(0.5, 1, (40, 6)), rng.integers(0, 40, (25, 2)), rng.uniform(0, 10, 25)
-    for method in common_wordsim.METHODS:
-        vectors = by_numpy(w, method, 2)
+    counts = rng.zipf(1.5, 40)
+    for method in (*common_wordsim.METHODS, *common_wordsim.FREQUENCY_METHODS):
+        vectors = by_numpy(w, method, 2, counts)
         left, right = vectors[ids[:, 0]], vectors[ids[:, 1]]
         inner = (left * right).sum(1)
         cosine = inner / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
-        ours = common_wordsim.transform_embeddings(torch.tensor(w), method, 2)
-        assert np.allclose(ours.numpy(), vectors)
+        ours = common_wordsim.transform_embeddings(torch.tensor(w), method, 2, torch.from_numpy(counts))
+        assert np.allclose(ours @ ours.T, vectors @ vectors.T)
+        assert np.allclose(ours, vectors) or method.endswith("whitened")
         found = list(common_wordsim.correlate_with_scores(ours, ids, scores))
         for row, name, values in zip(found, ("inner", "cosine"), (inner, cosine), strict=True):
             assert (row["similarity"], row["pairs"]) == (name, 25)
@@ -82,7 +91,7 @@ def read(outputs, name):
 def arguments(tiny, cache, outputs, *more):
     return [
         "+experiment=common_wordsim", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}",
-        f"output_dir={outputs}", "tracking=none", *more,
+        f"output_dir={outputs}", "tracking=none", "analysis.corpus=null", *more,
     ]  # fmt: skip
 
 
@@ -117,6 +126,17 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     ):  # fmt: skip
         assert line in text
     assert f"{mean['pearson']:.2f}" in out
+
+
+@pytest.mark.slow
+def test_methods_by_frequency_need_a_corpus(tiny, cache, cli, outputs, tmp_path):
+    root = write_sets(tmp_path)
+    write_parquet(tmp_path / "corpus" / "some.parquet", {"text": ["the film was good , the plot dull", "great"]})
+    code, out, err = cli(*arguments(tiny, cache, outputs, f"data.root={root}", "analysis.corpus=wikitext"))
+    assert (code, err) == (0, "")
+    rows = read(outputs, "word_similarity")
+    assert [row["method"] for row in rows[:: 5 * 2]] == [*common_wordsim.METHODS, *common_wordsim.FREQUENCY_METHODS]
+    assert "occurs in 2 texts of wikitext; whitened weighs all words alike" in " ".join(out.split())
 
 
 @pytest.mark.slow

@@ -75,6 +75,44 @@ def test_whitening_says_what_it_cant(rows, k, message):
         whiten(matrix(rows=rows), k)
 
 
+COUNTS = torch.tensor([5, 0, 1, 3, 1, 8, 2, 1, 40])
+
+
+def test_zipfian_centring_counts_a_row_as_often_as_it_occurs():
+    w = matrix()
+    repeated = w.numpy().repeat(COUNTS.numpy(), axis=0)
+    np.testing.assert_allclose(center(w, COUNTS).numpy(), w.numpy() - repeated.mean(0), atol=1e-13)
+    torch.testing.assert_close(center(w, torch.full((9,), 0.1)), center(w), rtol=0, atol=1e-13)
+
+
+def test_zipfian_whitening_is_the_svd_of_rows_scaled_by_the_roots_of_their_shares():
+    """Yokoi et al. 2024, Algorithm 1: the rows that are centred times V and the inverse singular values."""
+    w, p = matrix().numpy(), COUNTS.numpy() / COUNTS.sum().item()
+    centred = w - p @ w
+    _, singular, right = np.linalg.svd(np.sqrt(p)[:, None] * centred, full_matrices=False)
+    expected = centred @ right.T / singular
+    found = whiten(torch.from_numpy(w), weights=COUNTS).numpy()
+    np.testing.assert_allclose(found * np.sign((found * expected).sum(0)), expected, atol=1e-10)
+    np.testing.assert_allclose((p[:, None] * found).T @ found, np.eye(4), atol=1e-12)  # white for the words of a text
+    np.testing.assert_allclose(p @ found, 0, atol=1e-12)
+    assert whiten(torch.from_numpy(w), 2, weights=COUNTS).shape == (9, 2)
+
+
+def test_zipfian_whitening_of_words_that_do_not_span_the_space_is_finite():
+    weights = torch.tensor([1, 1, 0, 0, 0, 0, 0, 0, 0])
+    white = whiten(matrix(), weights=weights)
+    assert torch.isfinite(white).all()
+    assert (white[:, 1:] == 0).all()  # two words vary in one direction
+    torch.testing.assert_close(white[:2, 0].abs(), torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("weights", [COUNTS[1:], -COUNTS, 0 * COUNTS, COUNTS / 0])
+@pytest.mark.parametrize("function", [center, lambda w, weights: whiten(w, weights=weights)])
+def test_wrong_weights_are_refused(function, weights):
+    with pytest.raises(ValueError, match="weight"):
+        function(matrix(), weights)
+
+
 def by_hand(kind, x, mean, direction, covariance, D, corrected):
     """The three formulas, row by row."""
     if kind == "center_scaled":

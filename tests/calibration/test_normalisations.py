@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isobench.calibration import BatchNorm, FixedNorm, Whitening
+from isobench.metrics import isoscore
 
 
 def batches(count, rows, dim, seed=0, dtype=torch.float32):
@@ -77,17 +78,19 @@ def test_fixed_norm_of_constant_features_and_one_row(kind):
         FixedNorm(2, kind).prepare([])
 
 
-def inverse_root(covariance, shrinkage, form, k):
-    """Sigma^-1/2, or U diag(1/sqrt(s)): by numpy's SVD."""
+def inverse_root(covariance, shrinkage, form, k, epsilon):
+    """U diag(1/sqrt(s + epsilon)) U^T, or U diag(1/sqrt(s + epsilon)): by numpy's SVD."""
     d = len(covariance)
     sigma = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / d * np.eye(d)
     u, s, _ = np.linalg.svd(sigma)
-    return u @ np.diag(s**-0.5) @ u.T if form == "zca" else (u @ np.diag(s**-0.5))[:, :k]
+    scale = np.diag((s + (epsilon or 0)) ** -0.5)
+    return u @ scale @ u.T if form == "zca" else (u @ scale)[:, :k]
 
 
 @pytest.mark.parametrize(("form", "k"), [("zca", None), ("pca", None), ("pca", 2)])
-def test_whitening_forward_gradient_and_state(form, k):
-    method = Whitening(4, form, k, momentum=0.2, shrinkage=0.05)
+@pytest.mark.parametrize(("shrinkage", "epsilon"), [(0.05, None), (0.0, 0.3), (0.05, 20.0)])
+def test_whitening_forward_gradient_and_state(form, k, shrinkage, epsilon):
+    method = Whitening(4, form, k, momentum=0.2, shrinkage=shrinkage, epsilon=epsilon)
     assert method.out_dim == (k or 4)
     mean = covariance = None
     for h in batches(4, 9, 4):
@@ -98,7 +101,7 @@ def test_whitening_forward_gradient_and_state(form, k):
         centre, spread = x.mean(0), np.cov(x.T, ddof=0)
         mean = centre if mean is None else 0.8 * mean + 0.2 * centre
         covariance = spread if covariance is None else 0.8 * covariance + 0.2 * spread
-        transform = inverse_root(covariance, 0.05, form, k)
+        transform = inverse_root(covariance, shrinkage, form, k, epsilon)
         expected, found = (x - mean) @ transform, out.detach().double().numpy()
         signs = np.ones(found.shape[1]) if form == "zca" else np.sign((found * expected).sum(0))
         np.testing.assert_allclose(found * signs, expected, atol=1e-4)
@@ -120,6 +123,25 @@ def test_whitening_without_shrinkage_gives_identity_covariance(dim, seed, form):
         np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(dim), atol=5e-3)
 
 
+def test_epsilon_is_a_dial_from_full_whitening_to_none():
+    (h,) = batches(1, 40, 4)
+    full = Whitening(4, momentum=1.0)(h)
+    assert torch.equal(Whitening(4, momentum=1.0, epsilon=0)(h), full)
+    assert torch.equal(Whitening(4, momentum=1.0, epsilon=None)(h), full)
+    hardly = Whitening(4, momentum=1.0, epsilon=1e8)(h) * 1e4
+    torch.testing.assert_close(hardly, h - h.mean(0), rtol=1e-3, atol=1e-3)
+    scores = [isoscore(Whitening(4, momentum=1.0, epsilon=e)(h)) for e in (0, 0.1, 1, 10, 100)]
+    assert scores == sorted(scores, reverse=True)
+    few = torch.tensor([[1.0, 0, 0], [0, 1, 0]])  # two directions without variance
+    assert Whitening(3, shrinkage=0, epsilon=0.1)(few).isfinite().all()
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf"), "small", True])
+def test_epsilon_is_checked(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be a finite number of at least 0, not"):
+        Whitening(4, epsilon=epsilon)
+
+
 @pytest.mark.parametrize(
     "h",
     [
@@ -131,7 +153,10 @@ def test_whitening_without_shrinkage_gives_identity_covariance(dim, seed, form):
     ],
     ids=["constant", "zero", "one row", "huge", "tiny"],
 )
-@pytest.mark.parametrize("method", [BatchNorm(3), Whitening(3), Whitening(3, "pca", 2), Whitening(3, shrinkage=0)])
+@pytest.mark.parametrize(
+    "method",
+    [BatchNorm(3), Whitening(3), Whitening(3, "pca", 2), Whitening(3, shrinkage=0), Whitening(3, epsilon=0.1)],
+)
 def test_degenerate_batches_stay_finite(h, method):
     leaf = h.clone().requires_grad_()
     out = method(leaf)

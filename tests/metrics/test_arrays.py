@@ -39,6 +39,10 @@ MEASURES = {
     "correlation_of": lambda h: metrics.correlation_of(h.T @ h).tolist(),
     "local_isotropy": lambda h: list(metrics.local_isotropy(h, 2).values()),
     "accumulator": lambda h: list(metrics.IsotropyAccumulator(6).update(h).compute().values()),
+    "coordinate_share": metrics.coordinate_share,
+    "silhouette_values": lambda h: metrics.silhouette_values(h, as_kind(LABELS, h)).tolist(),
+    "threshold_accuracies": lambda h: metrics.threshold_accuracies(h, as_kind(LABELS, h)).tolist(),
+    "weighted_isotropy": lambda h: list(metrics.weighted_isotropy(h, as_kind(LABELS + 1, h)).values()),
     "isotropy_summary": lambda h: list(metrics.isotropy_summary(lambda: [h[:10], h[10:]]).values()),
 }
 

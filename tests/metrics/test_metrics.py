@@ -13,6 +13,7 @@ from isobench.common.linalg import gram, row_mean
 from isobench.metrics import (
     IsotropyAccumulator,
     average_cosine,
+    coordinate_share,
     cosine_regularization,
     effective_rank,
     explained_variance,
@@ -108,6 +109,7 @@ def one_shot(h: torch.Tensor) -> dict[str, float]:
         "average_cosine": average_cosine(h),
         "effective_rank": effective_rank(h),
         "mean_ratio": mean_ratio(h),
+        "coordinate_share": coordinate_share(h),
     }
 
 

@@ -49,6 +49,12 @@ def test_what_decides_a_result_is_in_the_key():
     assert len(set(keys.values())) == len(changes)
 
 
+def test_epsilon_of_whitening_is_in_the_key_only_where_it_is_set():
+    base = key("calibration=whitening_zca")
+    assert key("calibration=whitening_zca", "calibration.epsilon=null") == base
+    assert key("calibration=whitening_zca", "calibration.epsilon=0.1") != base
+
+
 def test_what_does_not_is_not():
     base = key()
     for same in (

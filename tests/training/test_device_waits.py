@@ -55,8 +55,10 @@ class Recorder(Callback):
 
 @pytest.fixture(autouse=True)
 def devices(monkeypatch):
-    """Let torch's autocast and fused AdamW accept the ``meta`` device as they accept a GPU."""
+    """Let torch's autocast, fused AdamW and generators accept the ``meta`` device as they accept a GPU."""
     autocast, fused = torch.autocast, torch_optimizer._get_fused_kernels_supported_devices
+    generator = torch.Generator
+    monkeypatch.setattr(torch, "Generator", lambda device="cpu": generator("cpu" if device == DEVICE else device))
     monkeypatch.setattr(torch, "autocast", lambda kind, *a, **k: autocast("cpu" if kind == "meta" else kind, *a, **k))
     monkeypatch.setattr(torch_optimizer, "_get_fused_kernels_supported_devices", lambda: [*fused(), "meta"])
 

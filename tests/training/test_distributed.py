@@ -13,13 +13,17 @@ from isobench.calibration import (
     BatchNorm,
     Centering,
     CosineRegularization,
+    Decorrelation,
     FixedNorm,
     Flow,
     GradientNorm,
     IsoBN,
+    SIGReg,
     SpectrumControl,
+    Uniformity,
     Whitening,
 )
+from isobench.calibration.batch_statistics import gather_rows_with_grad
 from isobench.training.monitor import gather_batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
@@ -39,7 +43,11 @@ METHODS = {
     "fixed_norm_z": lambda: FixedNorm(DIM),
     "fixed_norm_minmax": lambda: FixedNorm(DIM, "minmax"),
     "fixed_norm_l2": lambda: FixedNorm(DIM, "l2"),
+    "whitening_soft": lambda: Whitening(DIM, epsilon=0.1),
     "cosine": lambda: CosineRegularization(DIM),
+    "decorrelation": lambda: Decorrelation(DIM),
+    "uniformity": lambda: Uniformity(DIM),
+    "sigreg": lambda: SIGReg(DIM),
     "spectrum": lambda: SpectrumControl(DIM),
     "flow": lambda: Flow(DIM, levels=2, width=4),
 }
@@ -58,7 +66,8 @@ class Model(nn.Module):
     def forward(self, x, y):
         h = self.encoder(x)
         loss = nn.functional.mse_loss(self.head(self.calibration(h)), y)
-        return loss + self.calibration.penalty(self.head.weight) + self.calibration.objective(h.detach())
+        loss = loss + self.calibration.penalty(self.head.weight) + self.calibration.objective(h.detach())
+        return loss + self.calibration.regularize(h)
 
 
 def batches():
@@ -92,6 +101,10 @@ def work(rank, port, folder):
         wrapped = DistributedDataParallel(model, broadcast_buffers=False)  # nothing but the methods evens state out
         results[name] = trained(wrapped, model.calibration, slice(rank * ROWS // 2, (rank + 1) * ROWS // 2))
     results["gathered"] = gather_batches(list(batches()[0][0].split(5))[rank::2])
+    mine = batches()[0][0].split([8, 4])[rank].requires_grad_()  # different numbers of rows
+    stacked = gather_rows_with_grad(mine)
+    stacked.square().sum().backward()
+    results["stacked"] = [stacked.detach(), mine.grad]
     torch.save(results, f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
@@ -125,9 +138,20 @@ def test_the_monitor_sees_every_processs_vectors(of_two):
     assert gather_batches([one, two]) == [one, two]
 
 
+def test_rows_of_all_processes_are_stacked_with_their_gradient(of_two):
+    whole = batches()[0][0]
+    for rank in range(2):
+        stacked, gradient = of_two[rank]["stacked"]
+        assert torch.equal(stacked, whole)
+        expected = 2 * 2 * whole.split([8, 4])[rank]  # both processes' losses depend on it; DDP takes their mean
+        torch.testing.assert_close(gradient, expected)
+    assert gather_rows_with_grad(whole) is whole
+
+
 def test_the_halves_alone_would_differ():
     """The comparison above can fail: a process with half a batch and no word from the other has other statistics."""
-    for name in ("isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"):
+    with_statistics = ["isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"]
+    for name in (*with_statistics, "decorrelation", "uniformity", "sigreg"):
         whole, half = Model(METHODS[name]), Model(METHODS[name])
         expected = trained(whole, whole.calibration, slice(None))
         found = trained(half, half.calibration, slice(0, ROWS // 2))

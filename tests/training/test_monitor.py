@@ -16,7 +16,7 @@ from isobench.metrics import isotropy_summary, partition_isotropy
 from isobench.sweep.plan import compose_sweep
 from isobench.training.monitor import IsotropyMonitor
 
-MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio")
+MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
 
 
 def one_shot(w: torch.Tensor, k: int) -> dict[str, float]:
@@ -86,6 +86,44 @@ def test_any_module_can_be_monitored(tmp_path):
     assert "isotropy/words/i1" in (tmp_path / "metrics.csv").read_text()
 
 
+class Classes(Theirs):
+    """The same with batches that have classes, or what is not a class of each vector."""
+
+    def training_step(self, batch, index):
+        return super().training_step(batch["rows"], index)
+
+    def validation_step(self, batch, index):
+        return super().validation_step(batch["rows"], index)
+
+
+def log_of_validation(labels, rows):
+    module, logged = Classes(), {}
+    trainer = pl.Trainer(
+        callbacks=[IsotropyMonitor(curve=3)], logger=False, accelerator="cpu",
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    examples = [{"rows": row, "labels": label} for row, label in zip(rows, labels, strict=True)]
+    (logged,) = trainer.validate(module, DataLoader(examples, 5), verbose=False)
+    return logged, module.layer(rows).detach()
+
+
+def test_embeddings_with_classes_have_the_measures_by_class():
+    torch.manual_seed(0)
+    rows, labels = torch.randn(12, 4), torch.arange(12) % 3
+    logged, h = log_of_validation(labels, rows)
+    assert logged["isotropy/embedding/silhouette"] == pytest.approx(metrics.silhouette(h, labels), rel=1e-5)
+    best = metrics.best_threshold_accuracy(h, labels)
+    assert logged["isotropy/embedding/threshold_accuracy"] == pytest.approx(best)
+    assert not [name for name in logged if "silhouette" in name and "embedding" not in name]
+
+
+@pytest.mark.parametrize("labels", [torch.rand(12), torch.ones(12, 7, dtype=torch.long)])
+def test_scores_and_sequences_are_no_classes(labels):
+    logged, _ = log_of_validation(labels, torch.randn(12, 4))
+    assert "isotropy/embedding/isoscore" in logged
+    assert not [name for name in logged if "silhouette" in name or "threshold" in name]
+
+
 def test_curves_carry_the_numbers_of_their_epochs():
     """Epochs without an evaluation and Lightning's check before training leave no curve."""
     monitor, rows = IsotropyMonitor(curve=3), torch.randn(12, 4)
@@ -116,6 +154,9 @@ def test_a_runs_record_has_measures_and_curves_of_every_epoch(cli, small, output
         for matrix in ("embedding", "head", "vocabulary"):
             assert 0 < epoch["isotropy"][f"{matrix}/i1"] <= 1
             assert epoch["isotropy"][f"{matrix}/ev1"] == epoch["explained_variance"][matrix][0]
+            assert 1 / 32 <= epoch["isotropy"][f"{matrix}/coordinate_share"] <= 1
+        assert -1 <= epoch["isotropy"]["embedding/silhouette"] <= 1
+        assert 0.5 <= epoch["isotropy"]["embedding/threshold_accuracy"] <= 1
     assert history[0]["isotropy"]["vocabulary/i1"] != history[1]["isotropy"]["vocabulary/i1"]  # it was trained
 
 

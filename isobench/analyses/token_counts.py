@@ -1,0 +1,65 @@
+"""Count how often each token of a vocabulary occurs in a corpus."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isobench.analyses.subject import Subject
+from isobench.common.errors import UserError
+from isobench.common.progress import track_progress
+from isobench.data.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
+from isobench.training.build import should_show_progress
+
+
+def open_analysis_corpus(subjects: list[Subject], corpus: str | None, texts: int | None) -> Corpus | None:
+    """Open the corpus that an analysis counts tokens in, its first ``texts`` texts; None if ``corpus`` is None.
+
+    Raises:
+        UserError: the corpus is missing.
+    """
+    return None if corpus is None else open_corpus(corpus, subjects[0].cfg.data, texts)
+
+
+def track_batches(corpus: Corpus, what: str, show: bool) -> Iterable[list[str]]:
+    """Iterate over a corpus's batches of texts, with a progress bar labelled ``what`` if ``show``."""
+    return track_progress(corpus.iter_batches(), what, show, total=-(-corpus.text_count // TEXTS_PER_BATCH))
+
+
+def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
+    """Count the occurrences of each token in a corpus, without special ones; returns them by token id, [ids]."""
+    size = max(tokenizer.get_vocab().values()) + 1
+    counted = np.zeros(size, np.int64)
+    for texts in batches:
+        ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+        counted += np.bincount(np.fromiter(itertools.chain.from_iterable(ids), np.int64), minlength=size)
+    return counted
+
+
+def count_rows(subject: Subject, corpus: Corpus, rows: int) -> Tensor:
+    """Count how often the token of each row of a subject's vocabulary occurs in a corpus, [rows] float64.
+
+    Raises:
+        UserError: no text of the corpus has a token.
+    """
+    show = should_show_progress(subject.cfg)
+    counted = count_tokens(track_batches(corpus, f"tokens, {subject.encoder}", show), subject.tokenizer)
+    return fit_to_rows(counted, rows)
+
+
+def fit_to_rows(counts: np.ndarray, rows: int) -> Tensor:
+    """Turn counts by token id into one for each row of a vocabulary: [ids] -> [rows] float64.
+
+    Rows without a token have the count 0; tokens without a row are left out.
+
+    Raises:
+        UserError: nothing was counted.
+    """
+    fitted = np.zeros(rows)
+    fitted[: len(counts)] = counts[:rows]
+    if not fitted.any():
+        raise UserError("the corpus has no tokens; choose another analysis.corpus, or raise analysis.texts")
+    return torch.from_numpy(fitted)

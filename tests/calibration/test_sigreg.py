@@ -1,0 +1,118 @@
+"""SIGReg: against the integral with complex numbers, and against its closed form; directions; what degenerates."""
+
+import math
+
+import pytest
+import torch
+
+from isobench.calibration import SIGReg
+
+
+def vectors(rows, dim, seed=0):
+    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 1.5 + 0.3
+
+
+def value_and_gradient(function, h):
+    leaf = h.clone().requires_grad_()
+    value = function(leaf)
+    value.backward()
+    return value.detach(), leaf.grad
+
+
+def by_integral(h, directions, points=17, t_max=5.0):
+    """LeJEPA's Algorithm 1 as printed: complex numbers, over the whole range, one direction at a time."""
+    t = torch.linspace(-t_max, t_max, points, dtype=torch.float64)
+    normal = torch.exp(-(t**2) / 2)
+    total = 0.0
+    for direction in directions.T:
+        characteristic = torch.exp(1j * (h @ direction)[:, None] * t).mean(0)
+        total = total + len(h) * torch.trapezoid((characteristic - normal).abs() ** 2 * normal, t)
+    return total / directions.shape[1]
+
+
+def by_closed_form(h, directions):
+    """The same integral from minus to plus infinity: each product of exponentials is a Gaussian integral."""
+    total = 0.0
+    for direction in directions.T:
+        x = h @ direction
+        between = torch.exp(-((x[:, None] - x) ** 2) / 2).mean() * math.sqrt(2 * math.pi)
+        across = torch.exp(-(x**2) / 4).mean() * math.sqrt(math.pi)
+        total = total + len(x) * (between - 2 * across + math.sqrt(2 * math.pi / 3))
+    return total / directions.shape[1]
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 3), (20, 5)])
+@pytest.mark.parametrize("settings", [{}, {"points": 5, "t_max": 2.0}])
+def test_value_and_gradient(shape, settings):
+    h, method = vectors(*shape), SIGReg(shape[1], strength=-0.7, directions=6, **settings).eval()
+    directions = method.draw_directions(h)
+    found = value_and_gradient(method.regularize, h)
+    expected = value_and_gradient(lambda x: -0.7 * by_integral(x, directions, **settings), h)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "points"), [(0.4, 17), (1.0, 65)])
+def test_17_points_are_enough_for_the_integral_of_projections_near_0(size, points):
+    h, method = vectors(30, 4) * size, SIGReg(4, strength=1.0, directions=10, points=points).eval()
+    directions = method.draw_directions(h)
+    found = value_and_gradient(method.regularize, h)
+    expected = value_and_gradient(lambda x: by_closed_form(x, directions), h)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gaussian_has_less_than_what_is_collapsed_shifted_or_stretched():
+    method = SIGReg(8, directions=64).eval()
+    normal = torch.randn(500, 8, generator=torch.Generator().manual_seed(0))
+    least = method.regularize(normal)
+    for other in (normal * 0, normal + 1, normal * 2, normal / 2, normal[:, :1].repeat(1, 8)):
+        assert method.regularize(other) > 3 * least
+
+
+def test_directions_are_units_drawn_anew_in_training_and_alike_everywhere():
+    h, one, two = vectors(9, 5).float(), SIGReg(5, directions=7), SIGReg(5, directions=7)
+    before = torch.random.get_rng_state()
+    first = one.draw_directions(h)
+    torch.testing.assert_close(first.norm(dim=0), torch.ones(7))
+    values = [float(one.regularize(h)) for _ in range(4)]
+    assert len(set(values)) == 4
+    assert [float(two.regularize(h)) for _ in range(2)] == values[:2]
+    resumed = SIGReg(5, directions=7)
+    resumed.load_state_dict(two.state_dict())
+    assert [float(resumed.regularize(h)) for _ in range(2)] == values[2:]
+    resumed.eval()
+    assert resumed.regularize(h) == resumed.regularize(h) == one.regularize(h)
+    assert torch.equal(torch.random.get_rng_state(), before)  # no other random number changes
+
+
+@pytest.mark.parametrize("row", [torch.zeros(3), torch.tensor([0.1, 2.0, -7.7]), torch.full((3,), 1e20)])
+def test_equal_rows_stay_finite(row):
+    value, gradient = value_and_gradient(SIGReg(3).regularize, row.repeat(5, 1))
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+
+
+def test_mixed_precision_computes_in_float32():
+    h = vectors(16, 8).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        value, gradient = value_and_gradient(SIGReg(8).eval().regularize, h)
+    assert (value.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
+    expected, expected_gradient = value_and_gradient(SIGReg(8).eval().regularize, h.float())
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
+    torch.testing.assert_close(gradient.float(), expected_gradient, rtol=0.01, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strength": "strong"}, "strength must be a finite number, not 'strong'"),
+        ({"strength": math.nan}, "strength must be a finite number, not nan"),
+        ({"directions": 0}, "directions must be a whole number of at least 1, not 0"),
+        ({"directions": 2.5}, "directions must be"),
+        ({"points": 16}, "points must be an odd number of at least 3, not 16"),
+        ({"points": True}, "points must be"),
+        ({"t_max": 0}, "t_max must be above 0"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SIGReg(4, **settings)

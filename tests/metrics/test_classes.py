@@ -1,0 +1,123 @@
+"""Measures of classes and of single coordinates: by brute force, and by scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from isobench.metrics import (
+    best_threshold_accuracy,
+    class_summary,
+    coordinate_share,
+    silhouette,
+    silhouette_values,
+    threshold_accuracies,
+)
+
+
+def classes_of_vectors(rows=40, dim=5, classes=3, seed=0, shift=1000.0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=rows)
+    return rng.normal(size=(rows, dim)) + 0.7 * labels[:, None] + shift, labels
+
+
+def silhouette_by_pairs(h, labels):
+    """Rousseeuw's definition from the matrix of all squared distances."""
+    distances = ((h[:, None] - h) ** 2).sum(2)
+    values = []
+    for i, label in enumerate(labels):
+        others = (labels == label) & (np.arange(len(h)) != i)
+        if not others.any():
+            values.append(0.0)
+            continue
+        a = distances[i, others].mean()
+        b = min(distances[i, labels == c].mean() for c in set(labels) - {label})
+        values.append((b - a) / max(a, b) if max(a, b) > 0 else 0.0)
+    return np.array(values)
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(2, 2), (40, 2), (40, 3), (12, 6)])
+def test_the_silhouette_is_that_of_all_pairs(rows, classes):
+    h, labels = classes_of_vectors(rows, classes=classes, seed=3)
+    expected = silhouette_by_pairs(h, labels)
+    np.testing.assert_allclose(silhouette_values(h, labels).numpy(), expected, rtol=0, atol=1e-9)
+    assert silhouette(torch.from_numpy(h), torch.from_numpy(labels)) == pytest.approx(expected.mean(), abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 5])
+def test_the_silhouette_is_scikit_learns_on_squared_distances(classes):
+    from sklearn.metrics import silhouette_samples
+
+    h, labels = classes_of_vectors(500, 30, classes, shift=3.0)
+    expected = silhouette_samples(h, labels, metric="sqeuclidean")
+    np.testing.assert_allclose(silhouette_values(h, labels).numpy(), expected, rtol=0, atol=1e-9)
+
+
+def test_silhouettes_of_equal_vectors_lonely_ones_and_one_class():
+    h = np.array([[1.0, 2], [1, 2], [1, 2], [5, 5]])
+    assert silhouette_values(h, np.array([0, 0, 1, 2])).tolist() == [0, 0, 0, 0]
+    assert silhouette_values(h, np.array([0, 0, 1, 1]))[:2].tolist() == [1, 1]
+    assert math.isnan(silhouette(h, np.zeros(4, int)))
+    assert math.isnan(silhouette(h[:1], np.zeros(1, int)))
+
+
+def accuracies_by_brute_force(h, labels):
+    """Every threshold between two values and one below all, and every pair of classes for its two sides."""
+    names = sorted(set(labels.tolist()))
+    best = []
+    for column in h.T:
+        thresholds = [
+            -math.inf,
+            *((a + b) / 2 for a, b in zip(sorted(set(column)), sorted(set(column))[1:], strict=False)),
+        ]
+        best.append(
+            max(
+                np.mean(np.where(column > threshold, above, below) == labels)
+                for threshold in thresholds
+                for above in names
+                for below in names
+            )
+        )
+    return best
+
+
+@pytest.mark.parametrize("classes", [1, 2, 4])
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_best_threshold_is_found(classes, ties):
+    h, labels = classes_of_vectors(14, 66, classes, seed=5, shift=0.0)  # more columns than are sorted at once
+    h = np.round(h) if ties else h
+    labels = labels * 7 - 3  # any whole numbers
+    expected = accuracies_by_brute_force(h, labels)
+    np.testing.assert_allclose(threshold_accuracies(h, labels).numpy(), expected, rtol=0, atol=1e-12)
+    assert best_threshold_accuracy(h, labels) == pytest.approx(max(expected))
+
+
+def test_a_coordinate_without_information_gives_the_most_frequent_class():
+    labels = torch.tensor([0, 1, 1, 1])
+    assert best_threshold_accuracy(torch.ones(4, 2), labels) == 0.75
+    assert best_threshold_accuracy(torch.tensor([[0.0, 9], [2, 9], [1, 9], [3, 9]]), labels) == 1
+    assert best_threshold_accuracy(torch.ones(1, 2), labels[:1]) == 1
+
+
+def test_the_share_of_a_coordinate():
+    h, _ = classes_of_vectors()
+    variances = h.var(0)
+    assert coordinate_share(h) == pytest.approx(variances.max() / variances.sum(), abs=1e-12)
+    outlier = torch.randn(50, 4) * torch.tensor([1.0, 1e3, 1, 1])
+    assert coordinate_share(outlier) > 0.99
+    for nothing in (torch.ones(4, 3), torch.randn(1, 3)):
+        assert math.isnan(coordinate_share(nothing))
+
+
+def test_a_vector_that_is_not_finite_and_wrong_shapes():
+    h, labels = torch.tensor([[1.0, math.nan], [0, 1]]), torch.tensor([0, 1])
+    assert all(math.isnan(value) for value in class_summary(h, labels).values())
+    for measure in (silhouette, best_threshold_accuracy):
+        with pytest.raises(ValueError, match="labels"):
+            measure(torch.ones(3, 2), labels)
+        with pytest.raises(ValueError, match="labels"):
+            measure(torch.ones(0, 2), labels[:0])
+    with pytest.raises(ValueError, match="at least one row"):
+        coordinate_share(torch.ones(0, 2))
