@@ -31,6 +31,7 @@ from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
 from isobench.data.scored_pairs import ScoredPairs
 from isobench.data.sts import SETS, load_sentence_pairs
 from isobench.data.weight_names import format_encoder_name
+from isobench.metrics.coordinates import coordinate_share
 from isobench.metrics.similarity import SIMILARITIES
 from isobench.metrics.task import METRIC_FUNCTIONS
 from isobench.runs.identity import drop_targets_of_chain
@@ -151,7 +152,7 @@ class SimilarityMeasurer:
         self.own = prepare_vectors(own.vectors, unit_length)
         self.fitted_on = self.own if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
         self.raw = compute_correlations(self.own, self.scores)
-        self.top_share = compute_top_share(self.own)
+        self.top_share = coordinate_share(self.own)
 
     def measure(self, subject: Subject) -> Rows:
         """Return a row a similarity: the correlations x 100, and what the method adds to that without calibration.
@@ -222,9 +223,3 @@ def compute_correlations(vectors: Tensor, scores: np.ndarray) -> np.ndarray:
     return np.array(
         [[100 * METRIC_FUNCTIONS[kind](scores, values) for kind in CORRELATIONS] for values in similarities]
     )
-
-
-def compute_top_share(vectors: Tensor) -> float:
-    """Compute the largest share of the variance that a single coordinate holds; NaN without variance."""
-    variance = vectors.var(0, correction=0)
-    return float(variance.max() / variance.sum())

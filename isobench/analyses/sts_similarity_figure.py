@@ -10,6 +10,7 @@ from isobench.analyses.sts_similarity_tables import PLAIN
 from isobench.common.plots import PALETTE, make_panel_grid
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # of the layers
+TICKS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the logarithmic axis
 SAME = 1e-6  # points of correlation; methods whose gains differ by less everywhere are one panel
 
 
@@ -21,7 +22,11 @@ def draw_gains(rows: Sequence[TidyRow]) -> Figure:
     """
     rows = [row for row in rows if row["similarity"] == "cosine" and row["method"] != PLAIN]
     panels = group_equal_methods(rows)
-    figure, axes = make_panel_grid(["\n".join(methods) for methods in panels] or [""], 1.9, sharex=True)
+    figure, axes = make_panel_grid(
+        ["\n".join(methods) for methods in panels] or [""], 2.0, 3, sharex=True, sharey=True
+    )
+    all_shares = [row["top_share"] for row in rows]
+    ticks = [tick for tick in TICKS if all_shares and min(all_shares) / 2 <= tick <= 2 * max(all_shares)]
     for methods, axis in zip(panels, axes, strict=False):
         axis.axhline(0, color="0.8", linewidth=0.8, zorder=0)
         own = select_rows(rows, {"method": methods[0]})
@@ -31,10 +36,13 @@ def draw_gains(rows: Sequence[TidyRow]) -> Figure:
                 label = f"{model}, {'output' if layer is None else f'layer {layer}'}" if points else None
                 shares, gains = ([row[key] for row in points] for key in ("top_share", "gain"))
                 axis.plot(shares, gains, marker, color=colour, markersize=3, alpha=0.8, label=label)
-        axis.set(xscale="log", xlabel="top coordinate's share of variance", ylabel="gain (points)")
+        axis.set(xscale="log", xlabel="top coordinate (% of variance)", ylabel="gain (points)")
+        axis.set_xticks(ticks, [f"{100 * tick:g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.tick_params(labelbottom=True, labelleft=True)
     if panels:
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
     return figure
 
 
