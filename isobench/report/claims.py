@@ -198,8 +198,7 @@ ADAPTATION, COMMON = "task_adaptation", "too_much_in_common"
 SPECTRUM = ("spectrum_polynomial", "spectrum_exponential")
 SEEDS = "-m seed=1,2,3,4,5"  # for experiments whose grid has one seed
 CLAIMS = [
-    Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper"),
-          settings=SEEDS),
+    Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper"), settings=SEEDS),
     Claim(
         ISOBN, "IsoBN lowers EV_1 of pretrained [CLS] much, batch normalisation little (Table 2)", "isobn_ev",
         isobn_lowers_ev, "explained_variance",
