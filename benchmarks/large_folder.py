@@ -78,10 +78,10 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions:
     """
     with compose_sweep(arguments) as parts:
         planned = plan_runs(*parts)
-    mark_output_folder(next(iter(planned.values())).row.cfg.output_dir)
     for run in planned.values():
         cfg, folder = run.row.cfg, run.row.folder
         folder.path.mkdir(parents=True)
+        mark_output_folder(cfg.output_dir)
         config = dataclasses.asdict(cfg)
         (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
         record = adapt_record(real, cfg, identify(cfg)) | {"config": config}

@@ -6,6 +6,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,19 @@ from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config
 from isobench.report.tidy_rows import read_origin, read_outcome
 from isobench.runs.folder import RunFolder
-from isobench.runs.grouping import PROTOCOL_SETTINGS, find_varying_settings, read_run_names, read_value
+from isobench.runs.grouping import (
+    PROTOCOL_SETTINGS,
+    SOURCE_SETTINGS,
+    find_varying_settings,
+    read_run_names,
+    read_value,
+)
+from isobench.runs.identity import Identity
 from isobench.runs.layout import CONFIG_FILE, RECORD_FILE, runs_folder
 from isobench.runs.listing import list_run_folders, parse_config
 from isobench.runs.record import RunRecord
 from isobench.runs.record_file import read_record_file
-from isobench.runs.row import Row
+from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.sweep.plan import convert_to_overrides
 from isobench.sweep.replay import plan_saved_command
 from isobench.sweep.saved_commands import read_commands
@@ -95,10 +103,13 @@ def keep_global_hydra() -> Iterator[None]:
 def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> "pandas.DataFrame":
     """Load the ended runs of an output folder, one row a run, in the order of task, encoder, method and seed.
 
-    The columns are: names, seed, the settings in which the runs differ (by their dotted names), status, failure,
-    score and metrics of the reported epoch (x 100, as in reports), its isotropy, cost, and where the run comes from.
-    Their types are pandas' own that allow missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and
-    weights of the runs need not be at hand.
+    The columns are: names, seed, the settings in which the runs differ (by their dotted names), where data and
+    weights come from (``task.data``, ``encoder.weights``), status, failure, score and metrics of the reported epoch
+    (x 100, as in reports), its isotropy, cost, and what the run was made with. Their types are pandas' own that allow
+    missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and weights need not be at hand.
+
+    A run whose predictions have changed since it ended has the status ``damaged`` and no score; a line on standard
+    error names it.
 
     Args:
         folder: the output folder, as of ``output_dir``.
@@ -116,8 +127,11 @@ def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> 
     if not rows:
         of = f" of {experiment}" if experiment else ""
         raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: name the folder that output_dir named")
+    check_predictions(rows)
+    print_troubles(rows)
+    rows = [replace(row, state="damaged") if row.trouble else row for row in rows]
     rows.sort(key=lambda row: (*read_run_names(row.cfg), row.cfg.seed))
-    settings = list(dict.fromkeys([*PROTOCOL_SETTINGS, *find_varying_settings(rows)]))
+    settings = list(dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *find_varying_settings(rows)]))
     table = pandas.DataFrame([describe_row(row, settings) for row in rows], dtype=object)
     return table.astype({name: choose_type(name, table[name]) for name in table})
 
@@ -162,7 +176,8 @@ def read_ended_rows(folder: str) -> list[Row]:
             cfg = parse_config((path / CONFIG_FILE).read_text())
         except Exception as error:  # it may be damaged in many ways
             raise UserError(f"{path / CONFIG_FILE} can't be read: remove the folder to run again") from error
-        rows.append(Row(cfg, RunFolder(folder, record.key), record, "done"))
+        identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
+        rows.append(Row(cfg, RunFolder(folder, record.key), record, "done", identity=identity))
     return rows
 
 

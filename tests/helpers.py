@@ -118,7 +118,8 @@ def review_columns(n: int, seed: int) -> dict:
 def tiny_overrides(tiny: str, reviews: str, cache: str, outputs: Path) -> list[str]:
     return [
         "task=sst2", f"data.root={reviews}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
-        f"output_dir={outputs}", "tracking=none", "optimization.epochs=2", "optimization.batch_size=16",
+        f"output_dir={outputs}", "tracking=none", "report=false", "optimization.epochs=2",
+        "optimization.batch_size=16",
         "optimization.lr=3e-3",
     ]  # fmt: skip
 
@@ -149,7 +150,8 @@ SCRATCH = [
 def translation_overrides(translations: str, cache: str, outputs: Path) -> list[str]:
     return [
         "task=multi30k", f"data.root={translations}", f"data.cache={cache}", *SCRATCH, "optimization=seq2seq",
-        f"output_dir={outputs}", "tracking=none", "optimization.epochs=2", "optimization.batch_size=16",
+        f"output_dir={outputs}", "tracking=none", "report=false", "optimization.epochs=2",
+        "optimization.batch_size=16",
         "task.generation.max_length=24", "task.generation.beams=2",
     ]  # fmt: skip
 

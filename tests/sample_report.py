@@ -3,10 +3,17 @@
 import random
 import statistics
 
-from isobench.report.document import Cell, Comparison, Report, ReportLine, ReportTable
+import numpy as np
+
+from isobench.report.document import Cell, Comparison, ConfigurationLine, Report, ReportLine, ReportTable
+from isobench.report.method_effects import measure_effects
+from isobench.report.overview import build_overview
+from isobench.report.seed_statistics import apply_holm_correction, compare
+from isobench.report.verdict import write_verdict
 
 ENCODERS = ["bert-base-cased", "roberta-base"]
 METHODS = ["none", "cosine", "spectrum_polynomial", "spectrum_exponential", "flow"]
+LOW, HIGH = [80.0, 80.5, 81.0, 80.2, 80.8], [85.0, 85.5, 86.0, 85.2, 85.8]
 TASKS = ["sst2", "mrpc", "cola", "rte", "wnli", "stsb", "qnli", "mnli", "qqp"]
 
 
@@ -21,9 +28,12 @@ def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, s
                     run, epoch_rows = made_up_run(rng, encoder, method, task, seed, epochs)
                     runs.append(run)
                     curves += epoch_rows
+    tables = [table(runs, encoders, methods, tasks)]
+    effects = measure_effects(tables)
+    overview = build_overview(tables, effects, runs, {})
     return Report(
-        experiment="glue_calibration", paper="On Isotropy Calibration of Transformers",
-        tables=[table(runs, encoders, methods, tasks)], runs=runs,
+        experiment="glue_calibration", paper="On Isotropy Calibration of Transformers", tables=tables, runs=runs,
+        verdict=write_verdict(effects, overview, len(runs), len(runs)), overview=overview,
         epochs={name: [row[name] for row in curves] for name in curves[0]},
         selection="The best epoch on the dev set, the set it is reported on.",
         state={"done": len(runs), "failed": 0, "missing": 0}, scale=list(scale),
@@ -46,7 +56,7 @@ def made_up_run(rng, encoder, method, task, seed, epochs):
         rows.append({
             "epoch": epoch, "key": key, **identity, "score": level + 3 * (1 - 0.5**epoch) + rng.gauss(0, 0.8),
             "embedding/ev1": ev, "embedding/ev2": ev + 0.1, "embedding/ev3": ev + 0.15,
-            "embedding/i1": isotropy, "embedding/i2": 1 - isotropy,
+            "embedding/i1": isotropy, "embedding/i2": 1 - isotropy, "embedding/isoscore": isotropy / 3,
             "head/i1": 10 ** -(5 - strength + rng.random()), "head/i2": 0.5 + rng.gauss(0, 0.05),
         })  # fmt: skip
     best = max(rows, key=lambda row: row["score"])
@@ -73,7 +83,16 @@ def table(runs, encoders, methods, tasks):
                 cells[task.upper()] = cell(own, rng, method, verdict, why)
             lines.append(ReportLine(encoder, method, cells, "-" if method == "none" else f"{1 + rng.random():.2f}x"))
     notes = ["Of 72 comparisons 3.6 are expected by chance; 2 survive Holm."]
-    return ReportTable("table1", "Table 1: GLUE dev sets", [task.upper() for task in tasks], lines, notes)
+    columns = [task.upper() for task in tasks]
+    return ReportTable(
+        "table1",
+        "Table 1: GLUE dev sets",
+        columns,
+        lines,
+        notes,
+        dict(zip(columns, tasks, strict=True)),
+        scores=columns,
+    )
 
 
 def cell(runs, rng, method, verdict, why):
@@ -92,6 +111,29 @@ def cell(runs, rng, method, verdict, why):
     )  # fmt: skip
 
 
+def compared_table(arms, tasks=None, troubles=None, encoder="bert", name="table1") -> ReportTable:
+    """method -> column -> scores, compared with none's as the report does; (method, column) -> troubles."""
+    lines = []
+    for method, columns in arms.items():
+        cells = {}
+        for column, values in columns.items():
+            base = arms.get("none", {}).get(column, []) if method != "none" else []
+            found = (troubles or {}).get((method, column), {})
+            cells[column] = Cell(
+                values, list(range(len(values))), troubles=found, published="99.99 (0.01)",
+                comparison=compare(values, base) if values and base else None,
+            )  # fmt: skip
+        lines.append(ReportLine(encoder, method, cells))
+    titles = list(dict.fromkeys(c for a in arms.values() for c in a))
+    made = ReportTable(name, "", titles, lines, tasks=tasks or {}, scores=titles)
+    apply_holm_correction([made])
+    return made
+
+
+def noisy(mean, n, seed, sd=1.0):
+    return (mean + sd * np.random.default_rng(seed).standard_normal(n)).tolist()
+
+
 def empty():
     """What there is before anything has run."""
     return Report("glue_isobn", None, [], [], {}, "", {}, [], [], [], {})
@@ -107,6 +149,12 @@ def hostile():
     report.provenance = {evil: breakout}
     report.evidence = report.notes = report.scale = [evil + breakout]
     report.state = {"done": 1, evil: 2}
+    report.verdict = evil + breakout
+    for line in report.overview:
+        line.group = line.settings = line.time = evil + breakout
+        line.troubles = {evil: 1}
+    cell = Cell([1.0, 2.0], [1, 2], troubles={evil: 1})
+    report.configurations = [ConfigurationLine(breakout, evil, evil, breakout, cell, 1.5, True)]
     first = report.tables[0]
     first.name = first.title = evil
     first.notes = [breakout]

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import drop_replaced
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from test_tower import FORBID_IMPORTS, ROOT
@@ -97,8 +98,25 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
     assert {name: types[name] for name in expected} == expected
     assert sorted(table["calibration.beta"].dropna()) == [0.25, 0.5, 0.5]
     assert np.isfinite(table["score"].astype(float)).all()
+    assert table["encoder.weights"].nunique() == table["task.data"].nunique() == 1
+    for name, digest in (("task.data", "data"), ("encoder.weights", "weights")):
+        assert f"({table[digest][0][:8]})" in table[name][0]
     of_experiment = isobench.load_runs(str(outputs), experiment="glue_isobn")
     assert of_experiment[["method", "seed"]].values.tolist() == [["none", 1]]  # that an earlier command carried out
+
+
+@pytest.mark.slow
+def test_changed_predictions_are_named_and_have_no_score(small, outputs, capfd):
+    short = [*small, "optimization.epochs=1", "task.train_samples=32", "task.dev_samples=8"]
+    for seed in (1, 2):
+        isobench.run(drop_replaced([*short, f"seed={seed}"]))
+    predictions = next(outputs.glob("runs/*/predictions.parquet"))
+    predictions.write_bytes(predictions.read_bytes() + b"x")
+    capfd.readouterr()
+    table = isobench.load_runs(outputs)
+    assert f"isobench: {predictions} is damaged" in capfd.readouterr().err
+    assert sorted(table["status"]) == ["damaged", "finished"]
+    assert table["score"].isna().tolist() == (table["status"] == "damaged").tolist()
 
 
 def test_a_folder_without_runs_is_one_line(tmp_path):

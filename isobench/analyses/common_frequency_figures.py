@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from isobench.analyses.rows import list_distinct, select_rows
-from isobench.common.plots import PALETTE, make_panel_grid
+from isobench.common.plots import PALETTE, add_finding, make_panel_grid
 
 
 def draw_figure3(rows: list[dict[str, Any]], printed: Sequence[Mapping[str, Any]]) -> Figure:
@@ -23,9 +24,16 @@ def draw_figure3(rows: list[dict[str, Any]], printed: Sequence[Mapping[str, Any]
         axis.plot(
             [_range_midpoint(bounds) for bounds in printed], published, "x", color="black", label="paper's BERT, raw"
         )
-        axis.set(xlabel="token id (thousands)", ylabel="mean cosine")
+        axis.set_xlabel("token id (thousands)")
+        _label_first_column(axis, "mean cosine")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
+
+
+def _label_first_column(axis: Axes, label: str) -> None:
+    """Label the vertical axis of a panel in the first column; the others share its numbers."""
+    if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+        axis.set_ylabel(label)
 
 
 def _range_midpoint(bounds: Mapping[str, Any]) -> float:
@@ -44,7 +52,8 @@ def draw_figure4(curves: list[dict[str, Any]], summary: list[dict[str, Any]], ra
         ranks: first and last rank that the exponent is fitted to.
     """
     words, *tokens = summary
-    figure, axes = make_panel_grid([encoder_tokens["unit"] for encoder_tokens in tokens], 2.4, across=3, sharey=True)
+    encoders = [encoder_tokens["unit"].removeprefix("tokens, ") for encoder_tokens in tokens]
+    figure, axes = make_panel_grid(encoders, 2.4, across=3, sharey=True)
     for encoder_tokens, axis in zip(tokens, axes, strict=True):
         lines = ((words, "words", "-", PALETTE[0]), (encoder_tokens, "tokens", "--", PALETTE[1]))
         for unit, label, line, colour in lines:
@@ -56,6 +65,8 @@ def draw_figure4(curves: list[dict[str, Any]], summary: list[dict[str, Any]], ra
             if inside.any():
                 middle = np.log(count[inside]).mean() + exponent * np.log(rank[inside]).mean()
                 axis.loglog(rank, np.exp(middle - exponent * np.log(rank)), color=colour, linewidth=0.6)
-        axis.set(xlabel="rank", ylabel="count", ylim=(0.6, None))
+        axis.set(xlabel="rank", ylim=(0.6, None))
+        _label_first_column(axis, "count")
+        add_finding(axis, r"thin lines: count $\propto$ rank$^{-s}$")
         axis.legend(loc="lower left")
     return figure

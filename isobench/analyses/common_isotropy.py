@@ -11,7 +11,7 @@ from torch import Tensor
 
 from isobench.analyses import common_isotropy_figures
 from isobench.analyses.common_weighting import build_weighting_table, explain_weighting, measure_weighted
-from isobench.analyses.findings import Findings, RowLabel, build_comparison_table
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables
 from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.analyses.token_counts import count_rows, open_analysis_corpus
@@ -88,10 +88,10 @@ def analyse(
             "figure6": common_isotropy_figures.draw_figure6(densities),
         },
         tables=[
-            build_comparison_table(
+            *build_comparison_tables(
                 "Too Much in Common, Table 1", ("encoder",), format_cells(vocabularies, TABLE1_COLUMNS), PAPER, TABLE
             ),
-            build_comparison_table(
+            *build_comparison_tables(
                 "Too Much in Common, Section 5.3: average cosine, and cosine of the mean with the top eigenvector",
                 ("encoder",),
                 format_cells(vocabularies, SECTION_COLUMNS),
@@ -107,6 +107,7 @@ def analyse(
             *([explain_weighting(counted.text_count, counted.name)] if counted else []),
         ],
         differs=collect_scale_notes(subjects, "encoder"),
+        independent_figures=("figure2",),
     )
 
 

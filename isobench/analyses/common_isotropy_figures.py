@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from isobench.analyses.vocabulary import VocabularyMeasures
 
 SPHERE_MARKERS = "osD^vP*X"
+ROUNDING_ERROR = 1e-6  # singular values below this share of the largest are zeros
 
 
 def draw_figure1(vocabularies: "list[VocabularyMeasures]") -> Figure:
@@ -32,7 +33,9 @@ def draw_figure1(vocabularies: "list[VocabularyMeasures]") -> Figure:
         figure.colorbar(scale, ax=centred, label="token id (thousands)")
         for (vectors, values), line in zip(vocabulary.singular_values.items(), ("--", "-"), strict=True):
             spectrum.plot(np.arange(1, len(values) + 1), values / values[0], line, label=vectors)
-        spectrum.set(title=vocabulary.encoder, xlabel="index", ylabel="singular value\n(largest = 1)", ylim=(0, 1.02))
+        shown = np.concatenate([values / values[0] for values in vocabulary.singular_values.values()])
+        spectrum.set(title=vocabulary.encoder, xlabel="index", ylabel="singular value\n(largest = 1)")
+        spectrum.set(yscale="log", ylim=(0.9 * shown[shown > ROUNDING_ERROR].min(), 1.2))
         spectrum.legend()
     return figure
 

@@ -46,12 +46,12 @@ def measure_weighted(encoder: str, matrix: Tensor, counts: Tensor) -> list[dict[
 def build_weighting_table(rows: list[dict[str, Any]]) -> Table:
     """Build the table of both weightings' measures, side by side: a row for each encoder and kind of vectors."""
     headings = [heading for name in COLUMNS for heading in (name, f"{name}, Zipf")]
-    table = make_table("All words alike, and by their frequency", ("", "encoder", "vectors"), headings, True)
+    table = make_table("All words alike, and by their frequency", ("encoder", "vectors"), headings, wrap_numbers=True)
     measures = {(row["encoder"], row["vectors"], row["weighting"]): row for row in rows}
     for encoder, vectors in dict.fromkeys(key[:2] for key in measures):
         pair = [measures[encoder, vectors, weighting] for weighting in ("uniform", "zipf")]
         cells = [f"{row[measure]:z.{digits}f}" for measure, digits in COLUMNS.values() for row in pair]
-        table.add_row("ours", encoder, vectors, *cells)
+        table.add_row(encoder, vectors, *cells)
     return table
 
 

@@ -9,7 +9,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column, make_table
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables, find_paper_column, make_table
 from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.analyses.token_counts import count_rows, open_analysis_corpus
@@ -82,10 +82,10 @@ def analyse(
         numbers={"word_similarity": rows, "averages": means},
         tables=[
             build_pair_count_table(rows),
-            build_comparison_table(
+            *build_comparison_tables(
                 "Table 3: Pearson x 100, inner/cosine", labels, format_table3_cells(rows), PAPER, "table3"
             ),
-            build_comparison_table(
+            *build_comparison_tables(
                 "Table 2: averages of Table 3", labels, format_table2_cells(means), PAPER, "table2"
             ),
         ],

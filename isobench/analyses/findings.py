@@ -31,6 +31,8 @@ class Findings:
         tables: shown on the terminal.
         notes: shown below the tables; what a reader must know.
         differs: how the setting differs from the paper's; None stands for how encoders and data differ.
+        independent_figures: names of the figures that show no encoder and no data, so that ``differs`` is not about
+            them.
     """
 
     numbers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class Findings:
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     differs: list[str] | None = None
+    independent_figures: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> list[Path]:
         """Write every file into a folder, each whole or not at all; returns the files."""
@@ -73,10 +76,12 @@ class Findings:
             out.print(note, highlight=False, markup=False)
 
 
-def build_comparison_table(
+def build_comparison_tables(
     title: str, labels: Sequence[str], ours: Mapping[RowLabel, Mapping[str, str]], paper: str, table: str
-) -> Table:
-    """Build a table of our rows with the published rows below them.
+) -> list[Table]:
+    """Build a table of our rows with the published rows below them, in the columns that we have.
+
+    Where the paper has none of our columns, its rows are a table of their own, in its own columns.
 
     Args:
         title: the table's title.
@@ -86,20 +91,46 @@ def build_comparison_table(
         table: name of the paper's table.
     """
     content = published.load_tables(paper)[table]
-    columns = list(dict.fromkeys([*(name for cells in ours.values() for name in cells), *content.columns]))
+    theirs = {
+        (encoder, method)[: len(labels)]: {
+            name: published.format_statistics(content.form, values).replace(" / ", "/")
+            for name, values in statistics.items()
+        }
+        for encoder, methods in content.cells.items()
+        for method, statistics in methods.items()
+    }
+    columns = list(dict.fromkeys(name for cells in ours.values() for name in cells))
+    if set(columns).isdisjoint(content.columns):
+        own, printed = (
+            make_table(title, labels, columns),
+            make_table(f"{title} (the paper's numbers)", labels, content.columns),
+        )
+        add_rows(own, "", ours, columns)
+        add_rows(printed, "", theirs, list(content.columns), style="dim")
+        return [own, printed]
     comparison = make_table(title, ("", *labels), columns)
-    for row_label, cells in ours.items():
-        comparison.add_row("ours", *row_label, *(cells.get(name, "-") for name in columns))
+    add_rows(comparison, "ours", ours, columns)
     comparison.add_section()
-    for encoder, methods in content.cells.items():
-        for method, statistics in methods.items():
-            cells = {
-                name: published.format_statistics(content.form, values).replace(" / ", "/")
-                for name, values in statistics.items()
-            }
-            row_label = (encoder, method)[: len(labels)]
-            comparison.add_row("paper", *row_label, *(cells.get(name, "-") for name in columns), style="dim")
-    return comparison
+    add_rows(comparison, "paper", theirs, columns, style="dim")
+    return [comparison]
+
+
+def add_rows(
+    table: Table, source: str, rows: Mapping[RowLabel, Mapping[str, str]], columns: Sequence[str], style: str = ""
+) -> None:
+    """Add rows that have a cell in one of these columns, with a dash for each cell that they lack.
+
+    Args:
+        table: the table; its first column is ``source`` unless that is empty, then come the row's names.
+        source: whose numbers these are.
+        rows: row's names -> column -> cell.
+        columns: the columns, in order.
+        style: of the rows, for the terminal.
+    """
+    for names, cells in rows.items():
+        if not cells.keys().isdisjoint(columns):
+            head = (source, *names) if source else names
+            table.add_row(*head, *(cells.get(name, "-") for name in columns), style=style)
 
 
 def make_table(title: str, labels: Iterable[str], numbers: Iterable[str], wrap_numbers: bool = False) -> Table:

@@ -15,7 +15,7 @@ from isobench.analyses.names import EncoderOnTask
 from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
 from isobench.common.linalg import gram, row_mean
-from isobench.common.plots import make_panel_grid, make_panels
+from isobench.common.plots import add_finding, make_panel_grid, make_panels
 from isobench.config.bounds import NOT_EMPTY, PositiveInt, at_least, at_most, between
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
@@ -205,10 +205,13 @@ def draw_figure6(statistics: list[DimensionStatistics], summaries: list[dict[str
         draw_matrix(blocks, block_diagonal(dims.cluster[dims.order]))
         image = draw_matrix(real, dims.ordered_correlation)
         error = "{:.2f} off on average"
-        identity.set(ylabel=dims.title, xlabel="no correlations\n" + error.format(row["mean_correlation"]))
-        clusters = rf"{row['clusters']} clusters at mean $|\rho|$ $\geq$ {threshold:g}"
-        blocks.set(xlabel=f"{clusters}\n" + error.format(row["mean_off_blocks"]))
-        real.set(xlabel="dimension (clustered)")
+        add_finding(identity, "no correlations:\n" + error.format(row["mean_correlation"]))
+        clusters = rf"{row['clusters']} clusters (mean $|\rho|$ $\geq$ {threshold:g}):"
+        add_finding(blocks, f"{clusters}\n" + error.format(row["mean_off_blocks"]))
+        add_finding(real, f"of the embeddings:\n{row['mean_correlation']:.2f} on average")
+        identity.set(ylabel=dims.title)
+        for axis in (identity, blocks, real):
+            axis.set(xlabel="dimension (clustered)")
         figure.colorbar(image, ax=[identity, blocks, real], label=r"$|\rho|$", aspect=30)
     return figure
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from isobench.analyses.findings import Findings, RowLabel, build_comparison_table, find_paper_column
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables, find_paper_column
 from isobench.analyses.rows import list_distinct, select_rows
 from isobench.analyses.setting_checks import no_variance_error
 from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
@@ -42,9 +42,9 @@ def analyse(subjects: list[Subject], curve: PositiveInt) -> Findings:
     return Findings(
         numbers={"explained_variance": rows},
         figures={"figure7": draw_figure7(rows)},
-        tables=[
-            build_comparison_table("IsoBN, Table 2: EV1/EV2/EV3", ("encoder", "method"), cells, "isobn", "table2")
-        ],
+        tables=build_comparison_tables(
+            "IsoBN, Table 2: EV1/EV2/EV3", ("encoder", "method"), cells, "isobn", "table2"
+        ),
         notes=["BN and IsoBN by the statistics of the whole training set; the paper does not say by which."],
         differs=collect_scale_notes(subjects, "encoder", "task"),
     )

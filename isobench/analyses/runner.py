@@ -83,8 +83,9 @@ def compute_findings(
             findings.differs = collect_scale_notes(subjects, "encoder", "task")
         warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
         findings.differs = list(dict.fromkeys([*findings.differs, *warnings]))
-        for figure in findings.figures.values():
-            add_scale_note(figure, findings.differs)
+        for name, figure in findings.figures.items():
+            if name not in findings.independent_figures:
+                add_scale_note(figure, findings.differs)
     setting = "" if experiment.paper is None else " Data and encoders are the paper's."
     if findings.differs:
         setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."

@@ -69,7 +69,7 @@ def require_bool(name: str, value: object) -> None:
         raise ValueError(f"{name} must be true or false, not {value!r}")
 
 
-def read_number(name: str, value: object, at_least: float = -math.inf) -> float:
+def require_number(name: str, value: object, at_least: float = -math.inf) -> float:
     """Return a setting of this name as a float; raise ValueError unless it is a finite number of at least a bound."""
     bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
     largest = sys.float_info.max

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, read_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_number
 from isobench.calibration.batch_statistics import center_batch, count_batch_rows, sum_over_processes_with_grad
 
 
@@ -37,11 +37,11 @@ class Decorrelation(Calibration):
         epsilon: float = 1e-4,
     ) -> None:
         super().__init__(dim)
-        self.strength = read_number("strength", strength, at_least=0)
-        self.variance_weight = read_number("variance_weight", variance_weight, at_least=0)
-        self.covariance_weight = read_number("covariance_weight", covariance_weight, at_least=0)
-        self.gamma = read_number("gamma", gamma, at_least=0)
-        self.epsilon = read_number("epsilon", epsilon, at_least=0)
+        self.strength = require_number("strength", strength, at_least=0)
+        self.variance_weight = require_number("variance_weight", variance_weight, at_least=0)
+        self.covariance_weight = require_number("covariance_weight", covariance_weight, at_least=0)
+        self.gamma = require_number("gamma", gamma, at_least=0)
+        self.epsilon = require_number("epsilon", epsilon, at_least=0)
         if self.epsilon == 0:
             raise ValueError("epsilon must be above 0")
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, read_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_number
 from isobench.calibration.batch_statistics import count_batch_rows, sum_over_processes_with_grad
 
 
@@ -36,7 +36,7 @@ class SIGReg(Calibration):
         self, dim: int, strength: float = 0.05, directions: int = 256, points: int = 17, t_max: float = 5.0
     ) -> None:
         super().__init__(dim)
-        self.strength, self.t_max = read_number("strength", strength), read_number("t_max", t_max)
+        self.strength, self.t_max = require_number("strength", strength), require_number("t_max", t_max)
         if self.t_max <= 0:
             raise ValueError(f"t_max must be above 0, not {t_max}")
         if type(directions) is not int or directions < 1:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, read_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_number
 from isobench.calibration.batch_statistics import gather_rows_with_grad
 
 
@@ -27,7 +27,7 @@ class Uniformity(Calibration):
 
     def __init__(self, dim: int, strength: float = 1.0, t: float = 2.0) -> None:
         super().__init__(dim)
-        self.strength, self.t = read_number("strength", strength), read_number("t", t)
+        self.strength, self.t = require_number("strength", strength), require_number("t", t)
         if self.t <= 0:
             raise ValueError(f"t must be above 0, not {t}")
 

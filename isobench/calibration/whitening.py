@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, read_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_number
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import eigh
 
@@ -59,7 +59,7 @@ class Whitening(Calibration):
         if not (0 < momentum <= 1 and 0 <= shrinkage <= 1):
             raise ValueError(f"momentum must be in (0, 1], shrinkage in [0, 1], not {momentum} and {shrinkage}")
         self.form, self.momentum, self.shrinkage = form, momentum, shrinkage
-        self.epsilon = 0.0 if epsilon is None else read_number("epsilon", epsilon, at_least=0)
+        self.epsilon = 0.0 if epsilon is None else require_number("epsilon", epsilon, at_least=0)
         self.out_dim = k or dim
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("covariance", torch.zeros(dim, dim))

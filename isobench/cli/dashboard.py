@@ -125,7 +125,7 @@ def build_wandb_workspace(entity: str, project: str, group: str, configs: Sequen
         settings=ws.WorkspaceSettings(max_runs=MAX_LINES),
         runset_settings=ws.RunsetSettings(
             filters=[expr.Metric("Group") == group],
-            groupby=[expr.Config("task.name"), expr.Config("encoder.name"), expr.Config("method")],
+            groupby=[expr.Config("task.name"), expr.Config("encoder_label"), expr.Config("method")],
             order=[expr.Ordering(expr.Summary("best/score"), ascending=False)],
             pinned_columns=PINNED_COLUMNS.copy(),
         ),
@@ -144,7 +144,7 @@ def build_wandb_report(entity: str, project: str, group: str, configs: Sequence[
             project=project,
             name=task,
             filters=[expr.Metric("Group") == group, expr.Metric("JobType") == task],
-            groupby=["config.encoder.name", "config.method"],
+            groupby=["config.encoder_label", "config.method"],
         )
         panels = [
             *build_score_panels([cfg for cfg in configs if cfg.task.name == task]),

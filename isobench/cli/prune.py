@@ -1,10 +1,10 @@
 """Run ``isobench prune``: list the runs that nothing produces any more, and remove them on request."""
 
+import contextlib
 import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -118,7 +118,8 @@ def judge_runs(
     """Judge which runs nothing produces any more; running and queued runs are never among them.
 
     A run is kept if its own config still gives its key and, for a run of an experiment, if the experiment's grid has
-    not changed or a sweep that was started in this output folder asks for the run.
+    not changed or a sweep that was started in this output folder asks for the run. An experiment is read from the
+    user's folders too; a run of one that is nowhere can't be judged, unless a sweep asks for it.
 
     Args:
         output_dir: the output folder.
@@ -134,6 +135,7 @@ def judge_runs(
     queued = find_queued_jobs(output_dir)
     planned: set[str] | None = None  # names of the folders that the sweeps ask for; computed when first needed
     orphans, unjudged, count = [], [], 0
+    grids = read_grids(config_dirs)
     for run in read_stored_runs(output_dir):
         count += 1
         folder, cfg = run.folder, run.cfg
@@ -146,15 +148,19 @@ def judge_runs(
         name = f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"
         if not run.has_own_key:
             orphans.append((folder, f"{name}: its settings have another key now"))
-        elif cfg.experiment.name and cfg.experiment.grid != read_grid(cfg.experiment.name):
+        elif (experiment := cfg.experiment.name) and cfg.experiment.grid not in grids.get(experiment, []):
             if planned is None:
                 planned = {
                     run_folder_name(key)
                     for command in read_commands(output_dir)
                     for key in plan_saved_command(command, output_dir, config_dirs)
                 }
-            if folder.name not in planned:
+            if folder.name in planned:
+                continue
+            if experiment in grids:
                 orphans.append((folder, f"{name}: the experiment has changed"))
+            else:
+                unjudged.append((folder, f"{name}: add --config-dir=FOLDER with experiment/{experiment}.yaml"))
     return orphans, unjudged, count
 
 
@@ -171,11 +177,20 @@ def find_trouble(folder: Path) -> str | None:
     return None
 
 
-@cache
-def read_grid(experiment: str) -> dict | None:
-    """Read an experiment's grid from its YAML; None if isobench has no such experiment."""
-    file = Path(conf_dir(), "experiment", f"{experiment}.yaml")
-    return yaml.safe_load(file.read_text())["experiment"]["grid"] if file.is_file() else None
+def read_grids(config_dirs: Sequence[str]) -> dict[str, list[dict]]:
+    """Read the grids of isobench's experiments and of those in the user's folders: experiment's name -> grids.
+
+    Files that can't be read are left out. Several files may have the same name for their experiments.
+    """
+    grids: dict[str, list[dict]] = {}
+    for folder in (conf_dir(), *config_dirs):
+        for file in Path(folder).expanduser().glob("experiment/*.yaml"):
+            with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
+                content = yaml.safe_load(file.read_text(encoding="utf-8"))
+                experiment = content.get("experiment") if isinstance(content, dict) else None
+                if isinstance(experiment, dict):
+                    grids.setdefault(experiment.get("name") or file.stem, []).append(experiment.get("grid") or {})
+    return grids
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from isobench.analyses.names import needs_training
 from isobench.cli import claims
@@ -14,14 +12,12 @@ from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_atomic
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console
-from isobench.common.tidy import write_columns, write_rows
 from isobench.config.command_line import check_typed_settings
-from isobench.report.build import build_report
-from isobench.report.document import Report
-from isobench.report.html import render_claims, render_report
-from isobench.report.markdown_latex import format_claims_markdown, format_latex, format_markdown
+from isobench.report.files import write_report, write_text
+from isobench.report.html import render_claims
+from isobench.report.markdown_latex import format_claims_markdown
 from isobench.report.sweep_table import print_table
-from isobench.runs.layout import report_folder, reports_folder
+from isobench.runs.layout import reports_folder
 from isobench.runs.row import check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep, convert_to_overrides
@@ -59,7 +55,6 @@ def report(arguments: Sequence[str]) -> None:
     _, rows = find_sweep_rows(drop_selection(arguments))
     cfg = rows[0].cfg
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
-    folder = report_folder(cfg.output_dir, experiment.name)
     if cfg.analysis and not needs_training(cfg.analysis):
         raise UserError(
             f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
@@ -72,16 +67,15 @@ def report(arguments: Sequence[str]) -> None:
         raise UserError(
             f"no run of {cfg.experiment.name or 'this sweep'} {missing} in {cfg.output_dir}: run it first"
         )
-    with require_writable(folder):
-        rows = add_states(rows)
-        built = build_report(experiment, rows)
-        write_report_files(built, folder)
+    rows = add_states(rows)
+    built, page = write_report(experiment, rows)
     print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
     for sentence in built.evidence:
         out.print(f"- {sentence}", highlight=False, markup=False)
     out.print(f"Selection: {built.selection}", highlight=False, markup=False)
-    out.print(f"Page: {folder}/report.html; also report.md, tables.tex, runs and epochs (Parquet, CSV)", markup=False)
+    print("Beside the page: report.md, tables.tex, runs and epochs (Parquet, CSV)")
+    print(f"Page: {page}")
 
 
 def report_claims(arguments: list[str]) -> None:
@@ -102,31 +96,6 @@ def report_claims(arguments: list[str]) -> None:
         write_atomic(folder / "claims.html", partial(write_text, render_claims(judged)))
     except OSError as error:
         raise make_storage_error(error, folder) from error
-
-
-def write_report_files(report: Report, folder: Path) -> None:
-    """Write every form of a report, each file whole or not at all.
-
-    Raises:
-        StorageError: the folder can't be written.
-    """
-    texts = {
-        "report.md": format_markdown(report),
-        "tables.tex": format_latex(report),
-        "report.html": render_report(report),
-    }
-    try:
-        write_rows(folder, "runs", report.runs)
-        write_columns(folder, "epochs", report.epochs)
-        for name, text in texts.items():
-            write_atomic(folder / name, partial(write_text, text))
-    except OSError as error:
-        raise make_storage_error(error, folder) from error
-
-
-def write_text(text: str, file: Path) -> Any:
-    """Write a text to a file."""
-    return file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,13 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from isobench.common.outliers import find_outliers
+
 COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches
 # The colours of Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 LINE_STYLES = ("-", "--", "-.", ":")
+TITLE_CHARACTERS = 15  # of a panel's title, for each inch of its width
 FIGURE_STYLE = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -70,11 +73,54 @@ def make_panel_grid(
     columns = min(across, len(names))
     figure, axes = make_panels(-(-len(names) // columns), columns, height, **options)
     flat = list(axes.flat)
+    characters = int(TITLE_CHARACTERS * figure.get_figwidth() / columns)
     for name, axis in zip(names, flat, strict=False):
-        axis.set_title(escape_math(name))
+        axis.set_title(escape_math(textwrap.fill(name, characters)))
     for axis in flat[len(names) :]:
         axis.remove()
     return figure, flat[: len(names)]
+
+
+def add_finding(axis: Axes, text: str) -> None:
+    """Write what a panel's numbers say between the panel and its title, in small grey letters."""
+    lines = text.count("\n") + 1
+    axis.set_title(axis.get_title(), pad=6 + 9 * lines)  # points
+    axis.annotate(
+        text, (0.5, 1), (0, 3), "axes fraction", "offset points",
+        ha="center", va="bottom", fontsize=FIGURE_STYLE["xtick.labelsize"], color="0.35", annotation_clip=False,
+    )  # fmt: skip
+
+
+def cut_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, include: float | None = None) -> None:
+    """End the vertical axis before the few values that would squeeze all others, and mark these by arrows.
+
+    An arrow stands at the edge where a value lies beyond it; the value farthest off is written beside its arrow.
+
+    Args:
+        axis: the panel, in which the values have been drawn.
+        x: horizontal positions of the values. [n]
+        y: the values. [n]
+        include: a value that stays on the axis, such as the 0 where bars begin.
+    """
+    outliers = find_outliers(y)
+    if not outliers.any():
+        return
+    kept = y[~outliers & np.isfinite(y)]
+    ends = [kept.min(), kept.max(), *([] if include is None else [include])]
+    margin = 0.08 * (max(ends) - min(ends))
+    low, high = min(ends) - margin * (min(ends) != include), max(ends) + margin * (max(ends) != include)
+    axis.set_ylim(low, high)
+    for edge, sign, marker in ((high, 1, "^"), (low, -1, "v")):
+        beyond = np.flatnonzero(outliers & (sign * y > sign * edge))
+        axis.plot(x[beyond], np.full(len(beyond), edge), marker, color="black", markersize=4, clip_on=False)
+        if len(beyond):
+            farthest = beyond[np.argmax(sign * y[beyond])]
+            is_right = x[farthest] > sum(axis.get_xlim()) / 2
+            axis.annotate(
+                f"{y[farthest]:.3g}", (x[farthest], edge), (-4 if is_right else 4, -sign),
+                textcoords="offset points", ha="right" if is_right else "left", va="top" if sign > 0 else "bottom",
+                fontsize=FIGURE_STYLE["xtick.labelsize"], bbox={"facecolor": "white", "linewidth": 0, "pad": 0.5},
+            )  # fmt: skip
 
 
 def add_scale_note(figure: Figure, differs: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ GROUPS = ("task", "encoder", "head", "optimization", "tracking", "scale", "exper
 
 
 def check_typed_settings(arguments: Sequence[str]) -> None:
-    """Raise UserError for a setting that is typed twice with different values, or for a list of a group's options.
+    """Raise UserError for a setting without a name, or typed twice with different values, or for a list of options.
 
     Hydra takes the last value of a setting. Of ``task=[rte,sst2]`` it takes every setting from the last option that
     has it. Flags such as ``-m`` are passed over; so is ``calibration=[a,b]``, which is a chain of methods.
@@ -17,6 +17,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         name = key.strip().lstrip("+")
+        if equals and not name.strip("~"):
+            raise UserError(f"{argument} has no name before the =: settings are written key=value (isobench --help)")
         if not equals or argument.startswith(("-", "~")):
             continue
         if name in GROUPS and value.strip().startswith("["):

@@ -14,7 +14,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.resources import conf_dir
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES
-from isobench.config.explain_yaml import explain_yaml_error
+from isobench.config.explain_yaml import explain_yaml_error, read_config_folders
 from isobench.config.schema import Config
 
 NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
@@ -27,7 +27,7 @@ def print_error(error: Exception) -> None:
     known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or any(
         message in str(error) for message in (ABSENT_PART_ERROR, NO_GROUP_CHOICE)
     )
-    known = known or explain_yaml_error(error) is not None
+    known = known or explain_yaml_error(error) is not None or _explain_form(str(error)) is not None
     text = str(error) if isinstance(error, UserError) else explain_config_error(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
     print_note(" ".join(text.split()))
@@ -82,6 +82,15 @@ def _explain_form(text: str) -> str | None:
         return f"{match[1]} can't be swept over, because it says how all runs are started: choose one value"
     if match := re.search(r"Additional config directory '(.*)' not found", text):
         return f"--config-dir: {match[1]} is no folder: name the one with your own YAML files"
+    if "The --resolve flag can only be used in conjunction" in text:
+        return "--resolve replaces references in what --cfg shows: write --cfg job --resolve"
+    if match := re.search(r"Only one of (--run.*) can be specified", text):
+        return f"only one of {match[1]} can be given: leave the others out"
+    if "Expecting one subcommand from" in text:
+        return 'a shell\'s completion is set up by eval "$(isobench -sc install=bash)"; also uninstall=bash'
+    if match := re.search(r"No completion plugin for '(.*)' found", text):
+        shells = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
+        return f"there are no completions for the shell {match[1]}: {suggest_nearest(match[1], shells)}"
     return None
 
 
@@ -124,10 +133,13 @@ def explain_unknown_key(key: str) -> str:
     if (parents, name) == (["calibration"], "then"):
         return "only a chain has calibration.then: calibration=[isobn_paper,cosine]"
     group = "/".join(part for part in parents if part != "then")
-    by_key = {} if is_dataclass(node) else _list_options_by_key(group)
-    if name in by_key:
-        return f"only {', '.join(f'{group}={option}' for option in by_key[name])} has the setting {key}"
-    choices = [f.name for f in fields(node)] if is_dataclass(node) else list(by_key)
+    settings = {} if is_dataclass(node) else _list_option_settings(group)
+    if having := [f"{group}={option}" for option, own in settings.items() if name in own]:
+        return f"only {', '.join(having)} has the setting {key}"
+    typed = [option for option in _list_typed_options(group) if option in settings]
+    choices = [setting for option in typed or settings for setting in settings[option]]
+    if is_dataclass(node):
+        choices = [f.name for f in fields(node)]
     if not parents:
         choices = sorted({*choices, *(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())})
     if parents[:1] in (["analysis"], ["monitors"]):
@@ -137,16 +149,27 @@ def explain_unknown_key(key: str) -> str:
     if not choices:
         return f"there is no setting {key}: isobench --cfg job lists all settings"
     where = f" (in {'.'.join(parents)})" if parents else ""
-    return f"there is no setting {key}: {suggest_nearest(name, choices)}{where}"
+    return f"there is no setting {key}: {suggest_nearest(name, set(choices))}{where}"
 
 
-def _list_options_by_key(group: str) -> dict[str, list[str]]:
-    """List the settings in a group's YAML files, such as calibration's, each with the options that have it."""
-    options: dict[str, list[str]] = {}
-    for file in sorted((Path(conf_dir()) / group).glob("*.yaml")):
-        for key in yaml.safe_load(file.read_text()):
-            options.setdefault(key, []).append(file.stem)
-    return options
+def _list_option_settings(group: str) -> dict[str, list[str]]:
+    """List the options of a group such as calibration, the user's included, each with the settings in its YAML."""
+    folders = (conf_dir(), *read_config_folders(sys.argv[1:]))
+    files = {file.stem: file for folder in folders for file in sorted((Path(folder) / group).glob("*.yaml"))}
+    contents = {name: yaml.safe_load(file.read_text(encoding="utf-8")) for name, file in files.items()}
+    return {
+        name: [key for key in map(str, own) if not key.startswith("_")]
+        for name, own in contents.items()
+        if isinstance(own, dict)
+    }
+
+
+def _list_typed_options(group: str) -> list[str]:
+    """List the options of a group that the command line names, those of a chain or a sweep included."""
+    typed = [text.lstrip("+").partition("=") for text in sys.argv[1:]]
+    return [
+        name for key, _, value in typed if key.partition("@")[0] == group for name in re.findall(r"[\w-]+", value)
+    ]
 
 
 def _list_experiment_settings(parents: list[str]) -> list[str]:

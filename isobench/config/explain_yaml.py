@@ -1,5 +1,6 @@
 """Explain what is wrong with a YAML file of the config: its name, the line, and what to do."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,29 @@ def explain_yaml_error(error: BaseException) -> str | None:
             return f"{cause.name} has a character that YAML does not allow ({cause.reason}): remove it"
         if isinstance(cause, UnicodeDecodeError) and (files := ", ".join(map(str, find_files_not_in_utf8()))):
             return f"{files} can't be read as UTF-8 ({cause.reason}): save it in this encoding"
+        if match := re.match(r"Invalid defaults list in '(.*)', defaults must be a list", str(cause)):
+            return f"{find_yaml_file(match[1])}: defaults must be a list: write each choice after a - or in brackets"
+        if match := re.match(r"(?:Expected header format: KEY VALUE, got|Too many components in) '(.*)'", str(cause)):
+            files = ", ".join(map(str, find_files_with_line(match[1])))
+            return f"{files or 'a YAML file'}: # {match[1]} must have one name: write # @package _global_"
     return None
+
+
+def find_yaml_file(name: str) -> str:
+    """Return the path of a config that Hydra names, such as task/mine; the name itself if no folder has it."""
+    for folder in (*read_config_folders(sys.argv[1:]), conf_dir()):
+        if (file := Path(folder, f"{name}.yaml")).is_file():
+            return str(file)
+    return name
+
+
+def find_files_with_line(line: str) -> Iterator[Path]:
+    """Yield the YAML files of the user's own folders that have a comment with this text alone."""
+    for folder in read_config_folders(sys.argv[1:]):
+        for file in sorted(Path(folder).rglob("*.yaml")):
+            texts = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            if any(text.strip().startswith("#") and text.strip("# ") == line for text in texts):
+                yield file
 
 
 def list_causes(error: BaseException | None) -> Iterator[BaseException]:

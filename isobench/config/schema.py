@@ -180,6 +180,7 @@ class Config:
     output_dir: Annotated[str, NOT_BLANK] = "outputs"
     retry_failed: bool = False  # run again what failed before
     dry_run: bool = False  # show what would be run
+    report: bool = True  # write the report's page when a sweep ends; false leaves it out
 
 
 @dataclass

@@ -5,8 +5,10 @@ import http.client
 import os
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +23,43 @@ def is_reachable() -> bool:
     """True if the hub answers in time; if not, tell its client libraries to use their local cache only.
 
     The hub is asked once, because those libraries retry for up to a minute.
+    """
+    if is_offline():
+        return False
+    question = start_asking()
+    # The answer may have come while this process was busy, so that the thread has not read it yet.
+    question.thread.join(max(question.started + ANSWER_SECONDS - time.monotonic(), ANSWER_SECONDS / 3))
+    if question.answers == [True]:
+        return True
+    _tell_clients_to_stay_offline()
+    return False
+
+
+def is_offline() -> bool:
+    """True if the user has told the hub's client libraries to stay offline."""
+    return os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on")
+
+
+@dataclass
+class Question:
+    """A thread that asks the hub whether it is there, when it started, and the answer once there is one."""
+
+    thread: threading.Thread
+    started: float
+    answers: list[bool]
+
+
+@functools.cache
+def start_asking() -> Question:
+    """Start asking the hub, and don't wait: the answer comes while this process does something else.
 
     A thread asks, and is left behind if it takes too long. urllib's own time limit is not enough: it does not include
     the look-up of the hub's name, and it begins anew for each of the hub's addresses.
     """
-    if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
-        return False
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(_ask_hub()), daemon=True)
     thread.start()
-    thread.join(ANSWER_SECONDS)
-    if answers == [True]:
-        return True
-    _tell_clients_to_stay_offline()
-    return False
+    return Question(thread, time.monotonic(), answers)
 
 
 def _tell_clients_to_stay_offline() -> None:

@@ -7,6 +7,8 @@ import numpy as np
 from isobench.common.errors import UserError
 from isobench.config.schema import Task
 
+UNLABELLED = -1  # the label of every example in GLUE's test splits, whose labels are hidden
+
 
 def check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
     """Return the labels as an array [N]; raise UserError for what is no class or score of the task."""

@@ -190,7 +190,8 @@ def describe_own_data(cfg: Config) -> str:
     """Say in one line how a completed config reads the user's own files."""
     task = cfg.task
     counts = ", ".join(
-        f"{split} {Path(file).name} ({format_count(survey_file(Path(file)).rows, 'row')})"
+        f"{split} {Path(file).name} ({format_count(survey_file(Path(file)).rows, 'row')}"
+        f"{', not scored' if split == task.test_split else ''})"
         for split, file in (cfg.data.files or {}).items()
     )
     kind = "scores" if task.labels is None else f"classes {', '.join(task.labels)}"

@@ -17,11 +17,9 @@ from isobench.common.files import refuse_file, sha256_file
 from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
-from isobench.data.labels import check_every_class, check_labels
+from isobench.data.labels import UNLABELLED, check_every_class, check_labels
 from isobench.data.own_examples import fingerprint_own_file, read_own_columns
 from isobench.data.parquet import describe_other_files, has_column, read_field, read_table
-
-UNLABELLED = -1  # the label of every example in GLUE's test splits
 
 
 @dataclass

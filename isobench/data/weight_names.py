@@ -35,6 +35,16 @@ def format_encoder_name(encoder: Encoder) -> str:
     return f"{encoder.name} (weights of {Path(str(encoder.path)).name if is_folder else describe_weights(encoder)})"
 
 
+def label_encoder(encoder: Encoder) -> str:
+    """Return an encoder's name with whose weights it has, unless isobench ships it with these weights.
+
+    Unlike `format_encoder_name`, it also tells apart encoders of one name of the user's own: ``local (/models/a)``.
+    """
+    own = read_shipped_encoder(encoder.name)
+    is_own = own is not None and describe_weights(own) == describe_weights(encoder)
+    return encoder.name if is_own else f"{encoder.name} ({describe_weights(encoder)})"
+
+
 @functools.cache
 def read_shipped_encoder(name: str) -> Encoder | None:
     """Read the settings of an encoder that isobench ships; None if it ships none of this name."""

@@ -51,7 +51,7 @@ def silhouette_values(h: Array, labels: Array) -> Tensor:
 def silhouette(h: Array, labels: Array) -> float:
     """Average the silhouettes of vectors [N, d] with classes [N]: 1 for classes far apart, about 0 for mixed ones.
 
-    Mickus et al. (2024) show that it conflicts with isotropy: vectors in separate clusters are not isotropic. NaN if
+    Mickus et al. (2024) argue that it conflicts with isotropy: vectors in separate clusters are not isotropic. NaN if
     all vectors have one class. Definition and errors as in ``silhouette_values``.
     """
     return silhouette_values(h, labels).mean().item()

@@ -8,9 +8,12 @@ from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
 from isobench.report.baseline_comparison import BASE_METHOD
-from isobench.report.document import Cell, Report, ReportedRow, ReportLine, ReportTable
+from isobench.report.configurations import describe_settings, list_configurations
+from isobench.report.document import Cell, ConfigurationLine, Report, ReportedRow, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
 from isobench.report.generation_notes import describe_generation
+from isobench.report.method_effects import measure_effects
+from isobench.report.overview import build_overview
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
 from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
 from isobench.report.parts import name_parts, split_into_parts
@@ -18,7 +21,8 @@ from isobench.report.run_notes import describe_epoch_rule, list_scale_difference
 from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import NOTHING_TO_SELECT, count_candidates, select_runs
 from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
-from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
+from isobench.report.verdict import write_verdict
+from isobench.runs.grouping import find_varying_settings, read_run_names
 from isobench.runs.row import Row, count_troubles, find_failure
 
 DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
@@ -35,7 +39,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         UserError: the selection rule can't be applied to these runs.
     """
     tables, rules, selected_keys = list[ReportTable](), list[str](), set[str]()
-    candidates = dict[str, int]()
+    candidates, part_by_key, configurations = dict[str, int](), dict[str, str](), list[ConfigurationLine]()
     parts = split_into_parts(rows)
     varying = find_varying_settings(rows)
     for part, name in zip(parts, name_parts(parts), strict=True):
@@ -47,13 +51,20 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
             table.title += f" ({name})" if name else ""
         tables += part_tables
         rules.append(rule)
-        selected_keys |= {row.folder.key for row in selected}
+        keys = {row.folder.key for row in selected}
+        selected_keys |= keys
+        part_by_key |= {row.folder.path.name: name for row in part}
+        if varying_in_part:
+            configurations += list_configurations(part, experiment.selection, varying_in_part, name, keys)
         counts = count_candidates(part, experiment.selection, varying_in_part)
         candidates |= {row.folder.key: count for row, count in zip(part, counts, strict=True)}
     apply_holm_correction(tables)
     runs = build_run_rows(rows, varying)
     for run, row in zip(runs, rows, strict=True):
         run |= {"selected": row.folder.key in selected_keys, "candidates": candidates[row.folder.key]}
+    effects = measure_effects(tables)
+    overview = build_overview(tables, effects, runs, part_by_key)
+    ended = sum(row.record is not None for row in rows)
     return Report(
         experiment=experiment.name or "runs",
         paper=experiment.paper,
@@ -63,10 +74,13 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         selection=f"{describe_rules(rules, name_parts(parts))} From each run: its {describe_epoch_rule(rows)}.",
         state=dict(Counter(row.state for row in rows)),
         scale=list_scale_differences(rows),
-        evidence=describe_evidence(tables),
+        evidence=describe_evidence(effects),
         failures=[sentence for row in rows if (sentence := describe_failure(row))],
         provenance=summarize_provenance(runs),
         notes=[*describe_generation(rows), *list_warnings(rows)],
+        verdict=write_verdict(effects, overview, ended, len(rows)),
+        overview=overview,
+        configurations=configurations,
     )
 
 
@@ -86,28 +100,16 @@ def describe_rules(rules: list[str], parts: list[str]) -> str:
     return " ".join(f"Of {part}: {rule}" for part, rule in zip(parts, rules, strict=True))
 
 
-def describe_settings(rows: list[Row], varying: list[str]) -> str:
-    """Describe the configuration of a line's runs, by task if tasks differ; empty if no setting varies."""
-    if not varying:
-        return ""
-    tasks: dict[str, str] = {}
-    for row in rows:
-        pairs = zip(varying, list_setting_values(row, varying), strict=True)
-        tasks[row.cfg.task.name] = ", ".join(
-            f"{name.partition('.')[2]}={value}" for name, value in pairs if value != "-"
-        )
-    if len(set(tasks.values())) == 1:
-        return next(iter(tasks.values()))
-    return "; ".join(f"{task}: {words}" for task, words in tasks.items())
-
-
 def build_tables(experiment: Experiment, rows: list[Row], varying: list[str]) -> list[ReportTable]:
     """Build the paper's tables that have columns for these runs; if there is none, one table of all tasks."""
     tables = []
     for name, content, columns in list_paper_tables(experiment, rows):
         if columns:
-            title = f"{experiment.paper}, {name}: {content.what}"
+            what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
+            title = f"{experiment.paper}, {name}: {what}"
             tables.append(build_table(name, title, PaperTable(content, columns, rows), varying))
+            if form:
+                tables[-1].notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
     if not tables:
         content = PublishedTable(what="", form=DEFAULT_STATISTICS, cells={}, columns={}, methods={})
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}
@@ -130,7 +132,8 @@ def build_table(name: str, title: str, table: PaperTable, varying: list[str]) ->
     columns = [AVERAGE, *tasks] if table.has_average else list(tasks)
     reported = [ReportedRow(table.reported_label, encoder, cells) for encoder, cells in table.list_reported_rows()]
     notes, marks = table.list_notes(with_time=True), table.content.marks
-    return ReportTable(name, title, columns, lines, notes, tasks, reported, marks)
+    scores = [column.title for column in table.columns if column.is_score]
+    return ReportTable(name, title, columns, lines, notes, tasks, reported, marks, scores=scores)
 
 
 def build_average_cell(table: PaperTable, encoder: str, method: str) -> Cell:

@@ -22,7 +22,7 @@ from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKN
 from isobench.report.cost_claims import costs_between, costs_times
 from isobench.report.document import Report
 from isobench.report.effects import ALPHA
-from isobench.report.evidence import column_detectable_difference, find_holm_survivors, group_arms_by_column
+from isobench.report.method_effects import column_detectable_difference, find_holm_survivors, group_arms_by_column
 from isobench.report.score_claims import (
     UNBALANCED_TASKS,
     Budgets,

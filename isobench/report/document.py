@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from isobench.report.effects import Estimate
+
 TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
 # Column name -> its values, one a row: takes less memory than TidyRows. Isotropies are arrays, NaN where missing.
 TidyColumns = dict[str, Sequence[Any] | np.ndarray]
@@ -121,6 +123,7 @@ class ReportTable:
         reported: rows of others' numbers, below the lines.
         marks: the test that the marks come from, welch or student.
         part: the part of the runs that it shows (`isobench.report.parts`); empty if there is one part only.
+        scores: titles of the columns of scores, in percent; the others show isotropy, times or averages.
     """
 
     name: str
@@ -132,10 +135,77 @@ class ReportTable:
     reported: list[ReportedRow] = field(default_factory=list)
     marks: str = "welch"
     part: str = ""
+    scores: list[str] = field(default_factory=list)
 
     def name_group(self, line: ReportLine) -> str:
         """Name what a line's runs share with the runs that they are compared with: the encoder, and the part."""
         return f"{line.encoder}; {self.part}" if self.part else line.encoder
+
+
+@dataclass
+class OverviewLine:
+    """What one method does to the embeddings, what it gains and what it costs: a line of the page's first table.
+
+    Attributes:
+        group: the encoder, and the part of the runs (``ReportTable.name_group``).
+        method: its name.
+        settings: the configuration that was selected, in words; empty without a choice.
+        candidates: from how many configurations it was selected by the scores that are shown.
+        columns: the columns of scores, one a task, that ``score`` is the mean over.
+        cell: the cell of the only column; None if there are several.
+        score: mean over seeds, and over columns if there are several; None without one.
+        sd: standard deviation over seeds in the only column; None without one.
+        seeds: the numbers of seeds that its cells have, each once.
+        difference: from plain fine-tuning in points, mean over ``compared`` columns; None if they can't be compared.
+        compared: the number of these columns.
+        p: of the permutation test, after Holm's correction over methods; None without a test.
+        is_shown: True if the difference is larger than chance explains.
+        ev1: share of the variance in the first principal component of the calibrated embeddings, mean over runs.
+        isoscore: IsoScore of the calibrated embeddings, mean over runs.
+        time: training time per epoch and its ratio to plain fine-tuning's, as printed.
+        troubles: what went wrong -> in how many runs.
+    """
+
+    group: str
+    method: str
+    settings: str = ""
+    candidates: int = 1
+    columns: list[str] = field(default_factory=list)
+    cell: Cell | None = None
+    score: float | None = None
+    sd: float | None = None
+    seeds: list[int] = field(default_factory=list)
+    difference: Estimate | None = None
+    compared: int = 0
+    p: float | None = None
+    is_shown: bool = False
+    ev1: float | None = None
+    isoscore: float | None = None
+    time: str = ""
+    troubles: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class ConfigurationLine:
+    """One configuration of a method on a task, chosen for the tables or not.
+
+    Attributes:
+        group: the encoder, and the part of the runs.
+        task: its name.
+        method: its name.
+        settings: the values of the settings that vary, in words.
+        cell: the scores of the seeds that are reported, in percent.
+        selected_by: mean of the scores that the choice was made by, in percent; None if it could not be chosen.
+        is_chosen: True if the tables show it.
+    """
+
+    group: str
+    task: str
+    method: str
+    settings: str
+    cell: Cell
+    selected_by: float | None
+    is_chosen: bool
 
 
 @dataclass
@@ -155,6 +225,9 @@ class Report:
         failures: one line for each run that failed.
         provenance: what code, data and machine the runs used; values that differ between runs are joined.
         notes: other sentences: generation settings, truncation, warnings.
+        verdict: what the comparisons with plain fine-tuning show, in one sentence.
+        overview: a line for each method.
+        configurations: every configuration that was tried; empty if every method has one.
     """
 
     experiment: str
@@ -169,3 +242,6 @@ class Report:
     failures: list[str]
     provenance: dict[str, str]
     notes: list[str] = field(default_factory=list)
+    verdict: str = ""
+    overview: list[OverviewLine] = field(default_factory=list)
+    configurations: list[ConfigurationLine] = field(default_factory=list)

@@ -8,36 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from isobench.common.terminal import format_count
 from isobench.report.baseline_comparison import BaselineComparison, MethodArms, MethodKey
-from isobench.report.document import ReportTable
-from isobench.report.effects import ALPHA, POWER, Estimate, detectable_difference, pooled_sd
-from isobench.report.resampling import (
-    Arms,
-    bootstrap_coverage,
-    mean_difference,
-    mean_difference_interval,
-    probability_of_improvement,
-    stratified_permutation_test,
-)
-from isobench.report.seed_statistics import collect_test_family, holm, smallest_p
+from isobench.report.effects import ALPHA, POWER, Estimate
+from isobench.report.method_effects import Effects, find_detectable_differences, group_arms_by_column
+from isobench.report.resampling import bootstrap_coverage, mean_difference
+from isobench.report.seed_statistics import smallest_p
 from isobench.report.trouble_notes import describe_troubles
 
 BASELINE = "plain fine-tuning"
 MIN_COVERAGE = 0.94  # 95% bootstrap intervals that contain the true value less often are said to be too narrow
 
 
-def describe_evidence(tables: Sequence[ReportTable]) -> list[str]:
-    """Write sentences on the comparisons of all methods with plain fine-tuning, each with its numbers.
-
-    Args:
-        tables: cells of scores (in percent) have a ``comparison``; other cells have none. Columns of one task
-            (``ReportTable.tasks``) show the same runs: across tasks the first of them counts.
-    """
-    runs = BaselineComparison(tables)
-    arms = {name: runs.collect_arms(name) for name in runs.methods}
+def describe_evidence(effects: Effects) -> list[str]:
+    """Write sentences on the comparisons of all methods with plain fine-tuning, each with its numbers."""
+    runs, arms = effects.runs, effects.arms
     return [
         *describe_uncompared(runs, arms),
-        *describe_comparisons(runs, tables),
-        *describe_across_tasks(runs, arms, find_holm_survivors(tables)),
+        *describe_comparisons(effects),
+        *describe_across_tasks(effects),
         *describe_single_seeds(runs, arms),
         *describe_power_limits(arms),
         *describe_repeated_columns(runs),
@@ -58,9 +45,9 @@ def describe_uncompared(runs: BaselineComparison, arms: Mapping[MethodKey, Metho
             yield f"{runs.format_method(name)}: its runs can't be compared with those of {BASELINE} on any task."
 
 
-def describe_comparisons(runs: BaselineComparison, tables: Sequence[ReportTable]) -> Iterator[str]:
+def describe_comparisons(effects: Effects) -> Iterator[str]:
     """Count the comparisons: how many there are, are significant, are expected by chance, and survive Holm."""
-    tested = [copies[0] for copies in collect_test_family(tables).values()]
+    tested = effects.family
     if not tested:
         return
     significant = [comparison for comparison in tested if (comparison.welch or 0.0) < ALPHA]
@@ -72,59 +59,41 @@ def describe_comparisons(runs: BaselineComparison, tables: Sequence[ReportTable]
     )
     if len(tested) > 1:
         survivors = [
-            f"{runs.format_method(name)} on {column} ({format_points(difference)} points)"
-            for name, columns in find_holm_survivors(tables).items()
+            f"{effects.runs.format_method(name)} on {column} ({format_points(difference)} points)"
+            for name, columns in effects.survivors.items()
             for column, difference in columns.items()
         ]
         left = f"{len(survivors)} remain{'s' * (len(survivors) == 1)}: {', '.join(survivors)}"
         yield f"After Holm's correction over these {len(tested)}, {left if survivors else 'no difference is left'}."
 
 
-def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
-    """Find the differences that survive Holm's correction over all comparisons: method -> column -> difference."""
-    family = collect_test_family(tables)
-    adjusted = holm([copies[0].welch or 0.0 for copies in family.values()])
-    survivors: dict[MethodKey, dict[str, float]] = {}
-    for ((group, method, column, _), copies), p in zip(family.items(), adjusted, strict=True):
-        if p < ALPHA:
-            survivors.setdefault((group, method), {})[column] = copies[0].difference
-    return survivors
-
-
-def describe_across_tasks(
-    runs: BaselineComparison,
-    arms: Mapping[MethodKey, MethodArms],
-    survivors: Mapping[MethodKey, Mapping[str, float]],
-) -> Iterator[str]:
-    """Compare every method with plain fine-tuning over all its tasks; p is corrected for the number of methods.
-
-    Args:
-        runs: the cells of all tables.
-        arms: the scores of each method and of plain fine-tuning.
-        survivors: from ``find_holm_survivors``.
-    """
-    tested = {name: list(own.tested.values()) for name, own in arms.items() if own.tested}
-    tests = {name: stratified_permutation_test(tasks) for name, tasks in tested.items()}
-    adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-    for name, tasks in tested.items():
-        test, mean = tests[name], mean_difference_interval(tasks)
+def describe_across_tasks(effects: Effects) -> Iterator[str]:
+    """Compare every method with plain fine-tuning over all its tasks; p is corrected for the number of methods."""
+    methods = len(effects.by_method)
+    for name, effect in effects.by_method.items():
+        test = effect.test
         how = "exact" if test.drawn is None else f"{test.drawn:,} random relabellings"
-        corrected = f"; {describe_p(adjusted[name])} after Holm over {len(tests)} methods" if len(tests) > 1 else ""
-        several = len(tasks) > 1
-        single_tasks = {c: by for c, by in survivors.get(name, {}).items() if c in arms[name].tested}
-        verdict = describe_difference(mean_difference(tasks), adjusted[name], single_tasks, several)
+        corrected = f"; {describe_p(effect.adjusted)} after Holm over {methods} methods" if methods > 1 else ""
+        several = len(effect.columns) > 1
+        verdict = describe_difference(effect.difference.value, effect.adjusted, effect.single_tasks, several)
         yield (
-            f"{runs.format_method(name)} on {format_columns(list(arms[name].tested))}: {verdict}. "
-            f"{'Mean difference' if several else 'Difference'} {format_interval(mean, format_points)} points, "
-            f"probability of improvement {format_interval(probability_of_improvement(tasks), '{:.2f}'.format)}, "
+            f"{effects.runs.format_method(name)} on {format_columns(effect.columns)}: {verdict}. "
+            f"{'Mean difference' if several else 'Difference'} {format_interval(effect.difference, format_points)} "
+            f"points, probability of improvement {format_interval(effect.improvement, '{:.2f}'.format)}, "
             f"permutation test{' within tasks' * several} {describe_p(test.p)} ({how}{corrected})."
         )
-    fewest = min((len(arm) for tasks in tested.values() for pair in tasks for arm in pair), default=0)
-    if tested and bootstrap_coverage(fewest) < MIN_COVERAGE:
+    fewest = find_fewest_seeds(effects)
+    if effects.by_method and bootstrap_coverage(fewest) < MIN_COVERAGE:
         yield (
             f"Brackets are 95% bootstrap intervals, which resample the runs of each task. With {fewest} seeds they "
             f"are too narrow: they contain the true value in {bootstrap_coverage(fewest):.0%} of cases at best."
         )
+
+
+def find_fewest_seeds(effects: Effects) -> int:
+    """Find the fewest seeds that a tested method, or plain fine-tuning, has on a task; 0 without tests."""
+    pairs = (pair for own in effects.arms.values() for pair in own.tested.values())
+    return min((len(arm) for pair in pairs for arm in pair), default=0)
 
 
 def describe_difference(difference: float, p: float, survivors: Mapping[str, float], several: bool) -> str:
@@ -169,8 +138,7 @@ def describe_power_limits(arms: Mapping[MethodKey, MethodArms]) -> Iterator[str]
             f"With {format_seeds_per_method(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, "
             f"however large the difference: its smallest possible p is {least_p:.2f}."
         )
-    detectable = {column: column_detectable_difference(pairs) for (_, column), pairs in columns.items()}
-    if detectable := {column: points for column, points in detectable.items() if points > 0}:
+    if detectable := find_detectable_differences(arms):
         low, high = min(detectable, key=detectable.__getitem__), max(detectable, key=detectable.__getitem__)
         span = f"about {detectable[low]:.2g} points"
         span += f" ({low}) to {detectable[high]:.2g} ({high})" if low != high else ""
@@ -179,26 +147,6 @@ def describe_power_limits(arms: Mapping[MethodKey, MethodArms]) -> Iterator[str]
             f"spread of these runs, a single t-test at {ALPHA}, not corrected, finds one as large in {POWER:.0%} of "
             "cases."
         )
-
-
-def group_arms_by_column(arms: Mapping[MethodKey, MethodArms]) -> dict[tuple[str, str], list[Arms]]:
-    """Group the tested arms of all methods: (group, column) -> one pair of arms a method."""
-    columns: dict[tuple[str, str], list[Arms]] = {}
-    for (group, _), own in arms.items():
-        for column, pair in own.tested.items():
-            columns.setdefault((group, column), []).append(pair)
-    return columns
-
-
-def column_detectable_difference(pairs: Sequence[Arms]) -> float:
-    """Compute the least difference usually found in a column, from its runs' pooled spread and the smallest arms.
-
-    Args:
-        pairs: for each method its scores and plain fine-tuning's, which are the same in every pair.
-    """
-    baseline = pairs[0][1]
-    spread = pooled_sd([baseline, *(ours for ours, _ in pairs)])
-    return detectable_difference(spread, min(len(ours) for ours, _ in pairs), len(baseline))
 
 
 def describe_repeated_columns(runs: BaselineComparison) -> Iterator[str]:

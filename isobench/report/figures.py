@@ -71,7 +71,7 @@ def draw_curves(
 ) -> Markup | None:
     """Draw a measure against the epoch: a thin line for each run, a thick one for each method's mean.
 
-    The mean at an epoch is over the runs that have reached it. None if no epoch has a number.
+    The mean at an epoch is over the runs that have reached it. None unless a run has numbers at two epochs.
 
     Args:
         runs: method -> for each of its runs the indices of its epochs.
@@ -86,7 +86,7 @@ def draw_curves(
         for method in styles
         if (usable_runs := [run[usable[run]] for run in runs.get(method, []) if usable[run].any()])
     }
-    if not lines:
+    if not any(len(np.unique(epochs[run])) > 1 for own in lines.values() for run in own):
         return None
 
     thin, thick = [], []

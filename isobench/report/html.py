@@ -1,18 +1,24 @@
 """Write a report as one HTML page that needs nothing else: no network, no script; light, dark, any width, print."""
 
+import math
+import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jinja2 import Template
+from markupsafe import Markup
 
-from isobench.report import figures, page_data, page_figures
-from isobench.report.baseline_comparison import label_method
+from isobench.report import figures, page_data, page_figures, page_overview
+from isobench.report.baseline_comparison import BASE_METHOD, label_method
 from isobench.report.claims import OUTCOME_SYMBOLS
 from isobench.report.document import Cell, Report, ReportTable
-from isobench.report.effects import ALPHA
-from isobench.report.evidence import BASELINE
+from isobench.report.effects import ALPHA, Estimate
+from isobench.report.evidence import BASELINE, MIN_COVERAGE
 from isobench.report.markdown_latex import format_mark
+from isobench.report.page_data import COMPARABLE_VERDICTS
+from isobench.report.page_figures import CurveGroup
+from isobench.report.page_overview import OverviewTable
 from isobench.report.seed_statistics import MARK_TESTS
 from isobench.report.templating import make_environment
 
@@ -37,13 +43,24 @@ def render_report(report: Report) -> str:
     styles = figures.assign_styles(methods)
     runs_at_epoch = page_data.group_indices(report.epochs, "encoder", "task", "method", "epoch")
     groups = page_data.group_indices(report.epochs, "encoder", "task")
+    overview = page_overview.lay_out_overview(report.overview)
+    views = [_TableView(table) for table in report.tables]
+    shown_views = [view for view in views if not view.repeats(overview)]
+    curves = list(page_figures.draw_curve_groups(report.epochs, groups, styles))
+    configurations = page_overview.lay_out_configurations(report.configurations)
     return load_template("page.html.j2").render(
         report=report,
+        overview=overview,
+        facts=overview.list_facts(),
+        configurations=configurations,
+        max_configurations=page_overview.MAX_CONFIGURATIONS,
+        contents=list_contents(overview, configurations, shown_views, curves),
         styles=styles,
         total=sum(report.state.values()),
         scales=page_data.list_distinct_values(report.runs, "scale"),
-        views=[_TableView(table) for table in report.tables],
-        curves=list(page_figures.draw_curve_groups(report.epochs, groups, styles)),
+        views=views,
+        shown_views=shown_views,
+        curves=curves,
         unfinished=sum(count for name, count in report.state.items() if name not in ("done", "failed")),
         curve_groups=len(groups),
         epochs=sum(map(len, groups.values())),
@@ -79,9 +96,13 @@ def load_template(name: str) -> Template:
         "signed": format_signed,
         "number": format_number,
         "seconds": format_seconds,
+        "interval": format_interval,
+        "share": format_share,
+        "mean_sd": format_mean_and_sd,
+        "breakable": make_breakable,
     }
     environment.globals |= {"ALPHA": ALPHA, "BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "mark": format_mark}
-    environment.globals |= {"MARK_TESTS": MARK_TESTS}
+    environment.globals |= {"MARK_TESTS": MARK_TESTS, "MIN_COVERAGE": MIN_COVERAGE}
     return environment.get_template(name)
 
 
@@ -94,26 +115,66 @@ def has_several_configs(report: Report) -> bool:
     return is_named or any(run.get("selected") is False for run in report.runs)
 
 
+def list_contents(
+    overview: OverviewTable, configurations: list[Any], views: list["_TableView"], curves: list[CurveGroup]
+) -> list[tuple[str, str]]:
+    """List the sections that the page has, below its first table: id and heading."""
+    sections = {
+        "configurations": ("Configurations", bool(configurations)),
+        "tables": ("Tables", bool(views or not overview.groups)),
+        "training": ("Over training", bool(curves)),
+    }
+    always = {
+        "isotropy": "Isotropy and score", "cost": "Time and memory", "statistics": "Statistics",
+        "failures": "Failures", "selection": "Selection", "provenance": "Provenance", "files": "Raw files",
+    }  # fmt: skip
+    return [*((name, heading) for name, (heading, is_there) in sections.items() if is_there), *always.items()]
+
+
 class _TableView:
-    """A table with what the page adds to it: numbered reasons, a list of comparisons, plots of every cell's seeds."""
+    """A table with what the page adds to it: numbered reasons, a list of comparisons, plots of every cell's seeds.
+
+    Cells have verdicts only if one of them can be compared with the paper's; else one sentence says why none can.
+    """
 
     def __init__(self, table: ReportTable) -> None:
         self.table = table
-        cells = [cell for line in table.lines for cell in line.cells.values()]
-        self.reasons = list(dict.fromkeys(cell.why for cell in cells if cell.verdict and cell.why))
+        lines = [line.cells for line in table.lines]
+        cells = [cell for own in lines for cell in own.values()]
+        published = [cell for cell in cells if cell.published is not None]
+        self.published_columns = {name for own in lines for name, cell in own.items() if cell.published is not None}
+        self.has_published = bool(published)
+        is_compared = any(cell.verdict in COMPARABLE_VERDICTS for cell in published)
+        reasons = list(dict.fromkeys(cell.why for cell in published if cell.verdict and cell.why))
+        self.reasons = reasons if is_compared else []
+        self.incomparable = [] if is_compared else reasons
+        given = {cell.verdict for cell in published} if is_compared else set()
+        self.verdicts = [verdict for verdict in VERDICT_SYMBOLS if verdict in given]
         self.comparisons = list(list_comparisons(table))
         self.tests = sum(cell.comparison.welch is not None for *_, cell in self.comparisons if cell.comparison)
-        self.verdicts = [verdict for verdict in VERDICT_SYMBOLS if any(cell.verdict == verdict for cell in cells)]
+        self.has_methods = any(line.method != BASE_METHOD for line in table.lines)
         self.has_marks = any(format_mark(cell) for cell in cells)
         self.single_seed = bool(cells) and max(len(cell.values) for cell in cells) == 1
         self.has_time = any(line.time not in ("", "-") for line in table.lines)
-        self.axes = {name: axis for name in table.columns if (axis := page_data.build_axis(table, name))}
+        self.axes = {name: axis for name in table.columns if (axis := build_column_axis(table, name))}
         self.strips = {
             (number, name): page_data.build_strip_plot(line.cells[name], axis)
             for number, line in enumerate(table.lines)
             for name, axis in self.axes.items()
             if name in line.cells
         }
+        self.has_line = any(strip.published is not None for strip in self.strips.values())
+
+    def repeats(self, overview: OverviewTable) -> bool:
+        """Return True if the page's first table has all that this one would show: our scores in a single column."""
+        columns = self.table.columns
+        is_alone = len(columns) == 1 and [columns] == overview.columns
+        return is_alone and not self.has_published and not self.table.reported
+
+
+def build_column_axis(table: ReportTable, column: str) -> page_data.Axis | None:
+    """Make the axis of a column's seeds; None if it has no value."""
+    return page_data.build_axis([line.cells[column] for line in table.lines if column in line.cells])
 
 
 def list_comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, Cell]]:
@@ -128,6 +189,11 @@ def list_comparisons(table: ReportTable) -> Iterator[tuple[str, str, str, str, C
 def format_name(name: str) -> str:
     """Write a name from the records, such as constant_predictor, as words."""
     return name.replace("_", " ")
+
+
+def make_breakable(name: str) -> Markup:
+    """Let a name with underscores continue on the next line after one of them."""
+    return Markup("_<wbr>").join(name.split("_"))
 
 
 def format_p_value(p: float | None) -> str:
@@ -149,6 +215,26 @@ def format_seconds(value: float) -> str:
     """Write a time in seconds with about three digits."""
     digits = 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:,.{digits}f} s"
+
+
+def format_interval(estimate: Estimate) -> str:
+    """Write a 95% interval in brackets; nothing if there is none."""
+    low, high = estimate.low, estimate.high
+    return "" if math.isnan(low) or math.isnan(high) else f"[{format_signed(low)}, {format_signed(high)}]"
+
+
+def format_share(value: float | None) -> str:
+    """Write a number near 0 to 1, such as an isotropy, with three decimals; a dash for none."""
+    return DASH if value is None else f"{value:.3f}".replace("-", MINUS)
+
+
+def format_mean_and_sd(values: Sequence[float]) -> str:
+    """Write the mean of scores, and their standard deviation if there are several; a dash for none."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return DASH
+    spread = f" ± {statistics.stdev(finite):.2f}" if len(finite) > 1 else ""
+    return f"{statistics.fmean(finite):.2f}{spread}"
 
 
 def format_number(value: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from isobench.report.baseline_comparison import BASE_METHOD
-from isobench.report.document import Cell, Report, ReportTable, TidyColumns, TidyRows
+from isobench.report.document import Cell, Report, TidyColumns, TidyRows
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
@@ -166,12 +166,11 @@ class Axis:
         return 50.0 if self.high <= self.low else 100 * (value - self.low) / (self.high - self.low)
 
 
-def build_axis(table: ReportTable, column: str) -> Axis | None:
-    """Make the axis from a column's smallest to its largest value, comparable published ones included.
+def build_axis(cells: Sequence[Cell]) -> Axis | None:
+    """Make the axis from the smallest to the largest value of some cells, comparable published ones included.
 
-    None if the column has no value.
+    None if they have no value.
     """
-    cells = [line.cells[column] for line in table.lines if column in line.cells]
     values = [
         value
         for cell in cells

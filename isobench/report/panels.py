@@ -14,6 +14,8 @@ from markupsafe import Markup
 from matplotlib.ticker import LogLocator, MaxNLocator, ScalarFormatter
 from matplotlib.transforms import nonsingular
 
+from isobench.common.outliers import find_outliers
+
 WIDTH, HEIGHT = 172.8, 122.4  # of a panel, in points, like all lengths here
 LEFT, RIGHT, TOP, BOTTOM = 34.56, 165.888, 9.792, 93.024  # edges of the axes
 MARGIN = 0.05  # by this share of the data's range the axes are longer than it, at either end
@@ -58,7 +60,8 @@ class Series:
 class Axis:
     """Place values on one axis of a panel, which has a range and at most about four ticks.
 
-    The scale is logarithmic if the values are positive and span more than two powers of ten.
+    The scale is logarithmic if the values are positive and span more than two powers of ten. A few values that would
+    squeeze all others are left out of the range.
 
     Args:
         values: what is drawn; at least one is finite.
@@ -70,8 +73,11 @@ class Axis:
     def __init__(self, values: np.ndarray, start: float, end: float, integers: bool = False) -> None:
         self.start, self.end = start, end
         finite = values[np.isfinite(values)]
+        has_powers = finite.min() > 0 and finite.max() > 100 * finite.min() and not integers
+        if not integers:
+            finite = finite[~find_outliers(np.log10(finite) if has_powers else finite)]
         low, high = float(finite.min()), float(finite.max())
-        self.is_log = low > 0 and high > 100 * low and not integers
+        self.is_log = bool(has_powers and high > 100 * low)
         if self.is_log:
             self.low, self.high = widen(math.log10(low), math.log10(high))
             ticks = LogLocator(numticks=4).tick_values(10**self.low, 10**self.high)
@@ -92,8 +98,16 @@ class Axis:
 
     def place(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of values in the panel. [n]"""
+        return self.start + self.find_shares(values) * (self.end - self.start)
+
+    def find_shares(self, values: np.ndarray) -> np.ndarray:
+        """Return where values lie on the axis: 0 at its low end, 1 at its high end, others beyond. [n]"""
         scaled = np.log10(values) if self.is_log else values
-        return self.start + (scaled - self.low) / (self.high - self.low) * (self.end - self.start)
+        return (scaled - self.low) / (self.high - self.low)
+
+    def place_inside(self, values: np.ndarray) -> np.ndarray:
+        """Return the positions of values in the panel, those beyond the axis at its end. [n]"""
+        return self.start + np.clip(self.find_shares(values), 0, 1) * (self.end - self.start)
 
 
 def widen(low: float, high: float) -> tuple[float, float]:
@@ -116,13 +130,14 @@ def draw_panel(series: Sequence[Series], x: str, y: str, description: str, integ
     up = Axis(np.concatenate([own.y for own in series]), BOTTOM, TOP)
     head = f'<svg role="img" aria-label="{{}}" viewBox="0 0 {WIDTH} {HEIGHT}" xmlns="http://www.w3.org/2000/svg">'
     parts = [Markup(head).format(description)]
-    parts += [write_series(own, across.place(own.x), up.place(own.y)) for own in series]
+    parts += [write_series(own, across.place_inside(own.x), up.place_inside(own.y)) for own in series]
     frame = f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"
     frame += "".join(f"M{place:.2f} {BOTTOM}v{TICK_LENGTH}" for place, _ in across.ticks)
     frame += "".join(f"M{LEFT} {place:.2f}h-{TICK_LENGTH}" for place, _ in up.ticks)
     parts.append(Markup(f'<path d="{frame}" style="fill: none; stroke: currentColor; stroke-width: 0.6"/>'))
     numbers = [write_text(text, place, BOTTOM + 12.3, "middle") for place, text in across.ticks]
     numbers += [write_text(text, LEFT - LABEL_GAP, place + 2.66, "end") for place, text in up.ticks]
+    numbers += write_outliers(series, across, up)
     numbers += [write_text(across.power, RIGHT, BOTTOM + 22, "end"), write_text(up.power, LEFT, TOP - 3, "start")]
     parts.append(Markup('<g style="font-size: {}px; fill: currentColor">').format(NUMBER_SIZE))
     parts += [*numbers, Markup('</g><g style="font-size: {}px; fill: currentColor">').format(FONT_SIZE)]
@@ -148,6 +163,28 @@ def write_series(series: Series, x: np.ndarray, y: np.ndarray) -> Markup:
     style += f"; stroke-opacity: {series.opacity:g}" if series.opacity < 1 else ""
     style += f"; stroke-dasharray: {series.dashes}" if series.dashes else "; stroke-linecap: square"
     return Markup(f'<path d="{"".join(steps)}" style="{style}"/>')
+
+
+def write_outliers(series: Sequence[Series], across: Axis, up: Axis) -> list[Markup]:
+    """Write at each end of the axes that values lie beyond an arrow and the farthest of these values."""
+    x, y = (np.concatenate([getattr(own, name) for own in series]) for name in "xy")
+    usable = np.isfinite(x) & np.isfinite(y)
+    x, y = x[usable], y[usable]
+    texts = []
+    for axis, values, arrows in ((across, x, "◀▶"), (up, y, "▼▲")):
+        shares = axis.find_shares(values)
+        for end, arrow in enumerate(arrows):
+            far = int(shares.argmax() if end else shares.argmin())
+            if 0 <= shares[far] <= 1:
+                continue
+            column, row = (float(one.place_inside(own[[far]])[0]) for one, own in ((across, x), (up, y)))
+            value = f"{values[far]:.3g}".replace("-", "\N{MINUS SIGN}")
+            is_right = column > (LEFT + RIGHT) / 2
+            label = f"{value} {arrow}" if is_right else f"{arrow} {value}"
+            height = row + 2.5 if axis is across else row - 2 if not end else row + 5.5
+            edge = 0 if axis is across else 2.5 if is_right else -2.5  # an arrow up or down stands at its point
+            texts.append(write_text(label, column + edge, height, "end" if is_right else "start"))
+    return texts
 
 
 def write_text(text: str, x: float, y: float, anchor: str, upright: bool = False) -> Markup:

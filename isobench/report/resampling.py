@@ -64,6 +64,12 @@ def stratified_permutation_test(tasks: Sequence[Arms]) -> PermutationResult:
     return PermutationResult(min(1.0, 2 * tail / (len(totals) + added)), None if exact else RANDOM_RELABELLINGS)
 
 
+def smallest_stratified_p(tasks: Sequence[Arms]) -> float:
+    """Compute the smallest p that ``stratified_permutation_test`` can give for so many runs."""
+    relabellings = math.prod(math.comb(len(ours) + len(theirs), len(ours)) for ours, theirs in tasks)
+    return min(1.0, 2 / (relabellings if relabellings <= MAX_EXACT_RELABELLINGS else RANDOM_RELABELLINGS + 1))
+
+
 def _all_differences(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
     """Compute the difference of means for every choice of n among the n + m runs as ours. [C(n+m, n)]"""
     n, m = len(ours), len(theirs)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.config.schema import SELECTION_RULES, Selection
+from isobench.report.baseline_comparison import label_method
 from isobench.report.effects import expected_maximum
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
 from isobench.runs.row import Row
@@ -135,7 +136,8 @@ def describe_selection(
     sizes: dict[str, set[int]] = {}
     for (_, method, _), choices in groups.items():
         sizes.setdefault(method, set()).add(len(choices))
-    counts = ", ".join(f"{method} {'/'.join(map(str, sorted(numbers)))}" for method, numbers in sizes.items())
+    numbers_by_method = {label_method(method): sorted(numbers) for method, numbers in sizes.items()}
+    counts = ", ".join(f"{label} {'/'.join(map(str, numbers))}" for label, numbers in numbers_by_method.items())
     how = "best mean over seeds on the set that is reported, which favours methods with more configurations"
     if selection.rule == "held_out":
         how = "best mean over seeds on the examples held out of the training set"

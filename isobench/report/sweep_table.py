@@ -1,31 +1,36 @@
-"""Print the table that ends a sweep: one line for each configuration, every seed, the published cell beside it."""
+"""Print the table that ends a sweep: what each configuration gains, what it does to the embeddings, what it costs."""
 
-import statistics
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.console import Console
 
 from isobench.common.terminal import make_console
-from isobench.config.schema import Config
 from isobench.papers.published import find_published_cell
 from isobench.report.generation_notes import describe_generation
 from isobench.report.paper_terminal import print_paper_tables
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
-from isobench.runs.grouping import (
-    find_varying_settings,
-    group_over_seeds,
-    list_setting_values,
-    read_run_names,
-    shorten_setting_names,
+from isobench.report.sweep_layout import LaidOutLines, find_varying_place, format_place, lay_out_lines
+from isobench.report.sweep_lines import (
+    ISOTROPY_FIGURES,
+    NOTHING,
+    SweepLine,
+    build_lines,
+    describe_troubles_of_lines,
+    list_seed_scores,
 )
-from isobench.runs.labels import format_settings
+from isobench.runs.grouping import find_varying_settings, read_run_names
 from isobench.runs.layout import RECORD_FILE
-from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
+from isobench.runs.row import Row
+
+MAX_SEED_LINES = 20  # lines whose seeds are listed below a table without room for them
 
 
 def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()) -> None:
-    """Print the table of a sweep's runs, the paper's tables with our numbers, and the footnotes.
+    """Print the paper's tables with our numbers, then the table of a sweep's runs, and the footnotes.
+
+    The sweep's own table comes last, so that a terminal shows it when the sweep has ended.
 
     Args:
         experiment: its name, paper and tables.
@@ -34,78 +39,106 @@ def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()
     """
     out = make_console()
     varying = find_varying_settings(rows)
-    chosen = [name for name in find_varying_settings(list(candidates)) if name not in varying]
-    table = Table(title=experiment.name or "runs", title_justify="left", header_style="bold")
-    settings = [*shorten_setting_names(varying).values(), *(["chosen"] if chosen else [])]
-    for name in ("task", "encoder", "method", *settings):
-        table.add_column(name, overflow="fold")  # narrow terminals wrap: nothing is cut
-    for name in ("n", "median", "SD"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("every seed", *(["published"] if experiment.tables else []), "failures"):
-        table.add_column(name, overflow="fold")
-    for group in group_over_seeds(rows, varying):
-        table.add_row(*format_table_line(group, varying, experiment, chosen))
-    out.print(table)
-    if varying and experiment.tables:
-        out.print(
-            "The paper's table is left out: its cells have one configuration each, and in these runs "
-            f"{', '.join(varying)} vary."
-        )
-    else:
+    if not varying:
         print_paper_tables(out, experiment, rows)
-    for note in list_footnotes(rows):
-        out.print(note, highlight=False, markup=False)
+    lines = build_lines(rows, candidates)
+    varying_place = find_varying_place(lines)
+    shared_place = format_place(lines[0], [name for name in lines[0].place if name not in varying_place])
+    seeds, seed_scores = list_seed_scores(lines)
+    is_one_seed = {len(line.runs) for line in lines} == {1} and seeds.startswith("seed ")
+    title = [shared_place, *([seeds] if is_one_seed else [])]
+    print_words(out, f"{experiment.name or 'runs'}: {', '.join(filter(None, title))}", "bold")
+    table = lay_out_lines(lines, out.width, "-" if out.options.ascii_only else "─")
+    print_sections(out, table)
+    if not table.has_seeds and not is_one_seed:
+        print_seeds(out, f"{seeds[:1].upper()}{seeds[1:]}", lines, varying_place, seed_scores)
+    for sentence in describe_troubles_of_lines(lines, varying_place):
+        print_words(out, sentence)
+    published = describe_published(experiment, lines, varying) if varying and experiment.tables else []
+    for note in [*published, *describe_figures(lines, table.omitted, out.width), *list_footnotes(rows)]:
+        print_words(out, note)
 
 
-def format_table_line(group: list[Row], varying: list[str], experiment: Any, chosen: Sequence[str]) -> list[str]:
-    """Write the cells of one line, for runs that differ in their seeds only.
+def print_words(out: Console, text: str, style: str = "") -> None:
+    """Print a text, broken between words; one with a word that is longer than a line is left to the terminal."""
+    has_long_word = any(len(word) > out.width for word in text.split())
+    out.print(text, highlight=False, style=style, soft_wrap=has_long_word)
+
+
+def print_sections(out: Console, table: LaidOutLines) -> None:
+    """Print the tables, each under its name if there are several."""
+    for section in table.sections:
+        if section.name:
+            out.print()
+            print_words(out, section.name, "bold")
+        for number, text in enumerate(section.texts):
+            out.print(text, highlight=False, soft_wrap=True, style="bold" if number == 0 else "")
+    out.print()
+
+
+def print_seeds(
+    out: Console, heading: str, lines: Sequence[SweepLine], place: Sequence[str], scores: Sequence[str]
+) -> None:
+    """Print every seed's score below the table, a line for each of its lines; of many lines only where they are."""
+    if len(lines) > MAX_SEED_LINES:
+        print_words(out, f"{heading}: each run's score is in runs.csv, beside the report's page.")
+        return
+    names = [line.name(place) for line in lines]
+    width = max(map(len, names))
+    out.print(f"{heading}:", highlight=False)
+    indent = " " * min(width + 4, out.width // 2)
+    for name, text in zip(names, scores, strict=True):
+        wrapper = textwrap.TextWrapper(out.width, subsequent_indent=indent, break_long_words=False)
+        out.print(wrapper.fill(f"  {name.ljust(width)}  {text}"), highlight=False, soft_wrap=True)
+    out.print()
+
+
+def describe_published(experiment: Any, lines: Sequence[SweepLine], varying: Sequence[str]) -> list[str]:
+    """Write the published cells of the lines' methods, a sentence for each task and encoder.
 
     Args:
-        group: the runs.
-        varying: the settings that have a column each.
         experiment: its paper and tables.
-        chosen: the settings whose values were chosen among several, which share one column.
+        lines: the table's.
+        varying: the settings for which the paper's own tables have no place.
     """
-    cfg = group[0].cfg
-    task, encoder, method = read_run_names(cfg)
-    metric = cfg.task.primary
-    best = [row.record.best for row in group if row.record and row.record.best and not row.record.failure]
-    scores = [100 * epoch.score for epoch in best]
-    published_cells = (
-        find_published_cell(experiment.paper, name, encoder, method, task, metric) for name in experiment.tables
-    )
-    published = next((cell for cell in published_cells if cell is not None), None)
-    return [
-        f"{task} ({metric})",
-        encoder,
-        method,
-        *list_setting_values(group[0], varying),
-        *([format_settings(group[0], chosen) or "-"] if chosen else []),
-        str(len(scores)),
-        format_median(group, scores),
-        f"{statistics.stdev(scores):.2f}" if len(scores) > 1 and not are_constant_predictors(group) else "-",
-        "  ".join(f"{format_seeds(row.cfg)}: {format_score(row)}" for row in group),
-        *(["not in the paper" if published is None else " ".join(published)] if experiment.tables else []),
-        format_failures(group),
+    cells: dict[tuple[str, str], dict[str, str]] = {}  # task, printed encoder -> method -> cell
+    for line in lines:
+        cfg = line.runs[0].cfg
+        task, encoder, method = read_run_names(cfg)
+        for name in experiment.tables:
+            cell = find_published_cell(experiment.paper, name, encoder, method, task, cfg.task.primary)
+            if cell is not None:
+                cells.setdefault((task, cell[1]), {})[line.method] = cell[0]
+                break
+    sentences = [
+        f"Published, {task}, {encoder}: {', '.join(f'{method} {cell}' for method, cell in own.items())}."
+        for (task, encoder), own in cells.items()
     ]
+    why = f"its cells have one configuration each, and in these runs {', '.join(varying)} vary"
+    return [*sentences, f"The paper's table is left out: {why}."]
 
 
-def format_seeds(cfg: Config) -> str:
-    """Write a run's seed, with the seeds of single random streams that were set: ``1 (order 7)``."""
-    own = ", ".join(f"{stream} {seed}" for stream, seed in vars(cfg.seeds).items() if seed is not None)
-    return f"{cfg.seed} ({own})" if own else str(cfg.seed)
-
-
-def format_median(group: list[Row], scores: list[float]) -> str:
-    """Write the median score, or ``constant`` if every run predicts the same for every example."""
-    if are_constant_predictors(group):
-        return "constant"
-    return f"{statistics.median(scores):.2f}" if scores else "-"
-
-
-def format_failures(group: list[Row]) -> str:
-    """Count failures by name, and runs without a result by their state: missing, running, ..."""
-    return ", ".join(f"{count} {name}" for name, count in sorted(count_troubles(group).items())) or "none"
+def describe_figures(lines: Sequence[SweepLine], omitted: Sequence[str], width: int) -> list[str]:
+    """Say what the table's columns mean, and which the terminal is too narrow for."""
+    figures = {name for line in lines for name, text in line.figures.items() if text != NOTHING}
+    sentences = []
+    if any(line.is_baseline for line in lines):
+        sentences.append("plain: calibration=none.")
+    if any(line.is_constant for line in lines):
+        sentences.append("constant: every run predicts the same for every example.")
+    if "change" in figures:
+        sentences.append("change: of the median, against plain.")
+    if isotropy := [name for name in ISOTROPY_FIGURES if name in figures]:
+        about = "of the dev set's embeddings after calibration, in the reported epoch, median over seeds"
+        sentences.append(f"{', '.join(isotropy)}: {about}.")
+    elif any(line.scores for line in lines):
+        sentences.append(f"{' and '.join(ISOTROPY_FIGURES)} were not recorded.")
+    if "time" in figures:
+        ratio = "; x: times plain's" if any(line.figures["time"].endswith("x") for line in lines) else ""
+        sentences.append(f"time: of training an epoch, the fastest seed's{ratio}.")
+    if omitted:
+        sentences.append(f"Left out in {width} columns: {', '.join(omitted)}; the report has them.")
+    return [" ".join(sentences)] if sentences else []
 
 
 def list_footnotes(rows: list[Row]) -> list[str]:

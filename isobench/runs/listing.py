@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,9 @@ def parse_config(text: str) -> Config:
     texts = SECTION.findall(text)
     try:
         sections = dict(map(parse_section, texts)) if "".join(texts) == text else {}
-        if sections.keys() == read_plain_hints(Config).keys():
+        hints = read_plain_hints(Config)
+        absent = [hint for name, hint in hints.items() if name not in sections]  # a newer setting has its default
+        if sections and sections.keys() <= hints.keys() and not any(map(is_dataclass, absent)):
             return Config(**sections)
     except (yaml.YAMLError, NeedsOmegaConf):
         pass

@@ -29,7 +29,8 @@ class AutomaticLauncher(InProcessLauncher):
     goes. Where there is room for one only, it is carried out in this process, as ``hydra/launcher=sequential`` does.
 
     Args:
-        processes: the user's choice of how many, whatever the memory; null leaves it to the machine.
+        processes: the user's choice of how many, whatever the memory, even after a process was killed for lack of it;
+            null leaves it to the machine.
     """
 
     rows: Sequence[Row] = ()  # all runs of the sweep, the finished ones included, where the sweeper told

@@ -30,7 +30,7 @@ from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
 from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 
-SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed")  # read once for the whole sweep
+SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed", "report")  # read once for the whole sweep
 MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 

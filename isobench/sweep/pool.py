@@ -27,11 +27,13 @@ class Pool:
     """Worker processes, among which a sweep's runs are divided: each takes the next run as soon as it is free.
 
     A run that fails does not stop the others. When a process is killed from outside, as the system does for lack of
-    memory, fewer run at once from then on, and its run is tried again at the end; after a second time, alone.
+    memory, its run is tried again at the end; after a second time, alone. With ``memory``, fewer run at once from
+    then on.
 
     Args:
         division: how many processes, with how many threads, and their GPUs.
-        memory: a forecast of what a run needs, which decides whether one more is started; None starts all at once.
+        memory: a forecast of what a run needs, which decides whether one more is started; None, where the user has
+            chosen the number of processes, starts all at once.
     """
 
     def __init__(self, division: Division, memory: MemoryNeeds | None) -> None:
@@ -199,7 +201,8 @@ class Pool:
     def _put_back(self, job: PlannedJob, signum: signal.Signals) -> None:
         """Decide whether a run is tried again whose process a signal has ended.
 
-        Lack of memory looks like SIGKILL. Then no more runs are carried out at once than now, without this one.
+        Lack of memory looks like SIGKILL. Then no more runs are carried out at once than now, without this one,
+        unless the user has chosen how many.
         """
         job.kills += 1
         reason = "was killed (out of memory?)" if signum == signal.SIGKILL else f"was ended by {signum.name}"
@@ -209,7 +212,7 @@ class Pool:
             self.board.print(f"{name}; the same command goes on with it")
             return
         again = "it is tried again at the end" + (", alone" if job.kills > 1 else "")
-        if signum == signal.SIGKILL and job.had_company:
+        if signum == signal.SIGKILL and job.had_company and self.memory is not None:
             self.limit = max(1, min(self.limit, len(self._find_busy())))
             again += f"; from now on, at most {format_count(self.limit, 'run')} at once"
         (self.waiting_alone if job.kills > 1 else self.waiting).append(job)

@@ -58,7 +58,7 @@ def remove_command(file: Path) -> None:
 
 def drop_launch_arguments(arguments: list[str]) -> list[str]:
     """Drop the arguments that only say how, where and whether runs are launched, not which runs there are."""
-    prefixes = ("hydra/", "hydra.", "dry_run=", "retry_failed=")
+    prefixes = ("hydra/", "hydra.", "dry_run=", "retry_failed=", "report=")
     return [
         a
         for a in arguments

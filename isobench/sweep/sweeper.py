@@ -31,12 +31,14 @@ from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.memory_forecast import print_memory_forecast
 from isobench.sweep.method_settings import describe_left_out
+from isobench.sweep.page import format_report_command, write_page
 from isobench.sweep.plan import PlannedRun, plan_runs
 from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
     EXIT_USER_ERROR,
+    ask_hub_early,
     choose_exit_code,
     require_hub_files_of_some,
     require_metric_packages,
@@ -76,6 +78,8 @@ class GridSweeper(Sweeper):
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
+        if self.base.dry_run:
+            ask_hub_early(run.row.cfg for run, _ in open_runs)  # it answers while torch is imported
         check_methods([run.row.cfg for run, _ in open_runs])
         if self.base.dry_run:
             print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
@@ -93,6 +97,7 @@ class GridSweeper(Sweeper):
         codes = self._launch_and_record(todo, rows)
         if message := getattr(self.launcher, "submitted_message", None):
             print(message)
+            print(format_report_command(rows[0].cfg, sys.argv[1:]))
             return
         self._report_and_exit(rows, codes)
 
@@ -109,7 +114,7 @@ class GridSweeper(Sweeper):
             runner.run_analysis(rows[0].cfg.experiment, rows)
 
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
-        """Print the table and the damaged records, carry out the analysis, and exit with the code."""
+        """Print the table and the damaged records, analyse the runs or write their page, and exit with the code."""
         for row in rows:
             if row.record is None or row.record.status == "failed":
                 row.read_record()
@@ -122,6 +127,8 @@ class GridSweeper(Sweeper):
         print_troubles(rows)
         if rows[0].cfg.analysis:
             self._analyse_finished_runs(rows)
+        elif self.base.report:
+            write_page(rows, sys.argv[1:])
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
         elsewhere = EXIT_BUSY if any(row.state in ("running", "queued") for row in rows) else EXIT_DONE
         have_all_ended = all(row.record is not None for row in rows)
@@ -204,6 +211,7 @@ def print_run_plan(cfg: Config) -> None:
     validate_config(cfg)
     print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
+    ask_hub_early([cfg])  # it answers while torch is imported
     check_methods([cfg])
     states = find_run_states(rows)
     print_overview("nothing is started", rows, states)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from omegaconf.errors import OmegaConfBaseException
 
@@ -53,8 +53,9 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
         return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None
     outcome = replace_control_characters(f"{position}{format_outcome(row, known)}")
     print(outcome, file=sys.stderr, flush=True)
-    if row.cfg.checkpoint.export and row.record and row.record.status == "finished":
-        print(f"isobench: {describe_export(row.cfg.checkpoint.export, row)}", file=sys.stderr, flush=True)
+    if row.record and row.record.status == "finished":
+        for sentence in describe_further_files(row):
+            print(f"isobench: {replace_control_characters(sentence)}", file=sys.stderr, flush=True)
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 
@@ -86,11 +87,22 @@ def require_metric_packages(cfg: Config) -> None:
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
     """Check whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
-    if any(
+    if needs_hub(configs):
+        hub.is_reachable()
+
+
+def ask_hub_early(configs: Iterable[Config]) -> None:
+    """Ask the hub whether it is there, if one of these configs needs it; don't wait for the answer."""
+    if needs_hub(configs) and not hub.is_offline():
+        hub.start_asking()
+
+
+def needs_hub(configs: Iterable[Config]) -> bool:
+    """True if one of these configs has its data or its encoder from the hub."""
+    return any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
         for cfg in configs
-    ):
-        hub.is_reachable()
+    )
 
 
 def require_hub_files(cfg: Config) -> None:
@@ -133,13 +145,33 @@ def format_outcome(row: Row, known: bool) -> str:
     return f"{name}: {outcome}{seconds}{advice}"
 
 
+def describe_further_files(row: Row) -> Iterator[str]:
+    """Say in a sentence each where a finished run's predictions for a test split and its exported model are."""
+    split = row.cfg.task.test_split
+    if split is not None and row.record and row.record.predictions:
+        count = (row.record.data.examples or {}).get(split)
+        file = row.folder.path / row.record.predictions.file
+        yield f"{split} is not scored; its {count} predictions are in {file}"
+    if row.cfg.checkpoint.export:
+        yield describe_export(row.cfg.checkpoint.export, row)
+
+
 def describe_export(export: str, row: Row) -> str:
-    """Say in one line where a run's model was exported to, and what transformers does not load of it."""
+    """Say in one line where a run's model was exported to, and what transformers does not load of it.
+
+    The folder may lack the reported epoch, if the epoch had ended before ``checkpoint.export`` was set.
+    """
     folder = find_export_folder(export, row.folder.key)
+    reported = row.record.best.epoch if row.record and row.record.best else None
     try:
         about = json.loads((folder / EXPORT_FILE).read_text())
     except FileNotFoundError:
-        return f"not exported, because the run had ended before: remove {row.folder.path} to train and export it"
+        about = {}
+    if about.get("epoch") != reported or reported is None:
+        return (
+            f"not exported, because epoch {reported} had ended before checkpoint.export was set: remove "
+            f"{row.folder.path} to train and export it"
+        )
     text = f"epoch {about['epoch']} exported to {folder}, for transformers' {about['load_with']}"
     if not about["lacks"]:
         return text

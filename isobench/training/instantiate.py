@@ -1,5 +1,7 @@
 """Make calibration modules from their config."""
 
+import inspect
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,7 +10,7 @@ import torch
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
@@ -68,10 +70,24 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     try:
         calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
     except hydra.errors.InstantiationException as error:
-        cause = error.__cause__ or error
-        raise UserError(f"calibration={config['name']}: {cause}") from error
+        reason = explain_unknown_setting(error.__cause__, settings) or error.__cause__ or error
+        raise UserError(f"calibration={config['name']}: {reason}") from error
     if not isinstance(calibration, Calibration):
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
         )
     return calibration
+
+
+def explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:
+    """Name the settings of a class nearest to one that it does not have; None if the error says something else.
+
+    Args:
+        error: what making the class raised.
+        settings: the class's path under ``_target_``, and the settings that it was given.
+    """
+    match = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
+    if not match or match[1] not in settings:
+        return None
+    known = inspect.signature(hydra.utils.get_class(settings["_target_"])).parameters.keys() - {"dim"}
+    return f"{settings['_target_']} has no setting {match[1]}: {suggest_nearest(match[1], known)}"

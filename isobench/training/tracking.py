@@ -15,7 +15,7 @@ from urllib.parse import urlparse
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
-from isobench.data.weight_names import format_encoder_name
+from isobench.data.weight_names import format_encoder_name, label_encoder
 from isobench.runs.layout import run_folder_name
 from isobench.runs.record import Epoch
 
@@ -58,7 +58,8 @@ def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pat
     """
     import wandb
 
-    extra = {"method": format_method_name(cfg.calibration), "key": key, "provenance": collect_provenance()}
+    names = {"method": format_method_name(cfg.calibration), "encoder_label": label_encoder(cfg.encoder)}
+    extra = {**names, "key": key, "provenance": collect_provenance()}
     run = wandb.init(
         name=format_wandb_name(cfg),
         id=run_folder_name(key),

@@ -157,6 +157,21 @@ class TestDimensions:
         assert "2 of 6 constant" in axis.texts[0].get_text()
         assert sum(bar.get_height() for bar in axis.patches) == pytest.approx(100 * 4 / 6)
 
+    def test_numbers_of_figure_6_are_above_its_panels_and_not_in_labels_of_axes(self, rng):
+        h, _ = planted(rng, (6, 3, 1), noise=0.1)
+        dims = isobn_embeddings.measure_dimensions(stub(h), 0.5)
+        row = isobn_embeddings.summarise_dimensions(dims, [0.5])
+        panels = isobn_embeddings.draw_figure6([dims], [row], 0.5).axes[:3]
+        assert [panel.get_xlabel() for panel in panels] == ["dimension (clustered)"] * 3
+        assert [panel.get_title() for panel in panels] == ["batch normalisation assumes", "IsoBN assumes", "real"]
+        texts = [text.get_text() for panel in panels for text in panel.texts]
+        assert [text.splitlines()[-1] for text in texts] == [
+            f"{row['mean_correlation']:.2f} off on average",
+            f"{row['mean_off_blocks']:.2f} off on average",
+            f"{row['mean_correlation']:.2f} on average",
+        ]
+        assert texts[1].startswith("3 clusters")
+
     def test_vectors_that_do_not_vary_are_an_error(self):
         with pytest.raises(UserError, match="do not vary"):
             isobn_embeddings.measure_dimensions(stub(np.ones((9, 4))), 0.5)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from safetensors.torch import load_file, save_file
 
-from isobench.analyses.findings import Findings, build_comparison_table
+from isobench.analyses.findings import Findings, build_comparison_tables
 from isobench.analyses.runner import load_analysis_function
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
@@ -246,26 +246,47 @@ def test_numbers_may_have_columns_of_their_own_and_nothing_in_them(tmp_path):
     ]
 
 
-def test_published_rows_stand_below_ours_in_the_papers_columns():
+def read_table(table):
+    """Headings and lines of a table."""
+    return [column.header for column in table.columns], list(
+        zip(*(column.cells for column in table.columns), strict=True)
+    )
+
+
+def test_published_rows_stand_below_ours_in_the_columns_that_we_have():
     ours = {("mine", "none"): {"MRPC": "0.10/0.20/0.30", "my_task": "0.5"}}
-    table = build_comparison_table("t", ("encoder", "method"), ours, "isobn", "table2")
-    assert [column.header for column in table.columns] == [
-        "",
-        "encoder",
-        "method",
-        "MRPC",
-        "my_task",
-        "RTE",
-        "CoLA",
-        "STS-b",
+    (table,) = build_comparison_tables("t", ("encoder", "method"), ours, "isobn", "table2")
+    headings, lines = read_table(table)
+    assert headings == ["", "encoder", "method", "MRPC", "my_task"]
+    assert lines[:2] == [
+        ("ours", "mine", "none", "0.10/0.20/0.30", "0.5"),
+        ("paper", "bert-base-cased", "plain", "0.76/0.87/0.89", "-"),
     ]
-    lines = list(zip(*(column.cells for column in table.columns), strict=True))
-    assert lines[0] == ("ours", "mine", "none", "0.10/0.20/0.30", "0.5", "-", "-", "-")
-    assert lines[1] == (
-        "paper", "bert-base-cased", "plain",
-        "0.76/0.87/0.89", "-", "0.88/0.93/0.95", "0.49/0.58/0.64", "0.89/0.94/0.96",
-    )  # fmt: skip
     assert len(lines) == 7
+
+
+def test_published_rows_without_our_columns_are_a_table_of_their_own():
+    ours = {("mine", method): {"rotten_tomatoes": "0.31/0.37/0.40"} for method in ("none", "isobn_paper")}
+    own, printed = build_comparison_tables("t", ("encoder", "method"), ours, "isobn", "table2")
+    assert (own.title, printed.title) == ("t", "t (the paper's numbers)")
+    headings, lines = read_table(own)
+    assert headings == ["encoder", "method", "rotten_tomatoes"]
+    assert lines == [("mine", method, "0.31/0.37/0.40") for method in ("none", "isobn_paper")]
+    headings, lines = read_table(printed)
+    assert headings == ["encoder", "method", "MRPC", "RTE", "CoLA", "STS-b"]
+    assert lines[0] == (
+        "bert-base-cased", "plain", "0.76/0.87/0.89", "0.88/0.93/0.95", "0.49/0.58/0.64", "0.89/0.94/0.96",
+    )  # fmt: skip
+    assert "-" not in {cell for line in lines for cell in line}
+
+
+def test_published_rows_without_a_cell_in_our_columns_are_left_out():
+    ours = {("mine",): {"avg cos": "0.10"}}
+    (table,) = build_comparison_tables("t", ("encoder",), ours, "too_much_in_common", "section5_3")
+    assert read_table(table) == (
+        ["", "encoder", "avg cos"],
+        [("ours", "mine", "0.10"), ("paper", "roberta-large", "0.33")],
+    )
 
 
 def test_a_target_that_is_missing_is_said():

@@ -88,7 +88,7 @@ def test_runs_online_and_their_dashboard(server, small, outputs, cli, board):
     assert set(shown["Training"]) == {name for name in logged if name.startswith("train/")}
     assert {metric for metrics in shown.values() for metric in metrics} <= logged  # nothing that is not there
     (runs,) = view["runSets"]
-    assert [key["name"] for key in runs["grouping"]] == ["task.value.name", "encoder.value.name", "method.value"]
+    assert [key["name"] for key in runs["grouping"]] == ["task.value.name", "encoder_label.value", "method.value"]
     (chosen,) = runs["filters"]["filters"]
     assert (chosen["key"]["name"], chosen["op"], chosen["value"]) == ("group", "=", "glue_isobn")
     assert report["displayName"] == "isobench glue_isobn"

@@ -34,6 +34,13 @@ FORMS = [
     (["seed=1", "--config-dir"], "--config-dir needs a value after it"),
     (["--cfg", "jbo"], "argument --cfg/-c: invalid choice: 'jbo'"),
     (["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+    (["=3"], "=3 has no name before the =: settings are written key=value"),
+    (["++=3", "-m"], "++=3 has no name before the ="),
+    (["~=3"], "~=3 has no name before the ="),
+    (["--resolve"], "--resolve replaces references in what --cfg shows: write --cfg job --resolve"),
+    (["--cfg", "job", "-m"], "only one of --run, --multirun, --cfg, --info and --shell_completion can be given"),
+    (["-sc"], "a shell's completion is set up by eval"),
+    (["-sc", "install=bahs"], "there are no completions for the shell bahs: did you mean bash"),
 ]
 # A command's module, its arguments, and what its one line says.
 COMMAND_FORMS = [
@@ -45,6 +52,7 @@ COMMAND_FORMS = [
     (status, ["experiment=glue_isobn"], "experiment=glue_isobn needs a + before it"),
     (status, ["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
     (status, ["glue_isobn"], "glue_isobn is no setting: settings are written key=value"),
+    (status, ["=3"], "=3 has no name before the ="),
     (report, ["--multrun"], "there is no flag --multrun: did you mean --multirun"),
     (report, ["+experiment=glue_isobn", "seed=range(3,1)"], "seed=range(3,1) has no values"),
     (dashboard, ["--reprot"], "there is no flag --reprot: did you mean --report"),
@@ -103,12 +111,54 @@ def test_a_broken_yaml_file_is_named(cli, command, tmp_path, content, message, f
         (b"- a\n", "In 'task/yours': ValidationError raised while composing config: "),
         (b"nme: a\n", "there is no setting task.nme: did you mean name"),
         (b"defaults: [nope]\n", "In 'task/yours': Could not load 'task/nope'"),
+        (b"defaults: rte\n", "FOLDER/task/yours.yaml: defaults must be a list"),
+        (b"defaults: {task: rte}\n", "FOLDER/task/yours.yaml: defaults must be a list"),
+        (
+            b"# @package\nname: a\n",
+            "FOLDER/task/yours.yaml: # @package must have one name: write # @package _global_",
+        ),
+        (
+            b"#@package a b\nname: a\n",
+            "FOLDER/task/yours.yaml: # @package a b must have one name: write # @package _global_",
+        ),
     ],
 )
 def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, message):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "yours.yaml").write_bytes(content)
-    check_one_line(cli("--config-dir", str(tmp_path), "task=yours"), message)
+    check_one_line(cli("--config-dir", str(tmp_path), "task=yours"), message.replace("FOLDER", str(tmp_path)))
+
+
+OWN_METHOD = """\
+name: mine
+_target_: isobench.calibration.Calibration
+version: 1
+placement: after_pooler
+target: head
+vigour: 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["calibration=mine", "calibration.vigor=1"],
+            "there is no setting calibration.vigor: did you mean vigour?",
+        ),
+        (["calibration=mine", "calibration.betta=1"], "there is no setting calibration.betta: "),
+        (["calibration=none,mine", "calibration.vigor=1", "-m"], "did you mean vigour?"),
+        (["calibration=[isobn_paper,mine]", "calibration.then.vigor=1"], "did you mean vigour?"),
+        (["calibration.vigour=1"], "only calibration=mine has the setting calibration.vigour"),
+    ],
+)
+def test_settings_of_a_method_of_the_users_own_are_suggested(cli, tmp_path, arguments, message):
+    (tmp_path / "calibration").mkdir()
+    (tmp_path / "calibration" / "mine.yaml").write_text(OWN_METHOD)
+    result = cli("--config-dir", str(tmp_path), *arguments)
+    check_one_line(result, message)
+    if "calibration.betta=1" in arguments:
+        assert "beta?" not in result[2]  # which other methods have
 
 
 def test_the_users_folders_are_read_from_the_command_line():

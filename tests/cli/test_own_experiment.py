@@ -48,9 +48,9 @@ def test_status_and_report_find_the_runs_of_an_own_experiment(cli, command, smal
     code, out, err = command(report.main, *own, place)
     assert (code, err) == (0, "")
     assert "mybeta" in out.splitlines()[0]
-    (line,) = [line for line in out.splitlines() if " isobn_paper " in line and "sst2 (" in line]
+    (line,) = [line for line in out.splitlines() if line.startswith("isobn_paper ")]
     assert " beta=0.25 " in line or " beta=0.5 " in line
-    (line,) = [line for line in out.splitlines() if " none " in line and "sst2 (" in line]
+    (line,) = [line for line in out.splitlines() if line.startswith("plain  ")]
     assert "beta=" not in line
     assert (outputs / "reports" / "mybeta" / "report.html").is_file()
     code, out, err = command(report.main, *own[:2], place)

@@ -32,6 +32,17 @@ def make_run(output_dir, key: str | None = None, seed: int = 1) -> RunFolder:
     return folder
 
 
+def make_own_run(output_dir, seed: int = 1, grid=None) -> RunFolder:
+    """A finished run of an experiment ``mine`` that isobench does not have, which no remembered sweep asks for."""
+    cfg = replace(make_config("tracking=none"), seed=seed, output_dir=str(output_dir))
+    cfg = replace(cfg, experiment=replace(cfg.experiment, name="mine", grid=grid or {"embedded": [{"seed": [1, 2]}]}))
+    folder = RunFolder(str(output_dir), identify(cfg).key)
+    folder.path.mkdir(parents=True)
+    (folder.path / "config.yaml").write_text(yaml.safe_dump(asdict(cfg), sort_keys=False))
+    write_record_file(folder.result_file, make_record(cfg, key=identify(cfg).key))
+    return folder
+
+
 def files_of(folder) -> dict:
     return {path: path.lstat().st_size for path in folder.rglob("*")}
 
@@ -158,3 +169,32 @@ def test_without_a_terminal_nothing_is_removed(tmp_path, capfd, jobs):
     prune.prune([f"output_dir={tmp_path}"], yes=False)
     assert "Not removed: --yes removes them." in capfd.readouterr().out
     assert orphan.path.exists()
+
+
+@pytest.mark.parametrize("file", ["mine.yaml", "another.yaml"])
+def test_runs_of_the_users_own_experiment_are_judged_by_its_file(tmp_path, capfd, file):
+    """Without its folder they can't be judged, and are kept."""
+    output_dir = tmp_path / "outputs"
+    run, changed = make_own_run(output_dir), make_own_run(output_dir, 2, {"embedded": [{"seed": [2]}]})
+    mark_output_folder(output_dir)
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    name = "name: mine, " if file == "another.yaml" else ""
+    text = f"# @package _global_\nexperiment: {{{name}grid: {{embedded: [{{seed: [1, 2]}}]}}}}\n"
+    (tmp_path / "conf" / "experiment" / file).write_text(text)
+    prune.prune([f"output_dir={output_dir}"], yes=True)
+    out = capfd.readouterr().out
+    assert out.count("can't be judged, so it is kept") == 2
+    assert out.count("(experiment mine): add --config-dir=FOLDER with experiment/mine.yaml") == 2
+    prune.prune(["--config-dir", str(tmp_path / "conf"), f"output_dir={output_dir}"], yes=True)
+    out = capfd.readouterr().out
+    assert "seed 2 (experiment mine): the experiment has changed" in out
+    assert (run.path.exists(), changed.path.exists()) == (True, False)
+
+
+def test_a_remembered_sweep_with_a_folder_of_configs_asks_for_that_folder(tmp_path):
+    output_dir = tmp_path / "outputs"
+    make_own_run(output_dir)
+    mark_output_folder(output_dir)
+    save_command(str(output_dir), SweepCommand("mine", ["--config-dir", "conf", "+experiment=mine"], str(tmp_path)))
+    with pytest.raises(UserError, match=f"add --config-dir={tmp_path}/conf if you trust that folder"):
+        prune.prune([f"output_dir={output_dir}"], yes=True)

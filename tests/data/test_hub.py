@@ -15,14 +15,19 @@ from isobench.common.errors import StorageError, UserError
 from isobench.data import hub
 
 
+def forget_answer():
+    hub.is_reachable.cache_clear()
+    hub.start_asking.cache_clear()
+
+
 @pytest.fixture
 def endpoint(monkeypatch):
     """Set the hub's address; the hub is asked again in every test, with a time limit of half a second."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setattr(hub, "ANSWER_SECONDS", 0.5)
-    hub.is_reachable.cache_clear()
+    forget_answer()
     yield lambda address: monkeypatch.setenv("HF_ENDPOINT", address)
-    hub.is_reachable.cache_clear()
+    forget_answer()
 
 
 @pytest.fixture
@@ -49,6 +54,13 @@ def test_an_address_without_a_hub_is_found_at_once(endpoint, address):
 def test_a_hub_that_never_answers_takes_the_time_limit(endpoint, silent_port):
     endpoint(f"http://127.0.0.1:{silent_port}")
     assert 0.4 < measure_refusal() < 3
+
+
+def test_a_question_that_was_asked_before_needs_less_waiting(endpoint, silent_port):
+    endpoint(f"http://127.0.0.1:{silent_port}")
+    hub.start_asking()
+    time.sleep(0.5)
+    assert measure_refusal() < 0.45  # a third of the time limit, for an answer that has not been read yet
 
 
 def test_a_look_up_of_the_name_that_hangs_takes_the_time_limit(endpoint, monkeypatch):
@@ -154,3 +166,23 @@ def test_a_sweep_whose_hub_never_answers_says_so_once(silent_port, reviews, tmp_
     assert answer.returncode == 2
     assert answer.stderr.count("\n") == 1
     assert (answer.stdout + answer.stderr).count("the hub can't be reached") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [[], ["-m", "seed=1,2"]], ids=["run", "sweep"])
+def test_a_dry_run_asks_the_hub_while_it_imports_and_takes_little_longer_than_offline(silent_port, tmp_path, form):
+    """Wall times depend on what else the machine does, so a command that is offline is timed beside it."""
+    base = ["scale=paper", "task=rte", "encoder=bert-base-cased", "data.root=null", "tracking=none", "dry_run=true"]
+    command = [sys.executable, "-m", "isobench", *base, f"output_dir={tmp_path}/outputs", *form]
+    seconds = {}
+    for offline in ("1", "0"):
+        address = f"http://127.0.0.1:{silent_port}"
+        variables = {"HF_HUB_OFFLINE": offline, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        started = time.monotonic()
+        options = {"env": os.environ | variables, "capture_output": True, "text": True}
+        answer = subprocess.run(command, **options, timeout=120, check=True)
+        seconds[offline] = time.monotonic() - started
+        assert "the hub can't be reached and the model's config is not in its cache" in " ".join(
+            answer.stdout.split()
+        )
+    assert seconds["0"] < max(10, 1.5 * seconds["1"] + 3)

@@ -8,6 +8,7 @@ from helpers import make_config, review_columns, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.data import sources
+from isobench.data.own_examples import are_hidden
 from isobench.data.own_task import describe_own_data
 from isobench.papers.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.identity import identify
@@ -241,3 +242,31 @@ def test_a_sweep_on_own_files_says_what_it_found_and_nothing_of_a_paper(cli, tin
     code, again, err = cli(*overrides, "-m", "seed=1,2")
     assert (code, again) == (0, out)
     assert "2 runs: 2 finished, 0 to do" in err
+
+
+@pytest.mark.parametrize(
+    ("values", "classes", "hidden"),
+    [
+        (["-1", "-1"], ["negative", "positive"], True),
+        ([-1, -1.0], ["0", "1"], True),
+        (["-1.0", "-1"], None, True),  # a regression
+        (["", None], ["0", "1"], True),
+        (["-1", "1"], ["0", "1"], False),
+        (["-1", ""], ["0", "1"], False),
+        (["-1", "-1"], ["-1", "1"], False),  # -1 is a class
+        (["0", "1"], ["0", "1"], False),
+    ],
+)
+def test_labels_that_are_all_minus_one_are_hidden_unless_a_class_is_called_so(values, classes, hidden):
+    assert are_hidden(values, classes) == hidden
+
+
+def test_the_line_on_what_was_found_says_that_the_test_split_is_not_scored(tmp_path):
+    train, test = (
+        write(tmp_path / f"{name}.csv", ["a", "b"], labels)
+        for name, labels in (("train", [0, 1]), ("test", [-1, -1]))
+    )
+    files = f"data.files={{train: {train}, validation: {train}, test: {test}}}"
+    cfg = make_config("task=mine", files, "task.test_split=test")
+    assert "validation train.csv (2 rows), test test.csv (2 rows, not scored); " in describe_own_data(cfg)
+    assert np.isnan(read(cfg, "test").labels).all()

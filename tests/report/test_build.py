@@ -165,7 +165,7 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     rows = configurations(tmp_path)
     kept, words = select_runs(rows, Selection("dev"))
     assert [r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"] == [2e-5] * 4
-    assert "none 2, isobn_paper 1" in words
+    assert "plain 2, isobn_paper 1" in words
     assert "The best of 2 instead of 1 is worth about 0.56 standard deviations by chance alone" in words
     kept, words = select_runs(rows, Selection("seeds", [1, 2]))
     mine = [(r.cfg.optimization.lr, r.cfg.seed) for r in kept if r.cfg.calibration["name"] == "none"]

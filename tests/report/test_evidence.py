@@ -8,41 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_report import HIGH, LOW, noisy
+from sample_report import compared_table as table
 
-from isobench.report.document import Cell, ReportLine, ReportTable
 from isobench.report.effects import detectable_effect, pooled_sd
 from isobench.report.evidence import describe_evidence, format_points
+from isobench.report.method_effects import measure_effects
 from isobench.report.resampling import stratified_permutation_test
-from isobench.report.seed_statistics import apply_holm_correction, compare
 
-LOW, HIGH = [80.0, 80.5, 81.0, 80.2, 80.8], [85.0, 85.5, 86.0, 85.2, 85.8]
 NAN = math.nan
 
 
-def table(arms, tasks=None, troubles=None, encoder="bert", name="table1") -> ReportTable:
-    """method -> column -> scores, compared with none's as the report does; (method, column) -> troubles."""
-    lines = []
-    for method, columns in arms.items():
-        cells = {}
-        for column, values in columns.items():
-            base = arms.get("none", {}).get(column, []) if method != "none" else []
-            found = (troubles or {}).get((method, column), {})
-            cells[column] = Cell(
-                values, list(range(len(values))), troubles=found, published="99.99 (0.01)",
-                comparison=compare(values, base) if values and base else None,
-            )  # fmt: skip
-        lines.append(ReportLine(encoder, method, cells))
-    made = ReportTable(name, "", list(dict.fromkeys(c for a in arms.values() for c in a)), lines, tasks=tasks or {})
-    apply_holm_correction([made])
-    return made
+def evidence(*tables) -> list[str]:
+    return describe_evidence(measure_effects(list(tables)))
 
 
 def said(*tables) -> str:
-    return "\n".join(describe_evidence(list(tables)))
-
-
-def noisy(mean, n, seed, sd=1.0):
-    return (mean + sd * np.random.default_rng(seed).standard_normal(n)).tolist()
+    return "\n".join(evidence(*tables))
 
 
 def test_comparisons_are_counted_with_what_chance_gives_and_what_holm_leaves():
@@ -75,7 +57,7 @@ def test_methods_that_help_harm_or_do_neither_are_told_apart():
         "worse": {c: noisy(76, 5, 10 * k + 2) for c, k in columns.items()},
         "same": {c: noisy(80, 5, 10 * k)[::-1] for c, k in columns.items()},
     }
-    lines = {line.split(" on ")[0]: line for line in describe_evidence([table(arms)]) if " on a, b: " in line}
+    lines = {line.split(" on ")[0]: line for line in evidence(table(arms)) if " on a, b: " in line}
     assert "on a, b: higher than chance explains. Mean difference +" in lines["better"]
     assert "does not help here, lower than chance explains. Mean difference -" in lines["worse"]
     assert "on a, b: no difference shown. Mean difference 0.00 [" in lines["same"]
@@ -134,7 +116,7 @@ def test_help_is_claimed_only_with_a_higher_mean_and_a_corrected_p_below_05(seed
         name: stratified_permutation_test([(arms[name][c], arms["none"][c]) for c in "ab"]).p * methods
         for name in names
     }
-    for line in describe_evidence([table(arms)]):
+    for line in evidence(table(arms)):
         if "higher than chance explains" in line:
             name = line.split(" on ")[0]
             assert sum(np.mean(arms[name][c]) - np.mean(arms["none"][c]) for c in "ab") > 0
@@ -267,7 +249,7 @@ def test_isotropy_columns_without_comparison_are_in_no_mean():
 def test_nothing_is_changed_and_everything_repeats():
     made = table({m: {c: noisy(80, 5, [k, ord(c)]) for c in "abcd"} for k, m in enumerate(("none", "x", "y"))})
     before = copy.deepcopy(made)
-    assert describe_evidence([made]) == describe_evidence([made])
+    assert evidence(made) == evidence(made)
     assert made == before
     assert "19,999 random relabellings" in said(made)
 

@@ -14,7 +14,7 @@ from isobench.report import figures
 from isobench.report.document import Cell, Comparison, ReportLine, ReportTable
 from isobench.report.html import render_report
 
-VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use"}
+VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use", "wbr"}
 EVIL = "<script>alert(1)</script>"
 
 
@@ -69,9 +69,10 @@ def html() -> str:
 def test_the_page_says_everything_in_order(html):
     text = Page(html).text
     parts = [
-        "glue_calibration", "Reproduces On Isotropy", "30 of 30", "Not the paper's setting",
-        "encoder is not the paper's", "No method beats plain", "Table 1: GLUE", "The seeds of every cell",
-        "Against the epoch", "Spearman", "Training time per epoch", "diverged in epoch 2",
+        "glue_calibration", "30 of 30", "3 seeds each", "Reproduces On Isotropy",
+        "differs from plain by more than chance", "Not the paper's setting",
+        "encoder is not the paper's", "95% bootstrap interval", "Table 1: GLUE", "The seeds of every cell",
+        "Against the epoch", "Spearman", "Training time per epoch", "No method beats plain", "diverged in epoch 2",
         "The best epoch on the dev set", "sha256 of the data", "epochs.csv",
     ]  # fmt: skip
     places = [text.find(part) for part in parts]
@@ -86,7 +87,7 @@ def test_its_structure_is_sound(html):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert len(page.all("caption")) == len(page.all("table")) == 7  # results, comparisons, seeds, 2 rho, cost, prov.
+    assert len(page.all("caption")) == len(page.all("table")) == 8  # with overview, comparisons, provenance
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     drawings = [a for a in page.all("svg") if "aria-hidden" not in a]
@@ -246,6 +247,7 @@ def test_colours_are_readable_in_light_and_dark():
             )
             assert contrast(colour, scheme["paper"]) >= least, name
         assert contrast(scheme["ink"], scheme["warn-paper"]) >= 7
+        assert contrast(scheme["soft"], scheme["tint"]) >= 4.5
 
 
 def contrast(one: str, other: str) -> float:
@@ -299,6 +301,8 @@ def test_a_browser_shows_it(driver, tmp_path, make, width):
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
     assert script("return innerWidth") == width
     assert script("return document.documentElement.scrollWidth") <= width
+    assert script("return [...document.querySelectorAll('details')].filter(e => (e.open = true)).length") > 0
+    assert script("return document.documentElement.scrollWidth") <= width  # unfolded too
     assert script("return document.title") == f"{report.experiment}: report"
     assert script("return document.scripts.length") == 0
     assert script("return performance.getEntriesByType('resource').length") == 0
@@ -310,9 +314,38 @@ def test_a_browser_shows_it(driver, tmp_path, make, width):
     if report.runs:
         assert count["results"] == count["seeds"] == len(report.tables)
         assert count["panel"] >= 8
-        assert count["strip"] == sum(len(line.cells) for line in report.tables[0].lines)
+        assert count["strip"] == len(report.configurations) + sum(len(line.cells) for line in report.tables[0].lines)
     else:
         assert not count
+
+
+def one_task():
+    report = small(encoders=["all-MiniLM-L6-v2"], tasks=["rotten_tomatoes"], seeds=5)
+    for line in report.overview:
+        line.settings, line.candidates = "beta=0.25, lr=2e-05, batch_size=16", 18
+    return report
+
+
+@pytest.mark.parametrize("make", [small, wide, sample_report.sample, one_task])
+def test_the_answer_is_on_the_first_screen(driver, tmp_path, make):
+    script = opened(driver, tmp_path, render_report(make()), 1280)
+    ends = script(
+        "return ['.answer', '.scale', '.overview'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+    )
+    assert sorted(ends) == ends
+    assert ends[-1] < 800
+    box, table, caveat = script(
+        "const of = s => document.querySelector(s).getBoundingClientRect();"
+        "return [of('.scroll').width, of('.overview').width, of('.scale').height]"
+    )
+    assert table <= box  # nothing of it has to be scrolled for
+    assert table > 1100  # it takes the right side too
+    assert caveat < 40  # one line
+    overflowing = script(
+        "return [...document.querySelectorAll('.overview :is(th, td)')]"
+        ".filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"
+    )
+    assert overflowing == []  # no text runs into the next cell
 
 
 def test_figures_take_the_pages_colours_in_the_dark(driver, tmp_path, html):

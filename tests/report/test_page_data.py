@@ -9,21 +9,20 @@ from scipy import stats
 
 from isobench.report import page_data
 from isobench.report.correlations import collect_points, compute_correlations, compute_spearman
-from isobench.report.document import Cell, ReportLine, ReportTable
+from isobench.report.document import Cell
 
 
 def test_seeds_stand_on_their_columns_axis_and_the_published_value_only_where_it_compares():
     within = Cell([10.0, 20.0, float("nan")], [1, 2, 3], published="30.00 ± 1.00", verdict="within")
     foreign = Cell([15.0], [1], published="99.00", verdict="not comparable")
-    table = ReportTable("t", "T", ["c"], [ReportLine("e", "a", {"c": within}), ReportLine("e", "b", {"c": foreign})])
-    axis = page_data.build_axis(table, "c")
+    axis = page_data.build_axis([within, foreign])
     assert axis == page_data.Axis(10.0, 30.0)
     first, second = page_data.build_strip_plot(within, axis), page_data.build_strip_plot(foreign, axis)
     assert (first.dots, first.published, first.undefined) == ([0.0, 50.0], 100.0, 1)
     assert (second.dots, second.published) == ([25.0], None)
     assert first.words.startswith("seed 1: 10, seed 2: 20")
-    same = page_data.build_axis(ReportTable("t", "T", ["c"], [ReportLine("e", "b", {"c": foreign})]), "c")
-    assert page_data.build_strip_plot(foreign, same).dots == [50.0]
+    assert page_data.build_strip_plot(foreign, page_data.build_axis([foreign])).dots == [50.0]
+    assert page_data.build_axis([Cell()]) is None
 
 
 def rank_correlation(xs, ys):

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from isobench.report.panels import MARKER_SHAPES, Series, draw_panel
+from isobench.report.panels import BOTTOM, LEFT, MARKER_SHAPES, RIGHT, TOP, Series, draw_panel
 
 EPOCHS = np.array([1.0, 2.0, 3.0, 5.0, 8.0])
 VALUES = {
@@ -70,3 +70,35 @@ def test_a_missing_value_interrupts_a_line_and_is_no_point():
     for marker in MARKER_SHAPES:
         points = draw_panel([Series(x, y, "red", marker)], "x", "y", "")
         assert points.count(MARKER_SHAPES[marker]) == 3
+
+
+def coordinates_of(path):
+    return np.array(re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path), float)
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_an_outlier_is_marked_at_the_edge_and_squeezes_nothing(positive):
+    """With positive values spanning more than two powers of ten the axis would be logarithmic but for the outlier."""
+    y = np.array([70.0, 71.0, 72.0, 73.0, 74.0, 1e6]) - (0 if positive else 72)
+    x = np.arange(6.0)
+    svg = draw_panel([Series(x, y, "red")], "x", "y", "", integers=False)
+    places = coordinates_of(re.search(r'<path d="([^"]*)" style="fill: none; stroke: red', svg)[1])
+    assert places[-1][1] == pytest.approx(TOP, abs=0.01)
+    assert np.ptp(places[:-1, 1]) > 0.85 * (BOTTOM - TOP)
+    assert ">1e+06 ▲</text>" in svg
+    assert not re.search(">[^<]*e[^<]*5</text>", svg)  # no tick of the outlier's size
+
+
+def test_an_outlier_of_a_scatter_plot_is_marked_at_its_side():
+    x, y = np.array([-30.0, 1.0, 2.0, 3.0, 4.0, 5.0]), np.array([5.0, 1.0, 2.0, 3.0, 4.0, 4.5])
+    svg = draw_panel([Series(x, y, "red", "o")], "x", "y", "")
+    assert ">◀ \N{MINUS SIGN}30</text>" in svg
+    assert "▲" not in svg
+    starts = np.array(re.findall(r'<path d="M([-\d.]+) ([-\d.]+)m', svg), float)
+    assert starts[:, 0].min() == pytest.approx(LEFT, abs=0.01)
+    assert np.ptp(starts[1:, 0]) > 0.85 * (RIGHT - LEFT)
+
+
+def test_values_over_many_powers_of_ten_are_not_outliers():
+    y = np.array(VALUES["powers"])
+    assert not re.search("[▲▼◀▶]", draw_panel([Series(EPOCHS, y, "red")], "", "", "", integers=True))

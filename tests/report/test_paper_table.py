@@ -220,7 +220,7 @@ def test_the_reported_row_stands_below_our_runs_of_its_encoder(paper, label):
         [label, "[88.46]", "[86.6]", ""],
         ["roberta-large", "", "", ""],
     ]
-    assert ["none", "1 of 7 columns", "70.00 (1.20)", "5.0 s, 1.00x"] in lines
+    assert ["plain", "1 of 7 columns", "70.00 (1.20)", "5.0 s, 1.00x"] in lines
     assert ["roberta-large", "[88.16]", "[84.47 (1.0)]", ""] in lines
     assert any(note.startswith(f"{label}: numbers of others") for note in table.list_notes(with_time=False))
 
@@ -269,18 +269,23 @@ def test_wide_tables_are_broken_and_lose_nothing(width):
     assert text.count("[91.44 ± 0.52]") == 1
     for title in ("SST-2", "RTE", "WNLI", "QNLI", "MNLI-m ", "MNLI-mm", "training time"):
         assert title in text
-    assert text.count("none") == {60: 4, 100: 2, 300: 1}[width]
+    assert text.count("plain") == {60: 4, 100: 2, 300: 1}[width]
 
 
-def test_every_table_of_the_experiment_is_printed_once_for_a_task_that_is_not_in_the_paper():
+def test_the_papers_tables_have_no_score_of_a_task_that_the_paper_lacks():
     cfg = make_config("+experiment=glue_adaptation")
     rows = [run for method in ("none", "fixed_norm_l2") for run in runs(method, [0.7, 0.8], task="rotten_tomatoes")]
     console = PlainConsole(width=140, record=True, file=io.StringIO())
     print_paper_tables(console, cfg.experiment, rows)
     text = console.export_text()
-    assert text.count("75.00 ± 5.00 / 75.00 / 80.00") == 2  # this paper's deviation is the population's
-    assert "table1" in text
-    assert "table2" not in text
+    assert text == ""
+    console = PlainConsole(width=140, record=True, file=io.StringIO())
+    print_paper_tables(console, make_config("+experiment=glue_calibration").experiment, rows)
+    text = console.export_text()
+    assert "table1" not in text
+    assert "table4" in text  # isotropies, which the sweep's own table lacks
+    assert text.count("rotten_tomatoes head/i1_printed") == 1
+    assert "not in the paper" not in text
 
 
 def test_the_sweeps_table_shows_a_head_that_differs_between_methods():

@@ -7,10 +7,11 @@ import pytest
 from helpers import make_config, make_record, review_columns, save_tiny, write_parquet
 
 from isobench.config.schema import Experiment
-from isobench.data.weight_names import format_encoder_name
+from isobench.data.weight_names import format_encoder_name, label_encoder
 from isobench.papers.scale import find_encoder_differences
 from isobench.report.build import build_report
-from isobench.report.sweep_table import format_seeds, print_table
+from isobench.report.sweep_lines import format_seeds
+from isobench.report.sweep_table import print_table
 from isobench.report.tidy_rows import read_compared_setting
 from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
 from isobench.runs.identity import identify
@@ -134,6 +135,20 @@ def test_a_row_says_whose_weights_its_encoder_has(overrides, name):
     assert f" {name} " in format_run_name(cfg)
     if "weights of" in name:
         assert find_encoder_differences(cfg) == [f"encoder {name} is not the paper's"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "label"),
+    [
+        (["encoder=minilm"], "minilm"),
+        (["encoder=bart-scratch"], "bart-scratch"),
+        (["encoder=minilm", "encoder.path=/models/other"], "minilm (/models/other)"),
+        (["encoder=local", "encoder.path=/models/a"], "local (/models/a)"),
+        (["encoder=minilm", "encoder.name=mine"], "mine (package minilm)"),
+    ],
+)
+def test_a_label_says_whose_weights_even_an_encoder_of_the_users_has(overrides, label):
+    assert label_encoder(make_config(*overrides).encoder) == label
 
 
 def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(tiny):

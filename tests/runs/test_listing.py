@@ -77,6 +77,22 @@ def test_a_changed_file_is_read_or_refused_as_by_omegaconf(old, new):
     assert outcome(lambda: config_from_plain(yaml.safe_load(text))) == expected
 
 
+def test_a_setting_that_is_newer_than_a_file_has_its_default(monkeypatch):
+    cfg = make_config("seed=7")
+    text = "".join(line for line in OmegaConf.to_yaml(asdict(cfg)).splitlines(True) if line != "report: true\n")
+    assert "report:" in text  # optimization.report
+    monkeypatch.setattr("isobench.runs.listing.config_from_plain", None)  # the slow way is not needed
+    assert parse_config(text) == cfg
+
+
+@pytest.mark.parametrize("section", ["task", "encoder", "head", "monitors", "output_dir"])
+def test_a_file_that_lacks_a_section_is_read_or_refused_as_by_omegaconf(section):
+    plain = asdict(make_config())
+    del plain[section]
+    text = yaml.safe_dump(plain, sort_keys=False)
+    assert outcome(parse_config, text) == outcome(make_with_omegaconf, text)
+
+
 def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
     validator, cfg = ConfigValidator(), make_config()
     validator.validate(cfg)

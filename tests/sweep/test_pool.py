@@ -54,7 +54,7 @@ def test_a_killed_run_is_tried_again_and_then_left(carry_out, capsys):
         asked.append(work.cfg.seed)
         return -9 if work.cfg.seed == 0 else Ended(0, None)
 
-    codes, _ = carry_out(range(4), answer)
+    codes, _ = carry_out(range(4), answer, MemoryNeeds(), free=100 * GIB)
     assert codes == [1, 0, 0, 0]
     assert sorted(asked) == [0, 0, 1, 2, 3]
     assert asked[-1] == 0
@@ -71,25 +71,34 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def test_after_a_lack_of_memory_fewer_runs_are_carried_out_at_once(carry_out, capsys):
+@pytest.mark.parametrize("is_chosen", [False, True], ids=["by the machine", "by the user"])
+def test_after_a_lack_of_memory_fewer_runs_are_carried_out_unless_the_user_chose_how_many(
+    carry_out, capsys, is_chosen
+):
     """There is memory for three runs at once. The pool learns it from one killed process."""
-    lock, active, killed = threading.Lock(), [0], []
+    lock, active, killed, at_once = threading.Lock(), [0], [], []
 
     def answer(work):
         with lock:
+            if killed:
+                at_once.append(active[0] + 1)
+            elif active[0] == 3:
+                killed.append(work.cfg.seed)
+                return -9
             active[0] += 1
-            is_killed = active[0] > 3
-            killed.extend([work.cfg.seed] * is_killed)
         wait_until(lambda: killed)
-        time.sleep(0.05)
+        time.sleep(0.1)
         with lock:
             active[0] -= 1
-        return -9 if is_killed else Ended(0, None)
+        return Ended(0, None)
 
-    codes, _ = carry_out(range(12), answer, processes=4)
+    memory = {} if is_chosen else {"memory": MemoryNeeds(), "free": 100 * GIB}
+    codes, _ = carry_out(range(12), answer, processes=4, **memory)
     assert codes == [0] * 12
     assert len(killed) == 1
-    assert "it is tried again at the end; from now on, at most 3 runs at once\n" in capsys.readouterr().err
+    assert max(at_once) == (4 if is_chosen else 3)
+    less = "" if is_chosen else "; from now on, at most 3 runs at once"
+    assert f"it is tried again at the end{less}\n" in capsys.readouterr().err
 
 
 def test_a_run_that_is_killed_twice_in_company_is_tried_alone(carry_out):

@@ -235,6 +235,26 @@ def test_settings_are_checked_before_the_width_is_known():
         check_method_settings([base | {"_target_": "isobench.calibration.nowhere.No"}])
 
 
+class WithStrength(Calibration):
+    """A user's method with a setting."""
+
+    def __init__(self, dim: int, strength: float = 1.0) -> None:
+        super().__init__(dim, **({} if strength else {"absent": 1}))
+
+
+def test_a_setting_that_a_class_does_not_have_is_named_with_the_nearest_one():
+    base = {"name": "x", "version": 1, "placement": "before_pooler", "target": "head"}
+    own = {**base, "_target_": f"{__name__}.WithStrength"}
+    with pytest.raises(
+        UserError, match=r"^calibration=x: .*WithStrength has no setting strenth: did you mean strength\?"
+    ):
+        instantiate_chain({**own, "strenth": 2.0}, 4)
+    with pytest.raises(UserError, match=r"unexpected keyword argument 'absent'"):  # the class's own mistake
+        instantiate_chain({**own, "strength": 0.0}, 4)
+    with pytest.raises(UserError, match=r"isobench.calibration.IsoBN has no setting betta: did you mean beta\?"):
+        instantiate_chain({**base, "_target_": "isobench.calibration.IsoBN", "betta": 1.0}, 4)
+
+
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
     module, *_ = built(small)
     module._note_non_finite_loss(torch.tensor(1.0))

@@ -2,10 +2,12 @@
 
 import json
 
+import pandas
 import pyarrow.parquet
 import pytest
 import torch
 from helpers import review_columns, write_parquet
+from killed_runs import start
 from safetensors.torch import load_file
 
 import isobench
@@ -77,9 +79,80 @@ def test_a_head_that_transformers_does_not_have_lies_beside(cli, small, tmp_path
     torch.testing.assert_close(found, logits, rtol=1e-4, atol=1e-5)
     code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/elsewhere")
     assert code == 0, err
-    assert "not exported, because the run had ended before" in err
+    assert "not exported, because epoch 1 had ended before checkpoint.export was set" in err
     code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/export")
     assert f"exported to {folder}, for transformers' AutoModel; beside it" in err
+
+
+def read_exports(folder):
+    """The bytes of every file of the exported runs, by its place below the folder."""
+    return {file.relative_to(folder): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moments", "exports_at_first"),
+    [
+        ([("isobench.training.export.write_export", 1, "after")], True),  # the folder is half-written
+        ([("pathlib.Path.rename", 2, "before")], True),  # the first epoch's folder is gone, the second's not in place
+        ([("torch.optim.AdamW.step", 14, "after")], True),  # in the second epoch
+        ([("torch.optim.AdamW.step", 7, "after")], False),  # in the first epoch, by a command without an export
+        ([("torch.optim.AdamW.step", 7, "after"), ("torch.optim.AdamW.step", 10, "after")], True),
+    ],
+    ids=["half-written", "between two folders", "second epoch", "asked for on resuming", "twice"],
+)
+def test_an_interrupted_run_exports_what_an_undisturbed_one_does(
+    processes, small, tmp_path, moments, exports_at_first
+):
+    run = [*small, "optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
+    whole = [f"checkpoint.export={tmp_path}/whole", f"output_dir={tmp_path}/undisturbed"]
+    assert start(processes, [*run, *whole]) == 0
+    export = f"checkpoint.export={tmp_path}/resumed"
+    for moment in moments:
+        assert start(processes, [*run, *([export] if exports_at_first else [])], *moment) == -9
+    assert start(processes, [*run, export]) == 0
+    expected = read_exports(tmp_path / "whole")
+    assert {file.name for file in expected} >= {"model.safetensors", "calibration.safetensors", "isobench.json"}
+    assert read_exports(tmp_path / "resumed") == expected
+
+
+@pytest.mark.slow
+def test_an_export_of_another_epoch_than_the_reported_one_is_not_called_exported(cli, small, tmp_path):
+    _, folder, about, _ = train_and_export(small, tmp_path, "optimization.epochs=1")
+    (folder / "isobench.json").write_text(json.dumps({**about, "epoch": 7}))
+    code, _, err = cli(*small, "optimization.epochs=1", f"checkpoint.export={tmp_path}/export")
+    assert code == 0, err
+    assert "not exported, because epoch 1 had ended before checkpoint.export was set: remove " in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_glues_hidden_test_labels_are_no_labels(cli, small, tmp_path, form):
+    """GLUE's test splits have the label -1 everywhere."""
+    columns = {"train": review_columns(48, 48), "validation": review_columns(16, 16), "test": review_columns(12, 12)}
+    columns["test"]["label"] = [-1] * 12
+    if form == "parquet":
+        for split, own in columns.items():
+            write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", own)
+        data = [f"data.root={tmp_path}/data"]
+    else:
+        for split, own in columns.items():
+            frame = pandas.DataFrame({name: own[name] for name in ("sentence", "label")})
+            text = frame.to_csv(index=False) if form == "csv" else frame.to_json(orient="records", lines=True)
+            (tmp_path / f"{split}.{form}").write_text(text)
+        files = ", ".join(f"{split}: {tmp_path}/{split}.{form}" for split in columns)
+        data = ["task=mine", f"data.files={{{files}}}"]
+    code, _, err = cli(*small, *data, "task.test_split=test", "optimization.epochs=1")
+    assert code == 0, err
+    (file,) = tmp_path.glob("outputs/runs/*/predictions.parquet")
+    assert err.count(f"isobench: test is not scored; its 12 predictions are in {file}\n") == 1
+    rows = [row for row in pyarrow.parquet.read_table(file).to_pylist() if row["split"] == "test"]
+    assert [row["label"] for row in rows] == [None] * 12
+    assert {row["prediction"] for row in rows} <= {0.0, 1.0}
+    record = json.loads((file.parent / "result.json").read_text())
+    assert record["status"] == "finished"
+    assert "validation" in record["best"]
+    assert "test" not in record["best"]
 
 
 @pytest.mark.slow

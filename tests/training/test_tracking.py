@@ -169,6 +169,7 @@ def test_the_config_and_the_place(offline):
     record, cfg, log, _ = offline
     resolved = {name: value for name, value in log.config.items() if not name.startswith("_wandb")}
     assert (resolved.pop("method"), resolved.pop("key")) == ("isobn_paper", record["key"])
+    assert resolved.pop("encoder_label") == f"local ({record['config']['encoder']['path']})"
     origin = resolved.pop("provenance")
     assert origin["versions"] == record["provenance"]["versions"]
     assert resolved == asdict(cfg)

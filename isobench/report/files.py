@@ -1,0 +1,62 @@
+"""Write an experiment's report into its folder: the page, Markdown, LaTeX, and the tidy rows."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from isobench.common.files import make_storage_error, require_writable, write_atomic
+from isobench.common.garbage import collect_garbage_rarely
+from isobench.common.tidy import write_columns, write_rows
+from isobench.config.schema import Experiment
+from isobench.report.build import build_report
+from isobench.report.document import Report
+from isobench.report.html import render_report
+from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.runs.layout import report_folder
+from isobench.runs.row import Row
+
+PAGE_FILE = "report.html"
+
+
+@collect_garbage_rarely()
+def write_report(experiment: Experiment, rows: list[Row]) -> tuple[Report, Path]:
+    """Build the report of an experiment's runs and write its files; return it, and the page's path.
+
+    Args:
+        experiment: its name, paper, tables and selection rule.
+        rows: the runs with their states (`isobench.runs.state.add_states`), at least one.
+
+    Raises:
+        UserError: the selection rule can't be applied to these runs.
+        StorageError: the folder can't be written.
+    """
+    folder = report_folder(rows[0].cfg.output_dir, experiment.name)
+    with require_writable(folder):
+        report = build_report(experiment, rows)
+        write_report_files(report, folder)
+    return report, folder / PAGE_FILE
+
+
+def write_report_files(report: Report, folder: Path) -> None:
+    """Write every form of a report, each file whole or not at all.
+
+    Raises:
+        StorageError: the folder can't be written.
+    """
+    texts = {
+        "report.md": format_markdown(report),
+        "tables.tex": format_latex(report),
+        PAGE_FILE: render_report(report),
+    }
+    try:
+        write_rows(folder, "runs", report.runs)
+        write_columns(folder, "epochs", report.epochs)
+        for name, text in texts.items():
+            write_atomic(folder / name, partial(write_text, text))
+    except OSError as error:
+        raise make_storage_error(error, folder) from error
+
+
+def write_text(text: str, file: Path) -> Any:
+    """Write a text to a file."""
+    return file.write_text(text, encoding="utf-8")

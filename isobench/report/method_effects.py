@@ -1,0 +1,150 @@
+"""Measure how far every method is from plain fine-tuning over its tasks, and what so few seeds could show at best.
+
+An arm is the scores of one method on one task, one a seed.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from isobench.report.baseline_comparison import BaselineComparison, MethodArms, MethodKey
+from isobench.report.document import Comparison, ReportTable
+from isobench.report.effects import ALPHA, Estimate, detectable_difference, pooled_sd
+from isobench.report.resampling import (
+    Arms,
+    PermutationResult,
+    mean_difference,
+    mean_difference_interval,
+    probability_of_improvement,
+    smallest_stratified_p,
+    stratified_permutation_test,
+)
+from isobench.report.seed_statistics import collect_test_family, holm
+
+
+@dataclass(frozen=True)
+class MethodEffect:
+    """The comparison of one method with plain fine-tuning over all tasks on which both have two seeds or more.
+
+    Attributes:
+        columns: the tasks' columns.
+        difference: mean over tasks, in points, with its bootstrap interval.
+        improvement: probability that a run of the method beats one of plain fine-tuning.
+        test: the permutation test within tasks.
+        adjusted: its p after Holm's correction over all methods.
+        least_adjusted: the smallest ``adjusted`` that so many seeds and methods can give, however large the effect.
+        single_tasks: column -> difference, where Welch's test survives Holm's correction over all comparisons.
+    """
+
+    columns: list[str]
+    difference: Estimate
+    improvement: Estimate
+    test: PermutationResult
+    adjusted: float
+    least_adjusted: float
+    single_tasks: dict[str, float]
+
+    @property
+    def is_shown(self) -> bool:
+        """True if the difference over all tasks is larger than chance explains."""
+        return self.adjusted < ALPHA
+
+
+@dataclass(frozen=True)
+class Effects:
+    """All comparisons of methods with plain fine-tuning in a report.
+
+    Attributes:
+        runs: the cells of all tables.
+        arms: method -> its scores and plain fine-tuning's.
+        by_method: method -> its effect; methods without a tested task are left out.
+        family: every comparison with a p, over which Holm's correction is made, each once.
+        survivors: method -> column -> difference, where Welch's p survives this correction.
+        single_seeds: method -> mean difference, of methods that no test is possible for, because they or plain
+            fine-tuning have a single seed.
+    """
+
+    runs: BaselineComparison
+    arms: dict[MethodKey, MethodArms]
+    by_method: dict[MethodKey, MethodEffect]
+    family: list[Comparison]
+    survivors: dict[MethodKey, dict[str, float]]
+    single_seeds: dict[MethodKey, float]
+
+
+def measure_effects(tables: Sequence[ReportTable]) -> Effects:
+    """Compare all methods of a report's tables with plain fine-tuning.
+
+    Args:
+        tables: cells of scores (in percent) have a ``comparison``; other cells have none. Columns of one task
+            (``ReportTable.tasks``) show the same runs: across tasks the first of them counts.
+    """
+    runs = BaselineComparison(tables)
+    arms = {name: runs.collect_arms(name) for name in runs.methods}
+    tested = {name: list(own.tested.values()) for name, own in arms.items() if own.tested}
+    tests = {name: stratified_permutation_test(tasks) for name, tasks in tested.items()}
+    adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    survivors = find_holm_survivors(tables)
+    by_method = {}
+    for name, tasks in tested.items():
+        columns = list(arms[name].tested)
+        by_method[name] = MethodEffect(
+            columns=columns,
+            difference=mean_difference_interval(tasks),
+            improvement=probability_of_improvement(tasks),
+            test=tests[name],
+            adjusted=adjusted[name],
+            least_adjusted=min(1.0, len(tests) * smallest_stratified_p(tasks)),
+            single_tasks={c: by for c, by in survivors.get(name, {}).items() if c in columns},
+        )
+    family = [copies[0] for copies in collect_test_family(tables).values()]
+    single_seeds = {
+        name: mean_difference(list(own.single_seed.values()))
+        for name, own in arms.items()
+        if own.single_seed and not own.tested
+    }
+    return Effects(runs, arms, by_method, family, survivors, single_seeds)
+
+
+def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
+    """Find the differences that survive Holm's correction over all comparisons: method -> column -> difference."""
+    family = collect_test_family(tables)
+    adjusted = holm([copies[0].welch or 0.0 for copies in family.values()])
+    survivors: dict[MethodKey, dict[str, float]] = {}
+    for ((group, method, column, _), copies), p in zip(family.items(), adjusted, strict=True):
+        if p < ALPHA:
+            survivors.setdefault((group, method), {})[column] = copies[0].difference
+    return survivors
+
+
+def find_detectable_differences(arms: Mapping[MethodKey, MethodArms]) -> dict[str, float]:
+    """Find for each column the least difference usually found, in points; columns without spread are left out.
+
+    Of several groups of runs, such as encoders, the one in which the least is found counts.
+    """
+    detectable: dict[str, float] = {}
+    for (_, column), pairs in group_arms_by_column(arms).items():
+        points = column_detectable_difference(pairs)
+        if points > 0 and math.isfinite(points):
+            detectable[column] = max(points, detectable.get(column, 0.0))
+    return detectable
+
+
+def group_arms_by_column(arms: Mapping[MethodKey, MethodArms]) -> dict[tuple[str, str], list[Arms]]:
+    """Group the tested arms of all methods: (group, column) -> one pair of arms a method."""
+    columns: dict[tuple[str, str], list[Arms]] = {}
+    for (group, _), own in arms.items():
+        for column, pair in own.tested.items():
+            columns.setdefault((group, column), []).append(pair)
+    return columns
+
+
+def column_detectable_difference(pairs: Sequence[Arms]) -> float:
+    """Compute the least difference usually found in a column, from its runs' pooled spread and the smallest arms.
+
+    Args:
+        pairs: for each method its scores and plain fine-tuning's, which are the same in every pair.
+    """
+    baseline = pairs[0][1]
+    spread = pooled_sd([baseline, *(ours for ours, _ in pairs)])
+    return detectable_difference(spread, min(len(ours) for ours, _ in pairs), len(baseline))

@@ -1,0 +1,117 @@
+"""A sweep ends with the page of its report: the last line is its path, and nothing depends on it."""
+
+import pytest
+from helpers import make_config
+
+from isobench.runs.identity import identify
+from isobench.sweep.page import format_report_command
+
+
+def test_the_setting_is_in_no_key():
+    assert identify(make_config("report=false")).key == identify(make_config()).key
+
+
+def test_a_sweep_over_the_setting_is_refused(cli, tmp_path):
+    code, _, err = cli(f"output_dir={tmp_path}", "-m", "report=true,false")
+    assert code == 2
+    assert "report can't be swept over" in err
+
+
+@pytest.mark.slow
+def test_a_sweep_ends_with_the_path_of_its_page(cli, small, outputs):
+    sweep = [*small, "report=true", "optimization.epochs=1", "calibration=none,isobn_paper", "-m"]
+    code, out, err = cli(*sweep, "seed=1,2")
+    assert code == 0, err
+    page = outputs / "reports" / "runs" / "report.html"
+    assert out.splitlines()[-1] == f"Page: {page}"
+    assert "isobn_paper" in page.read_text()
+    assert sorted(file.suffix for file in page.parent.iterdir()) == [".csv", ".csv", ".html", ".md", ".parquet",
+                                                                     ".parquet", ".tex"]  # fmt: skip
+    before = page.read_text()
+    assert cli(*sweep, "seed=1,2")[1] == out
+    assert page.read_text() == before
+    page.unlink()
+    _, silent, _ = cli(*sweep, "seed=1,2", "report=false")
+    assert silent == out.removesuffix(f"Page: {page}\n")
+    assert not page.exists()
+
+
+@pytest.mark.slow
+def test_the_page_of_one_sweep_of_several_says_how_to_have_all(cli, small, outputs):
+    sweep = [*small, "report=true", "optimization.epochs=1", "+experiment=glue_isobn", "calibration=none"]
+    _, out, _ = cli(*sweep, "-m", "seed=1")
+    assert "isobench report" not in out
+    _, out, _ = cli(*sweep, "-m", "seed=2")
+    *_, hint, page = out.splitlines()
+    assert hint.endswith("isobench report +experiment=glue_isobn")
+    assert page == f"Page: {outputs}/reports/glue_isobn/report.html"
+
+
+@pytest.mark.slow
+def test_a_page_that_can_t_be_written_costs_a_line_and_no_result(cli, small, outputs):
+    (outputs / "reports").mkdir(parents=True)
+    (outputs / "reports" / "runs").write_text("in its place")
+    quick = [*small, "report=true", "optimization.epochs=1", "-m", "seed=1"]
+    code, out, err = cli(*quick)
+    assert code == 0
+    assert "Page:" not in out
+    assert err.splitlines()[-1].startswith(f"isobench: no page is written: {outputs}/reports/runs can't be written")
+    assert len(list(outputs.glob("runs/*/result.json"))) == 1
+    (outputs / "reports" / "runs").unlink()
+    assert cli(*quick)[1].splitlines()[-1].startswith("Page: ")
+
+
+@pytest.mark.slow
+def test_a_rule_that_selects_nothing_costs_a_line(cli, small):
+    sweep = [*small, "report=true", "optimization.epochs=1", "optimization.lr=1e-3,3e-3", "-m"]
+    code, out, err = cli(*sweep, "experiment.selection.rule=none")
+    assert code == 0
+    assert "Page:" not in out
+    assert "no page is written: there are several configurations" in err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_there_is_no_page_where_no_run_finished_and_after_a_single_run(cli, small, outputs):
+    failing = [*small, "report=true", "optimization.lr=1e38", "optimization.epochs=1"]
+    code, out, err = cli(*failing, "-m", "seed=1")
+    assert code == 1
+    assert "Page:" not in out
+    assert err.splitlines()[-1] == "isobench: no page is written, because no run has finished"
+    code, out, err = cli(*small, "report=true", "optimization.epochs=1")
+    assert code == 0
+    assert out.splitlines()[-1].startswith(f"This run: {outputs}/runs/")
+    assert not (outputs / "reports").exists()
+
+
+@pytest.mark.slow
+def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, small, outputs):
+    from isobench.runs.folder import RunFolder
+
+    quick = [*small, "report=true", "optimization.epochs=1", "-m"]
+    assert cli(*quick, "seed=1")[0] == 0
+    cfg = make_config(*small, "report=true", "optimization.epochs=1", "seed=2")
+    with RunFolder(cfg.output_dir, identify(cfg).key).lock():
+        code, out, _ = cli(*quick, "seed=1,2")
+    assert code == 3
+    assert " 1/2 " in out
+    assert out.splitlines()[-1].startswith("Page: ")
+    runs = (outputs / "reports" / "runs" / "runs.csv").read_text().splitlines()
+    assert len(runs) == 3
+
+
+def test_submitted_runs_come_with_the_command_for_their_page():
+    arguments = ["+experiment=glue_isobn", "-m", "seed=1,2", "hydra/launcher=slurm", "report=false"]
+    line = format_report_command(make_config(), arguments)
+    assert line.endswith(": python -m isobench.report +experiment=glue_isobn seed=1,2")
+    analysis = make_config("+experiment=isobn_drift")
+    assert format_report_command(analysis, arguments).endswith("repeat the command")
+
+
+@pytest.mark.slow
+def test_an_analysis_names_its_own_files_and_has_no_page(cli, small, outputs):
+    own = [setting for setting in small if not setting.startswith("optimization.")]
+    sweep = [*own, "+experiment=isobn_drift", "encoder.pooling=cls", "task.dev_samples=40", "task.train_samples=48"]
+    code, out, err = cli(*sweep, "report=true", "optimization.epochs=2", "-m")
+    assert code == 0, err
+    assert out.splitlines()[-1].startswith(f"Written to {outputs}/reports/isobn_drift/: ")
+    assert not list(outputs.glob("reports/*/report.html"))
