@@ -26,6 +26,7 @@ from isobench.common.resources import conf_dir
 from isobench.config.command_line import check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
+from isobench.data.own_check import check_own_files
 from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import rewrite_overrides
@@ -142,6 +143,7 @@ def run_alone(cfg: Config) -> int:
         print_run_plan(cfg)
         return 0
     cfg = complete_config(cfg)
+    check_own_files([cfg])
     print_own_data([cfg])
     code, row = execute_run(cfg)
     if row is not None:

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import check_typed_settings
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config
@@ -30,14 +31,14 @@ from isobench.runs.grouping import (
     read_value,
 )
 from isobench.runs.identity import Identity
-from isobench.runs.layout import CONFIG_FILE, RECORD_FILE, runs_folder
-from isobench.runs.listing import list_run_folders, parse_config
+from isobench.runs.layout import CONFIG_FILE, RECORD_FILE, run_folder_name, runs_folder
+from isobench.runs.listing import list_run_folders, parse_config, read_config_text
 from isobench.runs.record import RunRecord
 from isobench.runs.record_file import read_record_file
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.sweep.plan import convert_to_overrides
 from isobench.sweep.replay import plan_saved_command
-from isobench.sweep.saved_commands import read_commands
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS, read_commands
 from isobench.training.execute import train_if_needed
 
 if TYPE_CHECKING:
@@ -62,17 +63,31 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         UserError: a setting, file or package is wrong or missing, or another process is carrying out the run. Nothing
             is recorded then.
     """
-    if isinstance(overrides, str):
-        raise UserError(f"overrides must be a list of settings: isobench.run({overrides.split()})")
+    check_overrides(overrides)
     cfg = compose_run(overrides)
     if cfg.dry_run or cfg.analysis:
         raise UserError(
             "isobench.run carries out one run, no dry_run and no analysis: use the command line for these"
         )
+    if cfg.experiment.grid:
+        raise UserError(
+            "isobench.run carries out one run, and an experiment's grid has several: use the command line"
+        )
     row, _ = train_if_needed(cfg, time.time())
     if row.record is None:
         raise UserError(f"another process is carrying out this run: {row.folder.path}")
     return row.record
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Raise UserError unless the overrides are a list of settings, each given once, without a sweep's flag."""
+    if isinstance(overrides, str):
+        raise UserError(f"overrides must be a list of settings: isobench.run({overrides.split()})")
+    if not isinstance(overrides, list | tuple) or not all(isinstance(text, str) for text in overrides):
+        raise UserError("overrides must be a list of texts, each a setting: isobench.run(['seed=2'])")
+    if flags := set(overrides).intersection(MULTIRUN_FLAGS):
+        raise UserError(f"isobench.run carries out one run, so leave out {min(flags)}, or call it for each run")
+    check_typed_settings(overrides)
 
 
 def compose_run(overrides: Sequence[str]) -> Config:
@@ -120,6 +135,7 @@ def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> 
     """
     import pandas
 
+    folder = Path(folder).expanduser()
     rows = read_ended_rows(str(folder))
     if experiment is not None:
         asked = find_keys_of_sweeps(str(folder), experiment)
@@ -172,10 +188,14 @@ def read_ended_rows(folder: str) -> list[Row]:
             record = read_record_file(path / RECORD_FILE)
         except FileNotFoundError:
             continue
+        if run_folder_name(record.key) != path.name:
+            raise UserError(f"{path / RECORD_FILE} is not this run's record; remove it to run again")
         try:
-            cfg = parse_config((path / CONFIG_FILE).read_text())
+            cfg = parse_config(read_config_text(path))
         except Exception as error:  # it may be damaged in many ways
-            raise UserError(f"{path / CONFIG_FILE} can't be read: remove the folder to run again") from error
+            raise UserError(
+                f"{path / CONFIG_FILE} is damaged or was changed: remove the folder to run again"
+            ) from error
         identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
         rows.append(Row(cfg, RunFolder(folder, record.key), record, "done", identity=identity))
     return rows

@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import pytest
-from helpers import drop_replaced
+from helpers import drop_replaced, make_config, make_record
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from test_tower import FORBID_IMPORTS, ROOT
@@ -13,6 +14,7 @@ from test_tower import FORBID_IMPORTS, ROOT
 import isobench
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
+from isobench.runs.folder import RunFolder
 from isobench.runs.record import RunRecord
 
 
@@ -40,11 +42,11 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 @pytest.mark.slow
 def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
-    record = isobench.run([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    record = isobench.run(drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"]))
     assert isinstance(record, RunRecord)
     assert record.status == "finished"
     assert record.config["calibration"]["name"] == "isobn_paper"
-    again = isobench.run([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    again = isobench.run(drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"]))
     assert again == record
     assert again.cost.seconds == record.cost.seconds
     assert len(list(outputs.glob("runs/*"))) == 1
@@ -60,6 +62,12 @@ def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
         ("seed=1", r"isobench.run\(\['seed=1'\]\)"),
         (["dry_run=true"], "no dry_run"),
         (["+experiment=isobn_ev"], "no analysis"),
+        (["+experiment=glue_isobn"], "an experiment's grid has several"),
+        ([1, 2], "must be a list of texts"),
+        (None, "must be a list of texts"),
+        ([("seed", 1)], "must be a list of texts"),
+        (["seed=1", "seed=2"], "seed is given twice"),
+        (["seed=1", "-m"], "leave out -m"),
     ],
 )
 def test_a_mistake_is_a_user_error_of_one_line(overrides, message):
@@ -103,6 +111,23 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
         assert f"({table[digest][0][:8]})" in table[name][0]
     of_experiment = isobench.load_runs(str(outputs), experiment="glue_isobn")
     assert of_experiment[["method", "seed"]].values.tolist() == [["none", 1]]  # that an earlier command carried out
+
+
+def test_exchanged_records_are_not_loaded(tmp_path):
+    """Each would be shown with the settings of the other."""
+    folders = []
+    for seed in (1, 2):
+        cfg = make_config("tracking=none", f"seed={seed}", f"output_dir={tmp_path}")
+        folders.append(RunFolder(str(tmp_path), str(seed) * 64))
+        folders[-1].path.mkdir(parents=True)
+        folders[-1].write_config(asdict(cfg))
+        folders[-1].write_record(make_record(cfg, key=str(seed) * 64))
+    assert sorted(isobench.load_runs(tmp_path)["seed"]) == [1, 2]
+    first, second = (folder.result_file.read_bytes() for folder in folders)
+    folders[0].result_file.write_bytes(second)
+    folders[1].result_file.write_bytes(first)
+    with pytest.raises(UserError, match=r"result.json is not this run's record; remove it to run again"):
+        isobench.load_runs(tmp_path)
 
 
 @pytest.mark.slow

@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
 from rich.console import Console
 from rich.table import Table
 
+from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import write_atomic
 from isobench.common.terminal import PlainConsole
 from isobench.common.tidy import write_rows
@@ -43,7 +45,11 @@ class Findings:
     independent_figures: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> list[Path]:
-        """Write every file into a folder, each whole or not at all; returns the files."""
+        """Write every file into a folder, each whole or not at all; returns the files.
+
+        Raises:
+            UserError: a column of the numbers has values of several kinds.
+        """
         from isobench.common.plots import use_figure_style
 
         files: list[Path] = []
@@ -53,7 +59,11 @@ class Findings:
             write_atomic(files[-1], write)
 
         for name, rows in self.numbers.items():
-            files += write_rows(folder, name, rows)
+            try:
+                files += write_rows(folder, name, rows)
+            except pyarrow.ArrowException as error:
+                reason = extract_first_line(error)
+                raise UserError(f"the numbers {name} have values of several kinds in a column: {reason}") from error
         for name, figure in self.figures.items():
             with use_figure_style():  # for saving too; without a date, equal figures are equal files
                 put(f"{name}.png", partial(figure.savefig, format="png"))

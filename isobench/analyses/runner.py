@@ -2,20 +2,20 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import hydra.utils
-import orjson
 from rich.table import Table
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.analyses.setting_checks import check_settings
+from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, replace_non_finite, require_writable, sha256_file, write_json
-from isobench.common.reading import RECORD_LIMIT, read_bounded
+from isobench.common.reading import RECORD_LIMIT
 from isobench.common.terminal import make_console
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
@@ -47,7 +47,8 @@ def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
             for name in stale - {file.name for file in files}:
                 (folder / name).unlink(missing_ok=True)
             write_json(
-                folder / ABOUT_FILE, replace_non_finite(describe_analysis(experiment, rows, findings, files, seconds))
+                folder / ABOUT_FILE,
+                add_json_checksum(replace_non_finite(describe_analysis(experiment, rows, findings, files, seconds))),
             )
         except OSError as error:
             raise make_storage_error(error, folder) from error
@@ -71,6 +72,9 @@ def compute_findings(
 
     Returns:
         The findings, and the seconds that they took.
+
+    Raises:
+        UserError: the analysis returns something else, or numbers that are no rows.
     """
     from isobench.analyses.subject import Subject, collect_scale_notes
     from isobench.common.plots import add_scale_note, use_figure_style
@@ -79,6 +83,7 @@ def compute_findings(
     subjects = [Subject(row, row_names) for row, row_names in zip(rows, names, strict=True)]
     with use_figure_style():
         findings = function(subjects, **settings)
+        check_findings(findings)
         if findings.differs is None:
             findings.differs = collect_scale_notes(subjects, "encoder", "task")
         warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
@@ -91,6 +96,24 @@ def compute_findings(
         setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."
     findings.notes.insert(0, f"scale={rows[0].cfg.scale}.{setting}")
     return findings, time.perf_counter() - start
+
+
+def check_findings(findings: Any) -> None:
+    """Raise UserError unless an analysis returned Findings whose numbers are rows, under names of files."""
+    from isobench.analyses.findings import Findings  # imports pyarrow
+
+    if not isinstance(findings, Findings):
+        raise UserError(
+            f"the analysis returned {type(findings).__name__}: return isobench.analyses.findings.Findings"
+        )
+    for name, rows in findings.numbers.items():
+        if Path(name).name != name:
+            raise UserError(f"the analysis named its numbers {name}: a name becomes a file's, so leave out folders")
+        if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
+            raise UserError(f"the analysis must return a list of mappings, one a row, as its numbers {name}")
+    for name in findings.figures:
+        if Path(name).name != name:
+            raise UserError(f"the analysis named a figure {name}: a name becomes a file's, so leave out folders")
 
 
 def describe_analysis(
@@ -127,9 +150,9 @@ def list_earlier_files(folder: Path) -> set[str]:
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
-    """Read a folder's about.json; None if it is absent or damaged."""
+    """Read a folder's about.json; None if it is absent, damaged or changed."""
     try:
-        about = orjson.loads(read_bounded(folder / ABOUT_FILE, RECORD_LIMIT))
+        about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
     except (OSError, ValueError):
         return None
     return about if isinstance(about, dict) else None

@@ -14,6 +14,9 @@ class Calibration(nn.Module):
 
     Args:
         dim: width d of the sentence embeddings.
+
+    Raises:
+        ValueError: dim is no whole number, or below 1.
     """
 
     dim: int
@@ -21,6 +24,8 @@ class Calibration(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
+        if not isinstance(dim, int) or dim < 1:
+            raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
         self.dim = self.out_dim = dim
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:

@@ -51,7 +51,12 @@ def center_batch(h: Tensor) -> tuple[Tensor, Tensor]:
 
     One row is subtracted from all before their mean is. If all rows are equal, the result is then exactly zero, not
     rounding noise that a method would take for variance and divide by.
+
+    Raises:
+        ValueError: there are no rows, or h has another number of dimensions.
     """
+    if h.ndim != 2 or not len(h):
+        raise ValueError(f"a method needs a batch of embeddings [B, d] with at least one row, not {tuple(h.shape)}")
     origin = _broadcast_from_first(h[0])
     shifted = h - origin
     mean = batch_mean(shifted)

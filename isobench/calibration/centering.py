@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, promote_to_float32, require_bool
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
-from isobench.common.linalg import eigh, gram, to_probabilities, weighted_covariance, weighted_mean
+from isobench.common.linalg import as_vectors, eigh, gram, to_probabilities, weighted_covariance, weighted_mean
 
 
 def center(matrix: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -18,8 +18,9 @@ def center(matrix: Tensor, weights: Tensor | None = None) -> Tensor:
     (Yokoi et al. 2024). They are divided by their sum.
 
     Raises:
-        ValueError: if there is not one weight for each row, or one is negative or not finite, or all are 0.
+        ValueError: if there is no row, there is not one weight for each, one is negative or not finite, or all are 0.
     """
+    matrix = as_vectors(matrix)
     if weights is None:
         return matrix - matrix.mean(0)
     return matrix - weighted_mean(matrix, to_probabilities(weights, len(matrix))).to(matrix.dtype)
@@ -74,7 +75,7 @@ def whiten(matrix: Tensor, k: int | None = None, weights: Tensor | None = None) 
     Raises:
         ValueError: if k is outside 1..d, there are fewer than two rows, or the weights are wrong as in ``center``.
     """
-    rows, dim = matrix.shape
+    rows, dim = as_vectors(matrix).shape
     k = dim if k is None else k
     if not 1 <= k <= dim:
         raise ValueError(f"k must be between 1 and {dim}, not {k}")

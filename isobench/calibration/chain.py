@@ -24,6 +24,11 @@ class Link:
     placement: str = "after_pooler"
     target: str = "head"
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a placement that no chain knows."""
+        if self.placement not in ("before_pooler", "after_pooler"):
+            raise ValueError(f"placement must be before_pooler or after_pooler, not {self.placement!r}")
+
 
 class Chain(nn.Module):
     """Calibrations in a row, with the encoder's pooler among them; each gets the output of the one before it.
@@ -32,10 +37,15 @@ class Chain(nn.Module):
 
     Args:
         links: the calibrations. Those placed before the pooler come first; otherwise the order is kept.
+
+    Raises:
+        ValueError: there are no links, or one is not a Link.
     """
 
     def __init__(self, links: Sequence[Link]) -> None:
         super().__init__()
+        if not links or not all(isinstance(link, Link) for link in links):
+            raise ValueError("a chain needs at least one Link(calibration)")
         ordered = sorted(links, key=lambda link: link.placement != "before_pooler")
         self.calibrations = nn.ModuleList(link.calibration for link in ordered)
         self.targets = [link.target for link in ordered]
@@ -58,7 +68,7 @@ class Chain(nn.Module):
         inputs: list[Tensor] = []
         for position, calibration in enumerate(self):
             inputs.append(self._apply_pooler_at(position, h, pooler))
-            h = calibration(inputs[-1])
+            h = check_output(calibration, inputs[-1], calibration(inputs[-1]))
         return self._apply_pooler_at(len(inputs), h, pooler), inputs
 
     def _apply_pooler_at(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
@@ -75,11 +85,11 @@ class Chain(nn.Module):
         losses = []
         for calibration, target, h in zip(self, self.targets, inputs, strict=True):
             if overrides_hook(calibration, "penalty"):
-                losses.append(calibration.penalty(matrices[target]()))
+                losses.append(check_loss(calibration, "penalty", calibration.penalty(matrices[target]())))
             if overrides_hook(calibration, "regularize"):
-                losses.append(calibration.regularize(h))
+                losses.append(check_loss(calibration, "regularize", calibration.regularize(h)))
             if overrides_hook(calibration, "objective"):
-                losses.append(calibration.objective(h.detach()))
+                losses.append(check_loss(calibration, "objective", calibration.objective(h.detach())))
         return losses
 
     @torch.no_grad()
@@ -119,3 +129,23 @@ class Chain(nn.Module):
                 yield self._apply_pooler_at(position, h, pooler)
 
         list(self)[position].prepare(embeddings())
+
+
+def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
+    """Return what a method made of embeddings ``h`` [B, d]; raise TypeError unless it is a tensor [B, out_dim]."""
+    expected = (*h.shape[:-1], calibration.out_dim)
+    if not isinstance(output, Tensor) or output.shape != expected:
+        made = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise TypeError(
+            f"{type(calibration).__name__}.forward must return a tensor of shape {expected}, not {made}; a method "
+            "that changes the width sets self.out_dim"
+        )
+    return output
+
+
+def check_loss(calibration: Calibration, hook: str, loss: Any) -> Any:
+    """Return what a method's ``penalty`` or ``objective`` made; raise TypeError unless it is one number."""
+    if not (isinstance(loss, int | float) or (isinstance(loss, Tensor) and loss.numel() == 1)):
+        made = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+        raise TypeError(f"{type(calibration).__name__}.{hook} must return a tensor with one number, not {made}")
+    return loss

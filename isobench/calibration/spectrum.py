@@ -29,8 +29,8 @@ class SpectrumControl(Calibration):
             per step.
 
     Raises:
-        ValueError: if decay is unknown, strength or c1 is negative or not finite, or start_at_target is neither true
-            nor false.
+        ValueError: if decay is unknown, strength or c1 is negative or not finite, the targets grow with k, or
+            start_at_target is neither true nor false.
     """
 
     start: Tensor  # [], c1 where it is None: sigma_1 at the first call, NaN before
@@ -54,6 +54,10 @@ class SpectrumControl(Calibration):
         self.gamma = float(gamma if gamma is not None else (-1.0 if decay == "polynomial" else 1.0))
         if not 0 <= self.strength < float("inf") or (c1 is not None and not 0 <= c1 < float("inf")):
             raise ValueError(f"strength and c1 must be numbers of at least 0, not {strength} and {c1}")
+        falls = self.gamma <= 0 if decay == "polynomial" else self.c2 >= 0 and self.gamma >= 0
+        if not (falls and math.isfinite(self.gamma) and math.isfinite(self.c2)):
+            signs = "gamma at most 0" if decay == "polynomial" else "c2 and gamma at least 0"
+            raise ValueError(f"a target that decays needs {signs}, not c2={self.c2:g} and gamma={self.gamma:g}")
         self.register_buffer("start", torch.tensor(float("nan"), dtype=torch.float64))
 
     def adjust(self, weight: Tensor) -> None:

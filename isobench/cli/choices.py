@@ -56,7 +56,7 @@ def print_choices(group: str, folder: Path | None = None) -> None:
 
 def list_choices(folder: Path | None, group: str) -> dict[str, str]:
     """List the YAML files of a group in a config folder: name -> description."""
-    files = sorted((folder / group).glob("*.yaml")) if folder else []
+    files = sorted(file for file in (folder / group).glob("*.yaml") if file.is_file()) if folder else []
     return {file.stem: describe_choice(file) for file in files}
 
 

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow
 from rich.table import Table
 
+from isobench.common.checksums import read_json
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
-from isobench.common.reading import RECORD_LIMIT, read_bounded
+from isobench.common.reading import RECORD_LIMIT
 from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import build_report
@@ -69,7 +69,7 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
             if outcome.word == NOT_RUN:
                 outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
             return outcome, "; ".join(report.scale)
-        about = orjson.loads(read_bounded(folder / ABOUT_FILE, RECORD_LIMIT))
+        about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
         rows = read_analysis_rows(folder, claim.rows_file, about)
         return claim.check(rows), "; ".join(about["scale"]["differs"])
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
-        return Outcome(UNKNOWN, f"{folder} can't be read: {extract_first_line(error)}"), ""
+        return Outcome(UNKNOWN, f"{folder} can't be read: {extract_first_line(error)}; run the analysis again"), ""
 
 
 def read_analysis_rows(folder: Path, name: str, about: dict[str, Any]) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def read_analysis_rows(folder: Path, name: str, about: dict[str, Any]) -> list[d
     file = f"{name}.parquet"
     noted = about.get("sha256", {}).get(file)
     if noted is not None and noted != sha256_file(folder / file):
-        raise ValueError(f"{file} was changed after the analysis wrote it; run the analysis again")
+        raise ValueError(f"{file} was changed after the analysis wrote it")
     return read_rows(folder, name)
 
 

@@ -1,12 +1,15 @@
 """Run a command so that every error is one line and an exit code."""
 
+import atexit
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from isobench.common import environment
 from isobench.common.interruption import Interrupted, obey_ctrl_c
+from isobench.common.terminal import outlive_readers
 from isobench.config.explain import print_error
 
 
@@ -24,6 +27,23 @@ def run_guarded(function: Callable[[], Any]) -> None:
     environment.keep_freed_memory()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them itself
     try:
+        with outlive_readers():
+            call_guarded(function)
+    finally:
+        atexit.register(end_quietly)
+        if hydra_full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+
+
+def end_quietly() -> None:
+    """Let Ctrl-C end the process at once: while Python itself ends, it would print the tracebacks of libraries."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def call_guarded(function: Callable[[], Any]) -> None:
+    """Call a command's function, and turn an error or a signal into one line and SystemExit."""
+    try:
         with obey_ctrl_c():
             function()
     except (KeyboardInterrupt, Interrupted) as stop:
@@ -34,6 +54,3 @@ def run_guarded(function: Callable[[], Any]) -> None:
             raise
         print_error(error)
         raise SystemExit(2) from None
-    finally:
-        if hydra_full_error is None:
-            del os.environ["HYDRA_FULL_ERROR"]

@@ -82,11 +82,12 @@ def report_claims(arguments: list[str]) -> None:
     """Print the claims of the papers with their outcomes in this output folder, and write them to files.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: there is no such folder or rule of selection.
         StorageError: the folder of reports can't be written.
     """
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
+    read_selection(arguments)  # a mistake in it is found before any claim is judged
     judged = claims.judge_claims(arguments, output_dir)
     folder = reports_folder(output_dir)
     try:

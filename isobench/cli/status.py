@@ -10,7 +10,7 @@ from isobench.analyses.names import needs_training
 from isobench.analyses.runner import print_analysis_plan
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
-from isobench.common.terminal import make_console
+from isobench.common.terminal import is_output_read, make_console
 from isobench.runs.state import find_run_states
 from isobench.sweep.rows import find_sweep_rows
 from isobench.sweep.state_table import print_details, print_overview
@@ -68,7 +68,7 @@ def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
             make_console().clear()
         print_overview(title, rows, states)
         print_details(rows, states)
-        if watch is None or all(state.name in ("done", "failed") for state in states):
+        if watch is None or not is_output_read() or all(state.name in ("done", "failed") for state in states):
             return
         print(time.strftime("%H:%M:%S"), f"renewed every {watch:g} s, Ctrl-C ends", flush=True)
         time.sleep(watch)

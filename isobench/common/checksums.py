@@ -1,7 +1,8 @@
-"""Files that end with a checksum of their content, so that a changed byte is noticed when they are read.
+"""Checksums in files, so that a changed byte is noticed when they are read.
 
-The checksum is the sha256 of the file's name and of the content before it, 32 bytes at the file's end. The name is in
-it so that a copy under another name is noticed too.
+A binary file ends with the sha256 of its name and of the content before it, 32 bytes. The name is in it so that a
+copy under another name is noticed too. A JSON object has an entry ``checksum``. A text ends with a line of its
+checksum.
 """
 
 import hashlib
@@ -10,9 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from isobench.common.files import sha256_json
+from isobench.common.reading import SETTINGS_LIMIT, read_bounded
+
 CHECKSUM_BYTES = 32
 CHUNK_BYTES = 1 << 20  # read at once
 MISMATCH = "its checksum is not that of its content"
+JSON_ENTRY = "checksum"
+TEXT_LINE = "# checksum: "  # a comment in YAML
 
 
 def with_checksum(write: Callable[[Path], Any], name: str) -> Callable[[Path], None]:
@@ -55,6 +63,64 @@ def read_checksummed(path: Path) -> bytes:
     """
     require_checksum(path)
     return path.read_bytes()[:-CHECKSUM_BYTES]
+
+
+def add_json_checksum(content: dict[str, Any], owner: str = "") -> dict[str, Any]:
+    """Return a JSON object with an entry ``checksum``, which is computed from its other entries.
+
+    Args:
+        content: the object.
+        owner: what it belongs to, such as a run's key: part of the checksum, so that exchanged files are noticed.
+    """
+    return {**content, JSON_ENTRY: sha256_json([owner, content])}
+
+
+def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
+    """Read a JSON file, compare its entry ``checksum``, and return its content without this entry.
+
+    Earlier versions wrote no checksum. What lacks it is returned as it is.
+
+    Args:
+        file: the file.
+        limit: how many bytes it may have.
+        owner: as in ``add_json_checksum``.
+
+    Raises:
+        OSError: the file is missing, can't be read, or is larger than ``limit`` bytes.
+        ValueError: it is no JSON, or the entry is not the checksum of the others.
+    """
+    content = orjson.loads(read_bounded(file, limit))
+    if not isinstance(content, dict) or JSON_ENTRY not in content:
+        return content
+    others = {name: value for name, value in content.items() if name != JSON_ENTRY}
+    if content[JSON_ENTRY] != sha256_json([owner, others]):
+        raise ValueError(MISMATCH)
+    return others
+
+
+def add_text_checksum(text: str, owner: str) -> str:
+    """Return a text with one more line: a comment with the text's checksum.
+
+    Args:
+        text: it must end with a line break.
+        owner: what it belongs to, such as a run's key: part of the checksum, so that exchanged files are noticed.
+    """
+    digest = hashlib.sha256(f"{owner}\n{text}".encode()).hexdigest()
+    return f"{text}{TEXT_LINE}{digest}\n"
+
+
+def check_text_checksum(text: str, owner: str) -> str:
+    """Return a text without the line of its checksum; earlier versions wrote none, and what lacks it may pass.
+
+    Raises:
+        ValueError: the line is not last, or not the checksum of what is before it.
+    """
+    content, line, _ = text.rpartition(f"\n{TEXT_LINE}")
+    if not line:
+        return text
+    if add_text_checksum(f"{content}\n", owner) != text:
+        raise ValueError(MISMATCH)
+    return f"{content}\n"
 
 
 def compute_checksum(path: Path, name: str, size: int) -> bytes:

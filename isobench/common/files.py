@@ -17,6 +17,7 @@ import platformdirs
 
 from isobench.common.errors import StorageError, UserError
 from isobench.common.reading import require_regular_file
+from isobench.common.temporaries import make_temporary_file
 
 PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
@@ -27,22 +28,35 @@ def cache_dir(configured: str | None) -> Path:
 
 
 def refuse_file(setting: str, path: str | Path) -> None:
-    """Raise UserError if the path that a setting names is a file: it has to be a folder, or not there yet."""
-    if Path(path).exists() and not Path(path).is_dir():
+    """Raise UserError if the path that a setting names can't be a folder: it has to be one, or not there yet."""
+    try:
+        exists = Path(path).exists()
+    except OSError as error:  # a name that is too long
+        raise UserError(f"{setting}={str(path)[:60]}...: {name_system_error(error)}: name another folder") from error
+    if exists and not Path(path).is_dir():
         raise UserError(f"{setting}={path} is a file: name a folder")
+    if not exists and Path(path).is_symlink():
+        raise UserError(f"{setting}={path} is a link to what does not exist: remove it, or name another folder")
 
 
 def sha256_file(path: Path) -> str:
-    """Compute the hex sha256 of a file; a file that this process has read and nobody wrote since is not read again.
+    """Compute the hex sha256 of a file; one that this process has read and nobody wrote since is not read again.
 
-    Every write changes ``ctime``, which no program can set back, unlike ``mtime``.
+    Every write changes ``ctime``, which no program can set back.
 
     Raises:
-        UserError: it is no regular file, such as a pipe, which may never end.
+        UserError: it can't be read, or is no regular file, such as a pipe, which may never end.
     """
     require_regular_file(path)
-    stat = path.stat()
-    return _sha256(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    try:
+        stat = path.stat()
+        return _sha256(
+            str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+        )
+    except PermissionError as error:
+        raise UserError(
+            f"{path} can't be read: {name_system_error(error)}; ask its owner to let you read it"
+        ) from error
 
 
 @functools.lru_cache(maxsize=4096)
@@ -69,23 +83,17 @@ def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
         write: called with a temporary file in the same folder, which is then flushed to disk and renamed to ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with make_temporary_file(path) as temporary:
         with explain_disk_errors(temporary):
             write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_read_umask())
         temporary.replace(path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -150,16 +158,12 @@ def read_file_time(file: Path) -> float:
         return 0.0
 
 
-def remove_temporaries(folder: Path, name: str = "") -> None:
+def remove_temporaries(folder: Path) -> None:
     """Remove the temporary files that a killed process left in a folder and its subfolders.
 
     Call it only while no other process writes there.
-
-    Args:
-        folder: where to look.
-        name: name of the file that was being written; all files by default.
     """
-    for file in [*folder.glob(f".{name}*.tmp"), *folder.glob(f"*/.{name}*.tmp")]:
+    for file in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
         file.unlink(missing_ok=True)
 
 
@@ -229,9 +233,3 @@ def replace_non_finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _read_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

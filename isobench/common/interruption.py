@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# USR2: time limits and preemption of SLURM, through submitit. TERM: those of other schedulers. INT: Ctrl-C.
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
+# USR2: time limits and preemption of SLURM, through submitit. TERM: those of other schedulers. INT: Ctrl-C. HUP: the
+# terminal was closed, or its connection was lost.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupted(BaseException):

@@ -28,6 +28,35 @@ def as_tensor(x: Array) -> Tensor:
     return torch.from_numpy(np.require(x, x.dtype.newbyteorder("="), ["C", "W"]))
 
 
+def as_vectors(x: Array) -> Tensor:
+    """Return vectors [N, d] as a tensor.
+
+    Raises:
+        ValueError: there are no vectors, x has another number of dimensions, or it is sparse or complex.
+        TypeError: as in `as_tensor`.
+    """
+    x = as_tensor(x)
+    if x.ndim != 2 or 0 in x.shape:
+        raise ValueError(f"isotropy needs vectors [N, d] with at least one row, not {tuple(x.shape)}")
+    if x.is_complex() or x.layout != torch.strided:
+        raise ValueError(f"isotropy needs a dense matrix of real numbers, not {x.dtype}, {x.layout}")
+    return x
+
+
+def as_labelled_vectors(h: Array, labels: Array) -> tuple[Tensor, Tensor]:
+    """Return vectors [N, d] and their labels [N] as tensors without gradient, on the device of the vectors.
+
+    Raises:
+        ValueError: as in `as_vectors`, or there is not one label for each vector, or a label is not finite.
+    """
+    h, labels = as_vectors(h).detach(), as_tensor(labels)
+    if labels.shape != h.shape[:1]:
+        raise ValueError(f"labels must be [{len(h)}], one for each vector, not {tuple(labels.shape)}")
+    if not labels.isfinite().all():
+        raise ValueError("labels must be finite: leave out examples without a label")
+    return h, labels.to(h.device)
+
+
 def to_float64(x: Tensor) -> Tensor:
     """Detach a tensor and convert it to float64; from Apple's GPU, which has no float64, move it to the CPU."""
     x = x.detach()

@@ -1,8 +1,13 @@
 """Output for the terminal: the console that tables are printed to, lines on standard error, and counts in words."""
 
+import contextlib
+import errno
+import io
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +53,59 @@ def print_note(text: str) -> None:
 def format_count(number: int, noun: str) -> str:
     """Write a number with a noun, which gets an s unless the number is 1: ``1,000 runs``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class OutlivingFile(io.FileIO):
+    """A file for output that drops what nobody reads, because a pipe or terminal was closed at its other end."""
+
+    has_reader = True
+
+    def write(self, data: Any) -> int:
+        """Write, or drop what nobody reads."""
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            self.has_reader = False
+            return memoryview(data).nbytes
+
+
+@contextmanager
+def outlive_readers() -> Iterator[None]:
+    """A context in which standard output and standard error may be closed at their other end.
+
+    A sweep must not stop, and no run may fail, because of ``2>&1 | head -3`` or a closed terminal.
+    """
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = wrap_output(sys.stdout, sys.__stdout__), wrap_output(sys.stderr, sys.__stderr__)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before
+
+
+def wrap_output(stream: Any, own: Any) -> Any:
+    """Return a stream like ``stream`` that outlives its reader; one that is not the process's ``own`` stays."""
+    if stream is None or stream is not own:
+        return stream
+    try:
+        file = OutlivingFile(stream.fileno(), "w", closefd=False)
+    except (OSError, ValueError):  # it was closed from the start
+        return stream
+    with contextlib.suppress(OSError):
+        stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(file), stream.encoding, stream.errors, line_buffering=stream.line_buffering
+    )
+
+
+def is_output_read() -> bool:
+    """Return False if standard output was found to be closed at its other end."""
+    file = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return bool(getattr(file, "has_reader", True))
 
 
 def print_if_read(line: str) -> None:

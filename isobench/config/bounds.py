@@ -88,6 +88,11 @@ FOLDER_BELOW = Bound(
     lambda path: re.fullmatch(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", path) is not None,
     "must be a folder below data.root: names with / between them, no .. and no / to begin with",
 )
+Folder = Annotated[
+    str,
+    Bound(lambda text: bool(text.strip()), "is empty: name a folder"),
+    Bound(lambda text: "://" not in text, "is an address: name a folder of this machine"),
+]
 NOT_EMPTY = Bound(bool, "must have at least one entry")
 PositiveInt = Annotated[int, at_least(1)]
 NonNegativeInt = Annotated[int, at_least(0)]

@@ -1,14 +1,19 @@
 """Check the settings of a command line as they were typed, before Hydra reads them: Hydra drops some in silence."""
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from isobench.common.errors import UserError
 
 GROUPS = ("task", "encoder", "head", "optimization", "tracking", "scale", "experiment", "hydra/launcher")
+PATHS = ("output_dir", "data.root", "data.cache", "data.files", "encoder.path", "checkpoint.export")
+# A path from the home folder that begins a value, or an entry of a list or mapping, with quotes or without.
+HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]*(?:/[^"',\]}]*)?)(?P=quote)""")
 
 
 def check_typed_settings(arguments: Sequence[str]) -> None:
-    """Raise UserError for a setting without a name, or typed twice with different values, or for a list of options.
+    """Raise UserError for a setting without a name or given twice, or for a list of options: Hydra would drop some.
 
     Hydra takes the last value of a setting. Of ``task=[rte,sst2]`` it takes every setting from the last option that
     has it. Flags such as ``-m`` are passed over; so is ``calibration=[a,b]``, which is a chain of methods.
@@ -26,6 +31,36 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
                 "give each a command of its own" if name == "experiment" else f"to run several, write -m {name}=A,B"
             )
             raise UserError(f"{argument}: a run has one {name}: {advice}")
+        names = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.strip().startswith("{") else []
+        if twice := next((word for word in names if names.count(word) > 1), None):
+            raise UserError(f"{argument}: {twice} is given twice: leave one out")
         first = typed.setdefault(name, value)
         if first != value:
             raise UserError(f"{name} is given twice, as {first} and as {value}: leave one out")
+
+
+def expand_home_folders(setting: str) -> str:
+    """Write out the home folder where a path of a setting begins with ``~``; shells leave it in ``encoder.path=~/x``.
+
+    Other settings stay as they are.
+
+    Raises:
+        UserError: there is no such user.
+    """
+    key, equals, value = setting.partition("=")
+    return f"{key}{equals}{HOME_FOLDER.sub(_expand_home, value)}" if key.lstrip("+") in PATHS else setting
+
+
+def _expand_home(match: re.Match[str]) -> str:
+    path = match["path"].rstrip()
+    try:
+        return quote_for_hydra(str(Path(path).expanduser()))
+    except RuntimeError as error:
+        owner = path.partition("/")[0]
+        raise UserError(f"{path}: there is no home folder of {owner}: write the whole path") from error
+
+
+def quote_for_hydra(text: str) -> str:
+    """Quote a text so that Hydra's grammar reads it as one value."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

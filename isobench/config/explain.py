@@ -63,6 +63,11 @@ def explain_config_error(error: BaseException) -> str:
         return explain_unknown_key(match[1])
     if match := re.search(r"Missing mandatory value: (\S+)", text):
         return f"{match[1]} must be set: add {match[1]}=..."
+    if match := re.search(r"In '([\w/.-]+)': ConfigTypeError [\s\S]*Cannot merge (?:Dict|List)Config", text):
+        return (
+            f"{match[1]}.yaml has a list where a mapping is needed, or the other way round: compare it with a file "
+            f"of conf/{match[1].partition('/')[0]}"
+        )
     if NO_GROUP_CHOICE in text:
         return "a group such as task, encoder or calibration can't be null: choose one of its options"
     return _format_first_line(text)
@@ -96,7 +101,7 @@ def _explain_form(text: str) -> str | None:
 
 def _explain_unreadable_setting(setting: str, text: str) -> str:
     """Explain why Hydra's grammar can't read a setting; ``text``: Hydra's error."""
-    key, equals, _ = setting.partition("=")
+    key, equals, value = setting.partition("=")
     if not equals:
         return f"{setting or 'an empty word'} is no setting: settings are written key=value (isobench --help)"
     lines = [
@@ -105,6 +110,9 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
         if not line.startswith(("Error parsing override", "LexerNoViable"))
     ]
     reason = f" ({lines[0]})" if lines and set(lines[0]) - set("^ ") and "See https" not in lines[0] else ""
+    if value.strip().startswith("{"):
+        form = f"'{key}={{NAME: \"VALUE\"}}'"
+        return f"{setting} can't be read{reason}: names need no quotes, values with special characters do, {form}"
     return f"{setting} can't be read{reason}: a text with special characters needs two quotes, '{key}=\"TEXT\"'"
 
 
@@ -125,6 +133,8 @@ def _explain_key_error(key: str, text: str) -> str:
 def explain_unknown_key(key: str) -> str:
     """Explain that a setting does not exist, and name the nearest that do."""
     *parents, name = key.split(".")
+    if key == "experiment.experiment":
+        return "the YAML of an experiment must begin with the line # @package _global_"
     node: Any = Config
     for parent in parents:
         node = (

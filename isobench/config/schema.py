@@ -17,6 +17,7 @@ from isobench.common.errors import UserError
 from isobench.config.bounds import (
     NAME,
     Bound,
+    Folder,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -39,7 +40,6 @@ EVALUATION_INTERVAL = Bound(
     f"must be a whole number of epochs, at least 1, or {LAST_EPOCH}",
 )
 SELECTION_RULES = ("none", "dev", "seeds", "held_out")
-NOT_BLANK = Bound(lambda text: bool(text.strip()), "is empty: name a folder")
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Checkpoint:
     minutes: PositiveFloat | None = 10.0
     steps: PositiveInt | None = None
     keep: bool = False  # leave a finished run's checkpoints in place
-    export: Annotated[str, NOT_BLANK] | None = None  # folder for the reported model in transformers' format
+    export: Folder | None = None  # folder for the reported model in transformers' format
 
 
 @dataclass
@@ -177,7 +177,7 @@ class Config:
     # A function of isobench.analyses (_target_) with its settings, called when an experiment's runs are finished. Its
     # runs are trained only with trains=true.
     analysis: dict[str, Any] = field(default_factory=dict)
-    output_dir: Annotated[str, NOT_BLANK] = "outputs"
+    output_dir: Folder = "outputs"
     retry_failed: bool = False  # run again what failed before
     dry_run: bool = False  # show what would be run
     report: bool = True  # write the report's page when a sweep ends; false leaves it out

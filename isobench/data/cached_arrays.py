@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from isobench.common.checksums import MISMATCH, print_remaking
 from isobench.common.files import write_cached
+from isobench.common.temporaries import remove_abandoned
 
 T = TypeVar("T")
 CHECKSUM = "sha256"  # the name of the array that holds the checksum of the others, 32 bytes
@@ -23,7 +24,9 @@ def save_cached_arrays(arrays: Mapping[str, np.ndarray], file: Path) -> None:
         file: the file to write. Its name is part of the checksum, so a copy under another name is not used.
     """
     checksum = np.frombuffer(compute_array_checksum(arrays, file.name), np.uint8)
-    write_cached(file, lambda temporary: save_file({**arrays, CHECKSUM: checksum}, temporary), "token cache")
+    # The library's own save_file would put another file in the place of the temporary one, which is locked.
+    content = save({**arrays, CHECKSUM: checksum})
+    write_cached(file, lambda temporary: temporary.write_bytes(content), "token cache")
 
 
 def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
@@ -33,6 +36,7 @@ def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) 
     """
     if not file.exists():
         return None
+    remove_abandoned(file.parent, file.name)  # of a process that was killed while another one was faster
     try:
         arrays = load_file(file)
         if arrays.pop(CHECKSUM).tobytes() != compute_array_checksum(arrays, file.name):

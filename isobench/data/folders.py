@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from isobench.common.checksums import print_remaking
 from isobench.common.files import sha256_file
+from isobench.common.temporaries import make_temporary_folder, remove_abandoned
 
 SUMS_FILE = "sums.json"  # in the folder: the sha256 of each of its other files
 
@@ -27,12 +27,12 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
         OSError: the folder can't be written.
     """
     if is_intact_folder(target):
+        remove_abandoned(target.parent, target.name)  # of a process that was killed while another one was faster
         return target
     if target.exists():
         print_remaking(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=target.parent))
-    try:
+    with make_temporary_folder(target) as work:
         write(work)
         (work / SUMS_FILE).write_text(json.dumps(compute_sums(work), indent=1))
         try:
@@ -42,8 +42,6 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
         except OSError:
             if not is_intact_folder(target):  # else another process was faster
                 raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return target
 
 

@@ -43,8 +43,13 @@ def round_to_classes(task: Task, values: np.ndarray) -> np.ndarray:
     return np.rint((values - low) / (high - low) * (int(task.as_classes or 0) - 1)).astype(np.int64)
 
 
-def check_every_class(names: list[str], labels: np.ndarray, where: str) -> None:
-    """Raise UserError if a class has no training example, because ``task.labels`` names more than there are."""
+def check_labels_differ(task: Task, labels: np.ndarray, where: str) -> None:
+    """Raise UserError if all training examples have one score, or a class of ``task.labels`` has no example."""
+    if task.labels is None:
+        if labels.min() == labels.max():
+            raise UserError(f"{where} has the same score, {labels[0]:g}, in every row: there is nothing to learn")
+        return
+    names = task.labels
     counts = np.bincount(labels, minlength=len(names))
     missing = [name for name, count in zip(names, counts, strict=True) if count == 0]
     if missing:

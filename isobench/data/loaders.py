@@ -22,7 +22,7 @@ from isobench.data.tokens import (
     take_examples,
     tokenise_examples,
 )
-from isobench.data.unknown_tokens import describe_unknown_tokens
+from isobench.data.unknown_tokens import check_token_ids, describe_unknown_tokens
 
 ONE_CHUNK = 1 << 20  # a cost of one more encoder call, in tokens, at which a batch is never cut into chunks
 
@@ -33,7 +33,7 @@ class ModelInputs:
 
     ``tokenizer``: a transformers tokenizer. ``fingerprint``: identifies what the tokenizer does, for cache keys.
     ``max_positions``: the model's longest input, in tokens. ``dim``: its width d. ``packed``: it reads a batch as one
-    row of tokens without padding.
+    row of tokens without padding. ``words``: how many tokens it has vectors for, None if that is not known.
     """
 
     tokenizer: Any
@@ -41,6 +41,7 @@ class ModelInputs:
     max_positions: int
     dim: int
     packed: bool = False
+    words: int | None = None
 
 
 class Loaders:
@@ -137,6 +138,7 @@ class Loaders:
             examples = sources.read_examples(task, cfg.data, split, limit)
             tokens = tokenise_examples(examples, inputs.tokenizer, self.max_length)
             save_tokens(tokens, file)
+        check_token_ids(cfg.encoder.name, tokens.ids, inputs.words)
         self.sizes[split], self.at_limit[split] = len(tokens), tokens.at_limit
         return tokens, fingerprint
 

@@ -4,6 +4,8 @@ Columns of CSV and TSV are read as texts, so that no text such as "null", "1e5" 
 CSV a field may stand in double quotes. In TSV a quote is a character like any other, as in GLUE's own files.
 """
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,15 @@ FORMATS = {
     ".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON Lines",
     ".parquet": "Parquet",
 }  # fmt: skip
+ADVICE = {
+    "CSV": "save it as UTF-8 with commas between fields, and double quotes around a field that holds a comma",
+    "TSV": "save it as UTF-8 with a tab between fields, and none in them",
+    "JSON Lines": "write one JSON object a line, in UTF-8, with values of one kind under each name",
+    "Parquet": "write it again",
+}
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+ROW_FROM_0 = re.compile(r"in row (\d+)$")  # pyarrow's JSON reader counts from 0, its CSV reader from 1 as "Row #1"
+LARGEST_BLOCK = 2**31 - 1  # bytes; pyarrow takes no more
 
 
 def find_format(path: Path) -> str:
@@ -39,12 +50,28 @@ def read_own_file(path: Path) -> Any:
     kind = find_format(path)
     try:
         table = READERS[kind](path)
+        table.validate(full=True)  # the JSON reader does not look whether texts are UTF-8
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} can't be read as {kind}: {extract_first_line(error)}") from error
+        advice = "" if isinstance(error, OSError) and error.errno else f"; {ADVICE[kind]}"
+        reason = ROW_FROM_0.sub(lambda row: f"in row {int(row[1]) + 1}", extract_first_line(error)).rstrip(". ")
+        raise UserError(f"{path} can't be read as {kind}: {reason}{advice}") from error
+    if kind in ("CSV", "TSV"):
+        refuse_other_separator(table.column_names, path)
     twice = {name for name in table.column_names if table.column_names.count(name) > 1}
     if twice:
         raise UserError(f"{path} has two columns with the name {min(twice)}: rename one")
     return table
+
+
+def refuse_other_separator(names: Sequence[str], path: Path) -> None:
+    """Raise UserError if the only column's name holds what separates the columns of other files."""
+    used = [word for mark, word in SEPARATORS.items() if len(names) == 1 and mark in names[0]]
+    if used:
+        expected = "tabs (.tsv)" if path.suffix.lower() == ".tsv" else "commas (.csv)"
+        raise UserError(
+            f"{path} has {used[0]} between its columns, and {expected} are expected: save it with these, or give "
+            "it the ending of its format (.csv for commas, .tsv for tabs)"
+        )
 
 
 def _read_csv(path: Path) -> Any:
@@ -60,14 +87,22 @@ def _read_tsv(path: Path) -> Any:
 
 
 def _read_delimited(path: Path, options: Any) -> Any:
-    """Read a file with a line of names and columns of texts."""
+    """Read a file with a line of names and columns of texts; a row may be longer than pyarrow's blocks of 1 MiB."""
     import pyarrow
     from pyarrow import csv
 
-    with csv.open_csv(path, parse_options=options) as reader:
-        names = reader.schema.names
-    types = csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
-    return csv.read_csv(path, parse_options=options, convert_options=types)
+    def read(blocks: Any) -> Any:
+        with csv.open_csv(path, read_options=blocks, parse_options=options) as reader:
+            names = reader.schema.names
+        types = csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
+        return csv.read_csv(path, read_options=blocks, parse_options=options, convert_options=types)
+
+    try:
+        return read(csv.ReadOptions())
+    except pyarrow.ArrowInvalid as error:
+        if "straddl" not in str(error):
+            raise
+        return read(csv.ReadOptions(block_size=min(path.stat().st_size + 1, LARGEST_BLOCK)))
 
 
 def _read_json_lines(path: Path) -> Any:

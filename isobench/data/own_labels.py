@@ -1,12 +1,15 @@
 """Labels of a user's own file: find out whether they are classes or scores, and turn classes into numbers."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from isobench.common.errors import UserError
+from isobench.common.terminal import format_count
 
 MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
+ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  # how programs write a missing number
 
 
 def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
@@ -20,22 +23,37 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
         where: file and column, for the error message.
 
     Raises:
-        UserError: rows without a label, a single class, or so many different texts that they are no classes.
+        UserError: no rows, rows without a label, numbers of which some are missing, a single class, or so many
+            different texts that they are no classes.
     """
     names = format_labels(values, where)
+    refuse_absent_numbers(names, where)
     different = set(names)
     numbers = [parse_number(name) for name in different]
     if None not in numbers:
         is_whole = all(number is not None and number.is_integer() for number in numbers)
         if not is_whole or len(different) > MOST_NUMBERED_CLASSES:
             return None
-        return require_classes(sorted(different, key=float), where)
+        return require_classes(sorted(different, key=lambda name: (float(name), name)), where)
     if len(different) > max(MOST_NUMBERED_CLASSES, len(names) / 2):
         count = f"{len(different)} different values in {len(names)} rows"
         raise UserError(
             f"{where} has {count}, so they are no classes: name the column of the labels (task.label=NAME)"
         )
     return require_classes(sorted(different), where)
+
+
+def refuse_absent_numbers(names: Sequence[str], where: str) -> None:
+    """Raise UserError if some labels are numbers and others say that a number is missing, such as ``nan``.
+
+    They would become a class of their own.
+    """
+    absent = [number for number, name in enumerate(names, 1) if name.lower().lstrip("+-") in ABSENT_NUMBERS]
+    if absent and any(parse_number(name) is not None for name in names):
+        raise UserError(
+            f"{where} has numbers, and {names[absent[0] - 1]} in row {absent[0]}: remove rows without a number, or "
+            "name the classes (task.labels=[NAME,...])"
+        )
 
 
 def require_classes(names: list[str], where: str) -> list[str]:
@@ -49,12 +67,17 @@ def format_labels(values: Sequence[Any], where: str) -> list[str]:
     """Write labels as texts: 3 and 3.0 as "3", true as "true"; surrounding blanks are dropped.
 
     Raises:
-        UserError: rows without a label, or with a list or mapping in its place.
+        UserError: no rows, or rows without a label, or with a list or mapping in its place.
     """
+    if not len(values):
+        raise UserError(f"{where} is empty: the file has no rows")
+    if nested := next((value for value in values if isinstance(value, list | dict)), None):
+        raise UserError(f"{where} has lists or mappings, such as {str(nested)[:60]}: write a single text or number")
     names = [_format_label(value) for value in values]
     missing = [number for number, name in enumerate(names, 1) if name == ""]
     if missing:
-        raise UserError(f"{where} has {len(missing)} rows without a label (the first: row {missing[0]})")
+        count = format_count(len(missing), "row")
+        raise UserError(f"{where} has {count} without a label (the first: row {missing[0]}): remove or label them")
     return names
 
 
@@ -62,6 +85,8 @@ def _format_label(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = "" if value is None or value != value else str(value).strip()  # NaN differs from itself
+    if re.fullmatch(r"-?[0-9]{1,300}", text):
+        return str(int(text))  # exact for any size
     number = parse_number(text)
     return str(int(number)) if number is not None and number.is_integer() else text
 

@@ -5,14 +5,13 @@ named is found in the file of the training split, by rules that `complete_task` 
 so that a found column has the same run key as a named one.
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.terminal import format_count
+from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value, read_hints
 from isobench.config.schema import Config, Data, Task
 from isobench.config.schema_task import REGRESSION_METRICS
@@ -25,6 +24,7 @@ PAIR_NAMES = (
     ("text1", "text2"),
 )  # fmt: skip
 TEXT_NAMES = ("text", "sentence", "review", "tweet", "comment", "content")
+MOST_LETTERS = 300  # of the list of classes in the line that says what was found
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,10 @@ def check_files(task: Task, data: Data) -> dict[str, Path]:
     needed = task.read_splits
     for split in needed:
         if split not in files:
-            raise UserError(f"data.files has no {split}, which the task reads: add {split}: FILE")
+            raise UserError(
+                f"data.files has no {split}, which the task reads; it has: {', '.join(files)}: add {split}: FILE, or "
+                f"name the split (task.{'train_split=NAME' if split == task.train_split else 'dev_splits=[NAME]'})"
+            )
     for split in files:
         if split not in needed:
             used = ", ".join(needed)
@@ -195,6 +198,8 @@ def describe_own_data(cfg: Config) -> str:
         for split, file in (cfg.data.files or {}).items()
     )
     kind = "scores" if task.labels is None else f"classes {', '.join(task.labels)}"
+    if len(kind) > MOST_LETTERS:
+        kind = f"{kind[:MOST_LETTERS]} ..."
     return (
         f"task={task.name}: {counts}; text in {', '.join(task.text)}; labels in {task.label}, {kind}; "
         f"scored by {task.primary}"
@@ -205,4 +210,4 @@ def print_own_data(configs: Iterable[Config]) -> None:
     """Print on standard error how completed configs read the user's own files, each way once."""
     parts = {(id(cfg.task), id(cfg.data)): cfg for cfg in configs if cfg.data.files}
     for line in dict.fromkeys(map(describe_own_data, parts.values())):
-        print(f"isobench: {line}", file=sys.stderr)
+        print_note(line)

@@ -17,7 +17,7 @@ from isobench.common.files import refuse_file, sha256_file
 from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data, Task
 from isobench.data import generated_pairs, hub, movie_reviews
-from isobench.data.labels import UNLABELLED, check_every_class, check_labels
+from isobench.data.labels import UNLABELLED, check_labels, check_labels_differ
 from isobench.data.own_examples import fingerprint_own_file, read_own_columns
 from isobench.data.parquet import describe_other_files, has_column, read_field, read_table
 
@@ -169,8 +169,8 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     if is_test and all(label == UNLABELLED for label in labels):
         return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
     labels = check_labels(task, labels, where)
-    if split == task.train_split and task.labels is not None:
-        check_every_class(task.labels, labels, where)
+    if split == task.train_split:
+        check_labels_differ(task, labels, where)
     return _select_examples(Examples(texts, labels), limit)
 
 

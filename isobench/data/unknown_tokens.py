@@ -10,6 +10,22 @@ from isobench.common.errors import UserError
 MOST_UNKNOWN = 0.01  # share of unknown tokens above which a run's record has a warning
 
 
+def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
+    """Raise UserError if a token has no vector in the encoder, whose tokenizer must then be another one's.
+
+    Args:
+        encoder: the encoder's name.
+        ids: token ids, an array of integers of any length.
+        words: how many tokens the encoder has vectors for; None if that is not known.
+    """
+    highest = int(ids.max(initial=0))
+    if words is not None and highest >= words:
+        raise UserError(
+            f"encoder={encoder}: its tokenizer makes token {highest:,}, and the encoder knows only {words:,} tokens: "
+            "put the tokenizer that was saved with these weights there"
+        )
+
+
 def describe_unknown_tokens(encoder: str, tokenizer: Any, ids: Sequence[np.ndarray]) -> list[str]:
     """Return a warning in a list if a tokenizer does not know more than ``MOST_UNKNOWN`` of the training tokens.
 

@@ -31,7 +31,9 @@ class IsotropyAccumulator:
     """
 
     def __init__(self, dim: int, device: torch.device | str = "cpu") -> None:
-        self.dim = dim
+        if not isinstance(dim, int) or dim < 1:
+            raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
+        self.dim = int(dim)
         self.count = 0  # vectors
         self.nonzero_count = 0  # vectors that are not zero: only they have a direction
         self.mean = torch.zeros(dim, dtype=torch.float64, device=device)
@@ -47,10 +49,11 @@ class IsotropyAccumulator:
         Raises:
             ValueError: if the vectors have another width.
         """
+        h = as_tensor(h)
         if h.ndim != 2 or h.shape[1] != self.dim:
             raise ValueError(f"vectors must be [B, {self.dim}], not {tuple(h.shape)}")
         if len(h):
-            h = as_tensor(h).detach().to(self.mean.device)
+            h = h.detach().to(self.mean.device)
             mean = row_mean(h)
             self._add(len(h), mean, gram(h, mean), *sum_unit_rows(h), row_norms(h).sum())
         return self

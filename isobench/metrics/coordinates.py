@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import Array, as_tensor, gram_diagonal, row_mean, to_float64
+from isobench.common.linalg import Array, as_labelled_vectors, as_vectors, gram_diagonal, row_mean, to_float64
 
 COLUMNS_AT_A_TIME = 64  # that are sorted at once, so that memory stays small
 
@@ -19,9 +19,7 @@ def coordinate_share(h: Array) -> float:
     Raises:
         ValueError: if there are no vectors.
     """
-    if h.ndim != 2 or not len(h):
-        raise ValueError(f"vectors must be [N, d] with at least one row, not {(*h.shape,)}")
-    h = as_tensor(h)
+    h = as_vectors(h)
     return coordinate_share_of(gram_diagonal(h, row_mean(h)))
 
 
@@ -48,12 +46,10 @@ def threshold_accuracies(h: Array, labels: Array) -> Tensor:
         Accuracies in [0, 1], [d] float64, on the device of ``h``.
 
     Raises:
-        ValueError: if there are no vectors, or the number of labels differs from theirs.
+        ValueError: if there are no vectors, the number of labels differs from theirs, or a label is not finite.
     """
-    if h.ndim != 2 or not len(h) or labels.shape != h.shape[:1]:
-        raise ValueError(f"vectors [N, d] and labels [N] are needed, not {(*h.shape,)} and {(*labels.shape,)}")
-    h = as_tensor(h).detach()
-    classes = as_tensor(labels).to(h.device).unique(return_inverse=True)[1]  # [N], from 0
+    h, labels = as_labelled_vectors(h, labels)
+    classes = labels.unique(return_inverse=True)[1]  # [N], from 0
     return torch.cat([_sort_and_score(columns, classes) for columns in h.split(COLUMNS_AT_A_TIME, dim=1)])
 
 

@@ -12,7 +12,7 @@ def correlation_of(covariance: Array) -> Tensor:
 
     A constant dimension has correlation 0 with the others and 1 with itself.
     """
-    c = to_float64(as_tensor(covariance))
+    c = to_float64(_check_square(covariance))
     deviation = c.diagonal().sqrt()
     divisor = torch.where(deviation > 0, deviation, torch.inf)
     rho = (c / torch.outer(divisor, divisor)).clamp(-1, 1)
@@ -34,12 +34,18 @@ def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.nd
         The order, [d], a permutation of 0..d-1, and the cluster of each dimension, [d], numbered from 1, the largest.
 
     Raises:
-        ValueError: if there is a single dimension.
+        ValueError: if there is a single dimension, a correlation is not finite, or the threshold is outside 0..1.
     """
     from scipy.cluster.hierarchy import fcluster, leaves_list, linkage  # slow to import
     from scipy.spatial.distance import squareform
 
-    distance = 1 - as_tensor(correlation).abs().cpu().numpy()
+    rho = _check_square(correlation)
+    if len(rho) < 2 or not rho.isfinite().all() or not 0 <= threshold <= 1:
+        raise ValueError(
+            "clusters need at least two dimensions, finite correlations and a threshold between 0 and 1, not "
+            f"{len(rho)} dimensions and {threshold}"
+        )
+    distance = 1 - rho.abs().cpu().numpy()
     tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
     cluster = fcluster(tree, 1 - threshold, "distance") - 1
     rank_by_size = np.empty(cluster.max() + 1, dtype=np.int64)
@@ -49,5 +55,16 @@ def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.nd
 
 def block_diagonal(clusters: np.ndarray) -> np.ndarray:
     """Build the |rho| that IsoBN assumes, [d, d], from cluster numbers [d]: 1 within a cluster, 0 between."""
+    clusters = np.asarray(clusters)
+    if clusters.ndim != 1:
+        raise ValueError(f"cluster numbers must be [d], not {clusters.shape}")
     same: np.ndarray = clusters[:, None] == clusters
     return same.astype(np.float64)
+
+
+def _check_square(x: Array) -> Tensor:
+    """Return a matrix [d, d] as a tensor; raise ValueError if it is not square."""
+    x = as_tensor(x)
+    if x.ndim != 2 or x.shape[0] != x.shape[1]:
+        raise ValueError(f"a square matrix [d, d] is needed, not {tuple(x.shape)}")
+    return x

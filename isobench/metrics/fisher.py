@@ -21,14 +21,16 @@ def fisher_score(h: Array, labels: Array) -> Tensor:
         The scores, [d] float64, each 0 or more, on the device of ``h``.
 
     Raises:
-        ValueError: if there are no vectors, or the number of labels differs from theirs.
+        ValueError: if there are no vectors, or the number of labels differs from theirs, or a label is not finite.
     """
+    h, labels = as_tensor(h), as_tensor(labels)
     if h.ndim != 2 or not len(h) or labels.shape != h.shape[:1]:
         raise ValueError(
             f"a Fisher score needs vectors [N, d] and labels [N], not {(*h.shape,)} and {(*labels.shape,)}"
         )
-    h = as_tensor(h)
-    labels = as_tensor(labels).to(h.device)
+    if not labels.isfinite().all():
+        raise ValueError("a Fisher score needs finite labels: leave out examples without a label")
+    labels = labels.to(h.device)
     mean = row_mean(h)
     between = torch.zeros_like(mean)
     within = torch.zeros_like(mean)

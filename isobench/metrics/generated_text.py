@@ -14,6 +14,8 @@ from typing import Any
 
 from isobench.common.provenance import read_package_version
 
+METRIC_NAMES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
+
 
 def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
     """Compute the named metrics as fractions from 0 to 1, the best; an empty text scores 0.
@@ -27,8 +29,14 @@ def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: 
         The score of each named metric, in the order of ``names``.
 
     Raises:
-        ValueError: if the numbers of hypotheses and references differ, or are 0.
+        ValueError: if a metric is not known, a text stands where a list is needed, or the numbers of hypotheses and
+            references differ or are 0.
     """
+    for texts in (names, references, hypotheses):
+        if isinstance(texts, str):
+            raise ValueError(f"a list of texts is needed, not the single text {texts[:40]!r}")
+    if unknown := [name for name in names if name not in METRIC_NAMES]:
+        raise ValueError(f"{unknown[0]!r} is no metric of texts: choose from {', '.join(METRIC_NAMES)}")
     if len(references) != len(hypotheses) or not references:
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
     scores = _compute_rouge([name for name in names if name.startswith("rouge")], references, hypotheses)

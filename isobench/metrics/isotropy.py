@@ -6,13 +6,14 @@ Each measure has a second form, ``..._of``, that takes what an ``IsotropyAccumul
 """
 
 import math
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import PIECE_ROWS, Array, as_tensor, gram, row_mean, row_norms, to_float64
+from isobench.common.linalg import PIECE_ROWS, Array, as_tensor, as_vectors, gram, row_mean, row_norms, to_float64
 
 
 @overload
@@ -30,10 +31,11 @@ def explained_variance(h: Array, k: int | Sequence[int]) -> float | list[float]:
         k: number of components, or several such numbers.
 
     Returns:
-        EV_k in [0, 1], or a list with one for each k; NaN without any variance (a single row, or equal rows).
+        EV_k in [0, 1], or a list with one for each k; NaN without any variance (a single row, or equal rows), and if
+        an entry is not finite.
 
     Raises:
-        ValueError: if there are no vectors.
+        ValueError: if there are no vectors, or k is no whole number or below 0.
     """
     return explained_variance_of(squared_singular_values(h), k)
 
@@ -45,9 +47,12 @@ def explained_variance_of(values: Tensor, k: Sequence[int]) -> list[float]: ...
 def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | list[float]:
     """Compute EV_k from the variances along the principal components, descending (scaled by any factor)."""
     total = values.sum()
-    ks = [k] if isinstance(k, int) else list(k)
+    is_single = not isinstance(k, Iterable)
+    ks: list[Any] = [k] if is_single else list(k)  # type: ignore[arg-type]
+    if isinstance(k, str) or not all(isinstance(i, Integral) and int(i) >= 0 for i in ks):
+        raise ValueError(f"k must be a whole number, at least 0, or several of them, not {k!r}")
     shares = [(values[:i].sum() / total).item() if total > 0 else math.nan for i in ks]
-    return shares[0] if isinstance(k, int) else shares
+    return shares[0] if is_single else shares
 
 
 def squared_singular_values(h: Array, centered: bool = True) -> Tensor:
@@ -55,7 +60,7 @@ def squared_singular_values(h: Array, centered: bool = True) -> Tensor:
 
     The vectors are centred unless ``centered`` is False. Without any variance all values are exactly 0.
     """
-    h = _check_vectors(h)
+    h = as_vectors(h)
     origin = row_mean(h) if centered else None
     if h.shape[0] >= h.shape[1]:
         product = gram(h.detach(), origin)
@@ -66,8 +71,12 @@ def squared_singular_values(h: Array, centered: bool = True) -> Tensor:
 
 
 def gram_eigenvalues(product: Tensor) -> Tensor:
-    """Compute the eigenvalues of a Gram matrix [n, n], descending; those within rounding error of 0 become 0."""
-    values = torch.linalg.eigvalsh(product).flip(0)
+    """Compute the eigenvalues of a Gram matrix [n, n], descending; those within rounding error of 0 become 0.
+
+    If an entry is not finite, all are 0, so that the measures made of them are NaN.
+    """
+    finite = product.isfinite().all()
+    values = torch.linalg.eigvalsh(torch.where(finite, product, torch.zeros_like(product))).flip(0)
     floor = values[0] * len(values) * torch.finfo(values.dtype).eps
     return torch.where(values > floor, values, 0.0)
 
@@ -95,7 +104,7 @@ def isoscore(h: Array, shrinkage: float = 0.0, target: Array | None = None) -> f
     Raises:
         ValueError: if there are no vectors, shrinkage is outside 0..1, or the target has another size.
     """
-    h = _check_vectors(h)
+    h = as_vectors(h)
     covariance = gram(h.detach(), row_mean(h)) / len(h)
     return isoscore_of(covariance, shrinkage, None if target is None else as_tensor(target).to(covariance.device))
 
@@ -127,7 +136,7 @@ def average_cosine(w: Array) -> float:
     Raises:
         ValueError: if there are no rows.
     """
-    return average_cosine_of(*sum_unit_rows(_check_vectors(w)))
+    return average_cosine_of(*sum_unit_rows(as_vectors(w)))
 
 
 def average_cosine_of(unit_sum: Tensor, nonzero_count: int) -> float:
@@ -145,7 +154,7 @@ def cosine_regularization(w: Array) -> float:
     Raises:
         ValueError: if there are no rows.
     """
-    w = _check_vectors(w)
+    w = as_vectors(w)
     unit_sum, nonzero_count = sum_unit_rows(w)
     return ((unit_sum.square().sum() - nonzero_count) / len(w) ** 2).item()
 
@@ -192,17 +201,10 @@ def mean_ratio(w: Array) -> float:
     Raises:
         ValueError: if there are no rows.
     """
-    w = _check_vectors(w)
+    w = as_vectors(w)
     return mean_ratio_of(row_mean(w), row_norms(w).mean())
 
 
 def mean_ratio_of(mean: Tensor, mean_length: Tensor) -> float:
     """Compute the mean ratio from the mean row, [d], and the rows' mean length, []."""
     return (torch.linalg.vector_norm(mean) / mean_length).item() if mean_length > 0 else math.nan
-
-
-def _check_vectors(x: Array) -> Tensor:
-    """Return vectors [N, d] as a tensor; raise ValueError if there are none."""
-    if x.ndim != 2 or not len(x):
-        raise ValueError(f"isotropy needs vectors [N, d] with at least one row, not {tuple(x.shape)}")
-    return as_tensor(x)

@@ -2,7 +2,7 @@
 
 import torch
 
-from isobench.common.linalg import Array, as_tensor, to_float64
+from isobench.common.linalg import Array, as_vectors, to_float64
 from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.partition import partition_isotropy
 
@@ -21,13 +21,15 @@ def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
         ``average_cosine``, ``i1`` and ``i2`` of all centred vectors together.
 
     Raises:
-        ValueError: if clusters is outside 1..N.
+        ValueError: if clusters is outside 1..N, there are no vectors, or an entry is not finite.
     """
     from sklearn.cluster import KMeans  # slow to import
 
-    if not 1 <= clusters <= len(h):
-        raise ValueError(f"clusters must be between 1 and the number of vectors, {len(h)}, not {clusters}")
-    vectors = to_float64(as_tensor(h)).cpu()
+    vectors = to_float64(as_vectors(h)).cpu()
+    if not isinstance(clusters, int) or not 1 <= clusters <= len(h):
+        raise ValueError(f"clusters must be a whole number, 1 to {len(h)} (the number of vectors), not {clusters!r}")
+    if not vectors.isfinite().all():
+        raise ValueError("an entry of the vectors is not finite, and k-means has no place for it: leave its row out")
     labels = torch.from_numpy(KMeans(clusters, n_init=10, random_state=seed).fit_predict(vectors.numpy())).long()
     centred = vectors.clone()
     for cluster in labels.unique():

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import GRAM_ROWS_ON_CPU, PIECE_ROWS, Array, as_tensor, gram, row_mean, to_float64
+from isobench.common.linalg import GRAM_ROWS_ON_CPU, PIECE_ROWS, Array, as_vectors, eigh, gram, row_mean, to_float64
 
 DirectionKind = Literal["eigenvectors", "symmetric", "as_printed"]
 DIRECTION_KINDS: tuple[DirectionKind, ...] = ("eigenvectors", "symmetric", "as_printed")
@@ -35,9 +35,7 @@ def partition_isotropy(w: Array, directions: DirectionKind = "eigenvectors") -> 
     Raises:
         ValueError: if ``directions`` is unknown, or there are no rows.
     """
-    if len(w) == 0:
-        raise ValueError("partition_isotropy needs at least one row")
-    vectors = as_tensor(w).detach()
+    vectors = as_vectors(w).detach()
     return partition_isotropy_of(
         lambda: vectors.split(PIECE_ROWS), gram(vectors), row_mean(vectors) * len(vectors), directions
     )
@@ -60,7 +58,7 @@ def partition_isotropy_of(
     if directions not in DIRECTION_KINDS:
         known = ", ".join(map(repr, DIRECTION_KINDS))
         raise ValueError(f"directions must be one of {known}, not {directions!r}")
-    vectors = orient_eigenvectors(torch.linalg.eigh(second_moment).eigenvectors, second_moment, total)  # [d, d]
+    vectors = orient_eigenvectors(eigh(second_moment)[1], second_moment, total)  # [d, d]
     if directions == "as_printed":
         vectors = vectors.T
     log_z = log_partition(rows(), vectors, opposite=directions == "symmetric")

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import PIECE_ROWS, Array, as_tensor, gram_diagonal, row_mean, to_float64
+from isobench.common.linalg import PIECE_ROWS, Array, as_labelled_vectors, gram_diagonal, row_mean, to_float64
 
 
 def silhouette_values(h: Array, labels: Array) -> Tensor:
@@ -24,12 +24,9 @@ def silhouette_values(h: Array, labels: Array) -> Tensor:
         Values in [-1, 1], [N] float64, on the device of ``h``; NaN if all vectors have one class.
 
     Raises:
-        ValueError: if there are no vectors, or the number of labels differs from theirs.
+        ValueError: if there are no vectors, the number of labels differs from theirs, or a label is not finite.
     """
-    if h.ndim != 2 or not len(h) or labels.shape != h.shape[:1]:
-        raise ValueError(f"vectors [N, d] and labels [N] are needed, not {(*h.shape,)} and {(*labels.shape,)}")
-    h = as_tensor(h).detach()
-    labels = as_tensor(labels).to(h.device)
+    h, labels = as_labelled_vectors(h, labels)
     own = torch.zeros_like(labels, dtype=torch.float64)
     nearest = torch.full_like(own, math.inf)
     alone = torch.zeros_like(labels, dtype=torch.bool)

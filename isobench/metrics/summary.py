@@ -4,9 +4,10 @@ And the measures of vectors that need their classes.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from isobench.common.linalg import Array, as_tensor
 from isobench.metrics.accumulator import IsotropyAccumulator
@@ -33,7 +34,7 @@ def isotropy_summary(
         ``i2``; all NaN if an entry of a vector is not finite.
 
     Raises:
-        ValueError: if there are no vectors.
+        ValueError: if there are no vectors, or ``rows`` gives fewer of them at its second call.
     """
     accumulator: IsotropyAccumulator | None = None
     for batch in rows():
@@ -48,12 +49,23 @@ def isotropy_summary(
         names = [*(f"ev{number}" for number in k), *measures]
         return dict.fromkeys([*names, *(f"i{n}{suffix}" for suffix in suffixes for n in (1, 2))], math.nan)
     summary = accumulator.compute(k)
+    total_count = accumulator.count
     for suffix, kind in zip(suffixes, directions, strict=True):
         i1, i2 = partition_isotropy_of(
-            lambda: map(as_tensor, rows()), accumulator.second_moment, accumulator.total, kind
+            lambda: repeat_rows(rows, total_count), accumulator.second_moment, accumulator.total, kind
         )
         summary |= {f"i1{suffix}": i1, f"i2{suffix}": i2}
     return summary
+
+
+def repeat_rows(rows: Callable[[], Iterable[Array]], expected: int) -> Iterator[Tensor]:
+    """Yield the batches once more; raise ValueError if there are not as many vectors as before."""
+    count = 0
+    for batch in rows():
+        count += len(batch)
+        yield as_tensor(batch)
+    if count != expected:
+        raise ValueError(f"rows() gave {expected} vectors, then {count}: it must return all batches at each call")
 
 
 def class_summary(h: Array, labels: Array) -> dict[str, float]:

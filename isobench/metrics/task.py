@@ -14,7 +14,7 @@ METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": lambda y, p: float(sk.accuracy_score(y, p)),
     "f1": lambda y, p: float(sk.f1_score(y, p, zero_division=0)),
     "accuracy_f1": lambda y, p: (METRIC_FUNCTIONS["accuracy"](y, p) + METRIC_FUNCTIONS["f1"](y, p)) / 2,
-    "matthews": lambda y, p: float(sk.matthews_corrcoef(y, p)),
+    "matthews": lambda y, p: _compute_matthews(y, p),
     "pearson": lambda y, p: _correlate(stats.pearsonr, y, p),
     "spearman": lambda y, p: _correlate(stats.spearmanr, y, p),
     "pearson_spearman": lambda y, p: (METRIC_FUNCTIONS["pearson"](y, p) + METRIC_FUNCTIONS["spearman"](y, p)) / 2,
@@ -28,8 +28,16 @@ def evaluate_predictions(names: list[str], labels: Any, predictions: Any) -> dic
         names: keys of METRIC_FUNCTIONS.
         labels: true classes or scores, [N]; an array, a list or a tensor on the CPU, as the predictions.
         predictions: predicted classes or scores, [N].
+
+    Raises:
+        ValueError: a name is not known, or labels and predictions have other shapes.
     """
     arrays = np.asarray(labels), np.asarray(predictions)
+    if arrays[0].ndim != 1 or arrays[0].shape != arrays[1].shape:
+        raise ValueError(f"labels and predictions must both be [N], not {arrays[0].shape} and {arrays[1].shape}")
+    if isinstance(names, str) or (unknown := [name for name in names if name not in METRIC_FUNCTIONS]):
+        wrong = names if isinstance(names, str) else unknown
+        raise ValueError(f"names must be a list of metrics, of {', '.join(METRIC_FUNCTIONS)}, not {wrong!r}")
     return {name: METRIC_FUNCTIONS[name](*arrays) for name in names}
 
 
@@ -49,3 +57,9 @@ def _correlate(function: Callable[..., Any], labels: np.ndarray, predictions: np
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy warns of constant input; the NaN that it returns is enough
         return float(function(labels.astype(np.float64), predictions.astype(np.float64)).statistic)
+
+
+def _compute_matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns if all labels and predictions are one class
+        return float(sk.matthews_corrcoef(labels, predictions))

@@ -9,7 +9,7 @@ from torch import Tensor
 from isobench.common.linalg import (
     PIECE_ROWS,
     Array,
-    as_tensor,
+    as_vectors,
     row_norms,
     to_float64,
     to_probabilities,
@@ -43,9 +43,9 @@ def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) ->
         ``coordinate_share``, and the two lengths whose ratio ``mean_ratio`` is: ``mean_norm``, ``average_norm``.
 
     Raises:
-        ValueError: if there is not one weight for each row, or one is negative or not finite, or all are 0.
+        ValueError: if there is no row, there is not one weight for each, one is negative or not finite, or all are 0.
     """
-    rows = as_tensor(w).detach()
+    rows = as_vectors(w).detach()
     p = to_probabilities(weights, len(rows)).to(rows.device)
     mean = weighted_mean(rows, p)
     covariance = weighted_covariance(rows, p)

@@ -27,7 +27,8 @@ def zipf_exponents(counts: np.ndarray, first: int, last: int) -> tuple[float, fl
     Raises:
         ValueError: if counts are not positive and descending, or ``first`` is below 1.
     """
-    if first < 1 or np.any(counts <= 0) or np.any(np.diff(counts) > 0):
+    counts = np.asarray(counts)
+    if first < 1 or not np.all(counts > 0) or np.any(np.diff(counts) > 0):
         raise ValueError("counts must be positive and descending, ranks at least 1")
     used_counts = np.asarray(counts[first - 1 : last], np.float64)
     if len(used_counts) < 2:

@@ -13,6 +13,7 @@ from isobench.models.loading import (
     enable_gradient_checkpointing,
     handle_loading_errors,
     read_max_positions,
+    refuse_other_shapes,
 )
 from isobench.models.tokenization import OFFLINE_ENCODER_DECODER
 
@@ -55,8 +56,9 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
             folder = weights.resolve_name_or_path(cfg, cache)
             require_encoder_decoder(cfg, AutoConfig.from_pretrained(folder, **options))
             model, report = AutoModelForSeq2SeqLM.from_pretrained(
-                folder, dtype=torch.float32, output_loading_info=True, **options
+                folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
+            refuse_other_shapes(cfg, report["mismatched_keys"])
             missing = set(report["missing_keys"])
     notes = describe_missing_weights(cfg, missing, model)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:

@@ -18,6 +18,7 @@ from isobench.models.loading import (
     enable_gradient_checkpointing,
     handle_loading_errors,
     read_max_positions,
+    refuse_other_shapes,
 )
 from isobench.models.missing_parameters import load_missing_parameters
 from isobench.models.packed_attention import find_first_position
@@ -72,8 +73,10 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, by name
             **options,
         )
+        refuse_other_shapes(cfg, report["mismatched_keys"])
         missing = {n for n in report["missing_keys"] if pooling == "pooler" or not n.startswith("pooler.")}
         notes: list[str] = []
         if cfg.missing_from and missing:

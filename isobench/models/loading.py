@@ -4,6 +4,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -12,6 +13,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Encoder
 from isobench.data import hub, weights
 from isobench.models.attention_masks import keep_masks_on_gpu
+from isobench.models.damaged_files import find_damaged_file
 from isobench.models.packed_attention import register_packed_attention
 
 
@@ -44,6 +46,10 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
         if on_hub:
             hub.raise_if_cache_is_full(error)
         reason = extract_first_line(error)
+        if isinstance(error, KeyError):
+            reason = f"{error} is missing in its JSON files, or transformers does not know it"
+        if cfg.path and (problem := find_damaged_file(Path(cfg.path).expanduser())):
+            reason = problem
         if not reachable:
             raise weights.make_absence_error(cfg, instead) from error
         if "trust_remote_code" in str(error):
@@ -69,6 +75,21 @@ def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.M
         raise UserError(f"encoder={cfg.name}: the weights are another model's: {len(missing)} parameters are missing")
     names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     return [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
+
+
+def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any]]) -> None:
+    """Raise UserError if parameters have other shapes in the weights than by the config.
+
+    Args:
+        cfg: the encoder's settings.
+        mismatched: the name of each, its shape in the file, and its shape in the model.
+    """
+    if mismatched:
+        name, theirs, ours = sorted(mismatched)[0]
+        raise UserError(
+            f"encoder={cfg.name}: {name} is {list(theirs)} in the weights, and {list(ours)} by config.json: use the "
+            "config.json that was saved with these weights"
+        )
 
 
 def enable_gradient_checkpointing(model: Any) -> None:

@@ -9,6 +9,7 @@ from isobench.common.checksums import print_remaking, read_checksummed, with_che
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import cache_dir, sha256_json, shorten_digest, write_cached
 from isobench.common.packages import find_package_folder
+from isobench.common.temporaries import remove_abandoned
 from isobench.config.schema import Config, Encoder
 from isobench.data import pairs, weights
 from isobench.models.loading import handle_loading_errors
@@ -142,6 +143,7 @@ def read_learned_tokenizer(file: Path) -> Any:
 
     if not file.exists():
         return None
+    remove_abandoned(file.parent, file.name)  # of a process that was killed while another one was faster
     try:
         return Tokenizer.from_str(read_checksummed(file).decode())
     except Exception:  # tokenizers raises no kind of its own

@@ -12,6 +12,7 @@ from typing import Any
 import filelock
 import yaml
 
+from isobench.common.checksums import add_text_checksum
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
     is_storage_error,
@@ -24,6 +25,7 @@ from isobench.runs.layout import (
     CHECKPOINTS_FOLDER,
     CONFIG_FILE,
     LOCK_FILE,
+    PROGRESS_FILE,
     RECORD_FILE,
     marker_file,
     run_folder_name,
@@ -147,13 +149,21 @@ class RunFolder:
         """Remove what a killed process left half-written, and write config.yaml. Call it under the lock only."""
         remove_temporaries(self.path)
         text = yaml.safe_dump(resolved, sort_keys=False)
-        replace_text(self.path / CONFIG_FILE, text)
+        replace_text(self.path / CONFIG_FILE, add_text_checksum(text, self.path.name))
 
-    def remove_old_checkpoints(self, record: RunRecord) -> None:
-        """Remove the checkpoints of a finished run whose process was killed before it could remove them."""
-        keep = record.config.get("checkpoint", {}).get("keep", False)
-        if record.status == "finished" and not keep:
+    def remove_leftovers(self, record: RunRecord) -> None:
+        """Remove what a process left that was killed after it had written the record of a finished run.
+
+        These are checkpoints, the heartbeat, and temporary files. A folder that can't be written keeps them.
+        """
+        if record.status != "finished":
+            return
+        if not record.config.get("checkpoint", {}).get("keep", False):
             shutil.rmtree(self.path / CHECKPOINTS_FOLDER, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for file in list(self.path.iterdir()):
+                if file.name == PROGRESS_FILE or file.name.endswith(".tmp"):
+                    file.unlink(missing_ok=True)
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

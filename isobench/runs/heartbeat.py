@@ -1,6 +1,7 @@
 """The heartbeat of a running run: ``progress.json`` in its folder, renewed every few seconds by a thread."""
 
 import contextlib
+import json
 import os
 import socket
 import threading
@@ -11,8 +12,9 @@ from typing import Self
 import psutil
 
 from isobench.common import environment
+from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.files import read_file_time, replace_text
-from isobench.common.reading import read_bounded
+from isobench.common.terminal import print_note
 from isobench.runs.layout import PROGRESS_FILE
 from isobench.runs.record import Beat, Where
 
@@ -30,6 +32,8 @@ class Heartbeat:
     def __init__(self, folder: Path) -> None:
         self.file = folder / PROGRESS_FILE
         before, now = read_heartbeat(folder), time.time()
+        if before is None and self.file.exists():
+            print_note(f"{self.file} is damaged: the run's attempts are counted anew")
         self.beat = Beat(
             state="starting",
             step=before.step if before else None,
@@ -76,7 +80,8 @@ class Heartbeat:
     def write(self) -> None:
         """Write the file, with the time. A full disk is passed over: writing the record will report it."""
         with self._lock, contextlib.suppress(OSError):
-            replace_text(self.file, self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
+            content = json.loads(self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
+            replace_text(self.file, json.dumps(add_json_checksum(content, self.file.parent.name)))
 
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(environment.read_beat_seconds() or BEAT_INTERVAL):
@@ -97,7 +102,7 @@ def describe_process() -> Where:
 def read_heartbeat(folder: Path) -> Beat | None:
     """Read the last beat of a run; None if there is none or it is damaged."""
     try:
-        return Beat.model_validate_json(read_bounded(folder / PROGRESS_FILE))
+        return Beat.model_validate(read_json(folder / PROGRESS_FILE, owner=folder.name))
     except (OSError, ValueError):
         return None
 

@@ -8,15 +8,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
-import orjson
 import psutil
 
+from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
 from isobench.common.files import write_json
 from isobench.common.interruption import raise_if_noted
-from isobench.common.reading import RECORD_LIMIT, read_bounded
+from isobench.common.reading import RECORD_LIMIT
+from isobench.common.temporaries import remove_abandoned
+from isobench.common.terminal import print_note
 from isobench.runs.folder import RunFolder
 from isobench.runs.layout import jobs_folder
 
@@ -32,7 +35,9 @@ class Submission:
 
     def save(self, output_dir: str | Path) -> None:
         """Write the submission to ``jobs/<launcher>-<job>.json``."""
-        write_json(jobs_folder(output_dir) / f"{self.launcher}-{self.job}.json", asdict(self))
+        folder = jobs_folder(output_dir)
+        remove_abandoned(folder)
+        write_json(folder / f"{self.launcher}-{self.job}.json", add_json_checksum(asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,24 @@ class QueuedJob:
 
 
 def read_submissions(output_dir: str | Path) -> list[Submission]:
-    """Read all submissions of an output folder, oldest first; other files are skipped."""
+    """Read all submissions of an output folder, oldest first; damaged ones are left out, and named once."""
     submissions = []
     for file in jobs_folder(output_dir).glob("*.json"):
         try:
-            submission = Submission(**orjson.loads(read_bounded(file, RECORD_LIMIT)))
+            submission = Submission(**read_json(file, RECORD_LIMIT))
+            if not is_well_formed(submission):
+                raise ValueError
         except (OSError, ValueError, TypeError):
-            continue
-        if is_well_formed(submission):
+            _name_damaged(file)
+        else:
             submissions.append(submission)
     return sorted(submissions, key=lambda submission: submission.submitted)
+
+
+@cache
+def _name_damaged(file: Path) -> None:
+    """Say once that a submission is damaged: a sweep or status --watch reads it many times."""
+    print_note(f"{file} is damaged: its runs do not count as queued; remove it when its jobs have ended")
 
 
 def is_well_formed(submission: Submission) -> bool:

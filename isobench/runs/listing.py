@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from isobench.common.checksums import check_text_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import read_bounded
 from isobench.common.terminal import format_count, print_note
@@ -20,6 +21,7 @@ from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator
 
 UNREADABLE_CONFIG = "its config can't be read, or is not valid in this version of isobench"
+CHANGED_CONFIG = "its config.yaml was changed, or is another run's"
 CHANGED_KEY = "its settings have another key now (isobench prune lists it)"
 MAX_DEPTH = 50  # levels of nesting in a config; isobench writes about six
 SECTION = re.compile(r"^[a-z].*\n(?:(?: .*)?\n)*", re.MULTILINE)  # a line with a name, then indented and empty lines
@@ -35,16 +37,30 @@ def read_run_config(folder: Path, validator: ConfigValidator) -> Config:
     """Read the config that a run was started with.
 
     Raises:
-        UserError: it can't be read, or is not valid any more.
+        UserError: it can't be read, was changed, or is not valid any more.
     """
     try:
-        cfg = parse_config(read_bounded(folder / CONFIG_FILE).decode())
+        cfg = parse_config(read_config_text(folder))
         validator.validate(cfg)
     except UserError:
         raise
     except Exception as error:  # it may be damaged in many ways, or be of another version
         raise UserError(UNREADABLE_CONFIG) from error
     return cfg
+
+
+def read_config_text(folder: Path) -> str:
+    """Read a run's config.yaml, without its checksum.
+
+    Raises:
+        UserError: it was changed.
+        OSError, UnicodeError: it can't be read.
+    """
+    text = read_bounded(folder / CONFIG_FILE).decode()
+    try:
+        return check_text_checksum(text, folder.name)
+    except ValueError:
+        raise UserError(CHANGED_CONFIG) from None
 
 
 def parse_config(text: str) -> Config:

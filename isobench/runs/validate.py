@@ -17,7 +17,7 @@ from isobench.config.schema import (
     format_method_name,
     split_chain,
 )
-from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS, TEXT_METRICS
+from isobench.config.schema_task import CLASS_METRICS, HELD_OUT, REGRESSION_METRICS, TEXT_METRICS
 from isobench.papers import published
 from isobench.runs.seeding import find_lane_obstacle
 from isobench.runs.validate_encoder import check_pinned, validate_encoder, validate_head
@@ -86,8 +86,12 @@ def _validate_task(cfg: Config) -> None:
     task = cfg.task
     if len(set(task.read_splits)) < len(task.read_splits):
         raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
+    if HELD_OUT in task.read_splits:
+        raise UserError(f"no split can be called {HELD_OUT}: it is the name of what task.held_out holds out")
     if task.as_classes is not None and task.labels is not None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
+    if task.label_range is not None and task.labels is not None:
+        raise UserError(f"task.label_range is for scores, and task={task.name} has classes: leave it out")
     if not task.embedded and not cfg.data.root:
         check_pinned("task", task.hub, task.revision)
 
@@ -106,6 +110,7 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
     for setting, value in (
         ("task.held_out", task.held_out),
         ("encoder.layer", cfg.encoder.layer),
+        ("encoder.pooling", None if cfg.encoder.pooling == "pooler" else cfg.encoder.pooling),
         ("encoder.missing_from", cfg.encoder.missing_from),
         ("encoder.compile", cfg.encoder.compile or None),
         ("checkpoint.export", cfg.checkpoint.export),
@@ -134,6 +139,8 @@ def _validate_no_generation(cfg: Config) -> None:
         "encoder.scratch": cfg.encoder.scratch,
         "encoder.instructions": cfg.encoder.instructions,
         "task.reduced": cfg.task.reduced,
+        "task.sample_seed": cfg.task.sample_seed,
+        "encoder.vocabulary_size": cfg.encoder.vocabulary_size,
     }
     for setting, value in settings.items():
         if value is not None:
@@ -186,6 +193,8 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
         for key in ("_target_", *hints):
             if key not in method:
                 raise UserError(f"{prefix}.{key} is missing: add it to the YAML, as in conf/calibration/none.yaml")
+        if not isinstance(method["_target_"], str):
+            raise UserError(f"{prefix}._target_={method['_target_']} must name a class, such as mine.Method")
         if "dim" in method:
             raise UserError(f"{prefix}.dim can't be set, because it is the encoder's width: leave it out")
         check_values(prefix, method, hints)
@@ -199,6 +208,8 @@ def _validate_selection(cfg: Config) -> None:
         raise UserError(
             "experiment.selection.rule=seeds needs the seeds to select by: experiment.selection.seeds=[1,2]"
         )
+    if selection.seeds and selection.rule != "seeds":
+        raise UserError("experiment.selection.seeds need experiment.selection.rule=seeds: set it, or leave them out")
     if selection.rule == "held_out" and cfg.task.held_out is None:
         raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
 

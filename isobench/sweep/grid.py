@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isobench.common.errors import UserError
+from isobench.config.command_line import expand_home_folders
 
 
 def expand_grid(
@@ -25,9 +26,11 @@ def expand_grid(
         command_line: each setting of the command line (as typed, with any ``+``) with its overrides ``key=value``.
 
     Raises:
-        UserError: no sub-grid has some combination of the command line's values.
+        UserError: a setting of the grid has no values, or no sub-grid has some combination of the command line's.
     """
     runs = []
+    if empty := [key for sub_grid in grid for key, values in sub_grid.items() if not values]:
+        raise UserError(f"experiment.grid: {empty[0]} has no values: write some, such as [A, B], or leave it out")
     for sub_grid in grid or [{}]:
         axes = {key: [f"{key}={_format_value(value)}" for value in values] for key, values in sub_grid.items()}
         own = [values for key, values in axes.items() if key not in command_line]
@@ -54,18 +57,20 @@ def _check_combinations(
 
 
 def rewrite_overrides(overrides: Sequence[str]) -> list[str]:
-    """Turn the settings of a command line into what Hydra takes: chains, and monitors that the config lacks.
+    """Turn the settings of a command line into what Hydra takes: chains, monitors that the config lacks, ``~/x``.
 
     ``monitors.NAME={...}`` adds a monitor or changes the settings of one, so Hydra needs ``++`` before it.
 
     Raises:
-        UserError: a setting is to be removed (``~seed``), or a chain holds anything but names.
+        UserError: a setting is to be removed (``~seed``), a chain holds anything but names, or a path begins with
+            the home folder of nobody.
     """
     for text in overrides:
         if text.startswith("~"):
             name = text[1:].partition("=")[0]
             raise UserError(f"{text}: a setting can't be removed: leave it out, or give it a value ({name}=...)")
-    return expand_chains([re.sub(r"^(?=monitors\.\w+\s*=\s*\{)", "++", text) for text in overrides])
+    expanded = [expand_home_folders(text) for text in overrides]
+    return expand_chains([re.sub(r"^(?=monitors\.\w+\s*=\s*\{)", "++", text) for text in expanded])
 
 
 def expand_chains(overrides: Sequence[str]) -> list[str]:

@@ -20,7 +20,9 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
-from isobench.config.schema import register_schema
+from isobench.config.bounds import check_value, read_hints
+from isobench.config.command_line import quote_for_hydra
+from isobench.config.schema import Config, register_schema
 from isobench.runs.identity import Identifier
 from isobench.runs.labels import make_labels
 from isobench.runs.row import Row
@@ -69,6 +71,8 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
     if grids and base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
+    if grids and not grids[base.scale]:
+        raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")
     composer, validator, identifier = Composer(loader, base), ConfigValidator(), Identifier()
     planned: dict[str, PlannedRun] = {}
     expanded = [expand_chains(run) for run in expand_grid(grids.get(base.scale, []), command_line)]
@@ -174,6 +178,7 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
+        check_value("output_dir", base.output_dir, read_hints(Config)["output_dir"])
         refuse_file("output_dir", base.output_dir)
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
 
@@ -193,10 +198,6 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
             is_folder = True
         elif argument not in MULTIRUN_FLAGS:
             overrides.append(argument)
+    if is_folder:
+        raise UserError(f"{arguments[-1]} needs a value after it")
     return postpone_method_settings(rewrite_overrides(overrides))
-
-
-def quote_for_hydra(text: str) -> str:
-    """Quote a text so that Hydra's grammar reads it as one value."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -220,7 +220,7 @@ class Pool:
 
     def _stop(self) -> None:
         """Let the running runs save, and wait for their processes. Ctrl-C ends the processes at once."""
-        with handle_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGUSR2), obey_ctrl_c():
+        with handle_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP), obey_ctrl_c():
             try:
                 for worker in self.workers:
                     worker.process.terminate()

@@ -17,10 +17,11 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from isobench.common.errors import UserError
+from isobench.config.command_line import quote_for_hydra
 from isobench.config.explain import explain_config_error
 from isobench.config.rebuild import has_resolver
 from isobench.config.schema import Config
-from isobench.sweep.plan import PlannedRun, compose_sweep, plan_runs, quote_for_hydra
+from isobench.sweep.plan import PlannedRun, compose_sweep, plan_runs
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand, drop_launch_arguments
 
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import print_note
+from isobench.config.bounds import check_value
 from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Selection, to_config
 from isobench.runs.labels import label_rows
@@ -20,9 +21,11 @@ GENERAL_SETTINGS = ("+experiment=", "output_dir=", "data.")  # they don't say wh
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
-    """Read the experiment's selection rule, with what the command line changes in it."""
+    """Read the experiment's selection rule, with what the command line changes in it; UserError if it is none."""
     with compose_sweep(arguments) as (_, base, _):
-        return to_config(base).experiment.selection
+        selection = to_config(base).experiment.selection
+    check_value("experiment.selection", selection, Selection)
+    return selection
 
 
 def drop_selection(arguments: Sequence[str]) -> list[str]:

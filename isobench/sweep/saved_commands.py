@@ -36,7 +36,7 @@ def save_command(output_dir: str, command: SweepCommand) -> Path | None:
 
     The output folder is marked as isobench's, if it exists.
     """
-    file = commands_folder(output_dir) / f"{shorten_digest(sha256_json(asdict(command)))}.json"
+    file = commands_folder(output_dir) / name_file(command)
     if not Path(output_dir).is_dir():
         return None
     with contextlib.suppress(OSError):
@@ -46,6 +46,11 @@ def save_command(output_dir: str, command: SweepCommand) -> Path | None:
         write_json(file, asdict(command))
         return file
     return None
+
+
+def name_file(command: SweepCommand) -> str:
+    """Return the name of a sweep's file, which begins with the first digits of the hash of its content."""
+    return f"{shorten_digest(sha256_json(asdict(command)))}.json"
 
 
 def remove_command(file: Path) -> None:
@@ -77,7 +82,10 @@ def read_commands(output_dir: str) -> list[SweepCommand]:
     commands = []
     for file in files:
         try:
-            commands.append(SweepCommand(**orjson.loads(read_bounded(file))))
+            command = SweepCommand(**orjson.loads(read_bounded(file)))
+            if name_file(command) != file.name:
+                raise ValueError("it was changed")
+            commands.append(command)
         except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{file} is damaged; remove it if you no longer need that sweep") from error
     return commands

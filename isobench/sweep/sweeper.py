@@ -18,6 +18,7 @@ from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, refuse_file, sha256_json
 from isobench.config.schema import Config
+from isobench.data.own_check import check_own_files
 from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
@@ -39,6 +40,7 @@ from isobench.training.execute import (
     EXIT_DONE,
     EXIT_USER_ERROR,
     ask_hub_early,
+    check_export_folder,
     choose_exit_code,
     require_hub_files_of_some,
     require_metric_packages,
@@ -67,10 +69,11 @@ class GridSweeper(Sweeper):
         refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
-        print_own_data([row.cfg for row in rows])
+        check_own_files(row.cfg for row in rows)
         if analysis := rows[0].cfg.analysis:
             runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
             if not needs_training(analysis):
+                print_own_data([row.cfg for row in rows])
                 self._run_untrained_analysis(rows)
                 return
         states = find_run_states(rows)
@@ -78,9 +81,12 @@ class GridSweeper(Sweeper):
         open_runs = [(run, state) for run, state in zip(planned, states, strict=True) if state.name in starts]
         if not self.base.dry_run and isinstance(self.launcher, InProcessLauncher):  # jobs of others may reach the hub
             require_hub_files_of_some(run.row.cfg for run, _ in open_runs)
+        for run, _ in open_runs:
+            check_export_folder(run.row.cfg)
         if self.base.dry_run:
             ask_hub_early(run.row.cfg for run, _ in open_runs)  # it answers while torch is imported
         check_methods([run.row.cfg for run, _ in open_runs])
+        print_own_data([row.cfg for row in rows])
         if self.base.dry_run:
             print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
             print_memory_forecast([run.row.cfg for run, _ in open_runs])
@@ -122,7 +128,7 @@ class GridSweeper(Sweeper):
         rows = add_states(rows)
         for row in rows:
             if row.record is not None:
-                row.folder.remove_old_checkpoints(row.record)
+                row.folder.remove_leftovers(row.record)
         print_table(rows[0].cfg.experiment, rows)
         print_troubles(rows)
         if rows[0].cfg.analysis:
@@ -209,10 +215,12 @@ def print_run_plan(cfg: Config) -> None:
     """Check a run that belongs to no sweep and print its state: what ``dry_run`` shows."""
     cfg = complete_config(cfg)
     validate_config(cfg)
-    print_own_data([cfg])
     rows = [Row.of(cfg, identify(cfg).key)]
+    check_own_files([cfg])
+    check_export_folder(cfg)
     ask_hub_early([cfg])  # it answers while torch is imported
     check_methods([cfg])
+    print_own_data([cfg])
     states = find_run_states(rows)
     print_overview("nothing is started", rows, states)
     print_memory_forecast([cfg] if states[0].name in OPEN_STATES else [])

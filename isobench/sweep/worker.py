@@ -13,11 +13,12 @@ from submitit.helpers import DelayedSubmission
 
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
-from isobench.common.interruption import Interrupted, raise_interrupted
+from isobench.common.interruption import STOP_SIGNALS, Interrupted, raise_interrupted
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
+from isobench.runs.identity import identify
 from isobench.runs.row import Row, format_run_name
 from isobench.runs.state import find_run_state
 from isobench.sweep.parent import stop_without_parent
@@ -60,12 +61,15 @@ class Worker:
             SystemExit: a signal stopped the job.
         """
         job = JobEnvironment()
+        passing_over = signal.getsignal(signal.SIGTERM)  # submitit's handler
         self._prepare(job)
         try:
             return self._execute_share(job.global_rank, job.num_tasks)
         except Interrupted as stop:
             requeue_or_exit(stop.signum, job)
             raise
+        finally:  # nothing is left to save: a later signal must not disturb the end of the process
+            signal.signal(signal.SIGTERM, passing_over)
 
     def _execute_share(self, rank: int, processes: int) -> list[int]:
         """Carry out this process's share of the runs, then those that no other process has begun."""
@@ -82,6 +86,7 @@ class Worker:
                 row = Row(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
                 if row.record is not None or (not is_own and self._is_taken(row)):
                     continue
+                require_same_run(cfg, key)
                 print(f"isobench: {format_run_name(cfg)}", flush=True)
                 codes.append(self._execute_one(row, is_patient=is_own))
             except UserError as error:
@@ -141,6 +146,15 @@ class Worker:
             time.sleep(2)
 
 
+def require_same_run(cfg: Config, key: str) -> None:
+    """Raise UserError if a run has another key than when its job was submitted: it would be another run's result."""
+    if identify(cfg).key != key:
+        raise UserError(
+            f"{format_run_name(cfg)}: its settings, data or weights have changed since this job was submitted; "
+            "start the sweep again"
+        )
+
+
 def assign_gpu(devices: str | None, number: int) -> int:
     """Assign a GPU to a local process: the GPUs are dealt out in turn.
 
@@ -166,17 +180,21 @@ def requeue_or_exit(signum: int, job: JobEnvironment) -> None:
     """Requeue a job whose run has saved its checkpoint, and end the process. A cancelled job is not requeued.
 
     submitit's handler of SIGUSR2, which is in place again after training, requeues. It is called for SIGTERM too,
-    which is all that some clusters send before they preempt a job.
+    which is all that some clusters send before they preempt a job. Signals that come meanwhile are ignored: they
+    would end the program that asks SLURM to requeue, and the requeue itself sends SIGTERM.
 
     Raises:
         SystemExit: always.
     """
     handler: Any = signal.getsignal(signal.SIGUSR2)
+    for other in STOP_SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
     slurm = os.environ.get("SUBMITIT_EXECUTOR") == "slurm"
     if callable(handler) and (
         signum == signal.SIGUSR2 or (slurm and signum == signal.SIGTERM and is_slurm_job_running(job))
     ):
         handler(signal.SIGUSR2, None)  # ends the job's first process
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         time.sleep(120)  # in the others: the requeue ends them
     raise SystemExit(128 + signum)
 

@@ -80,8 +80,17 @@ def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encode
     """Make the loaders of sentence batches for an encoder and its tokenizer."""
     fingerprint = tokenization.fingerprint_tokenizer(tokenizer)
     packed = loaded.encoder.first_position is not None
-    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed)
+    words = count_words(loaded.encoder.model)
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed, words)
     return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
+
+
+def count_words(model: Any) -> int | None:
+    """Return how many tokens a transformers model has vectors for; None if it doesn't say."""
+    try:
+        return int(model.get_input_embeddings().num_embeddings)
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:

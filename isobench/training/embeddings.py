@@ -11,7 +11,6 @@ from isobench.common.checksums import print_remaking, require_checksum, with_che
 from isobench.common.files import (
     cache_dir,
     make_cache_error,
-    remove_temporaries,
     sha256_json,
     shorten_digest,
     write_atomic,
@@ -63,7 +62,6 @@ def load_pretrained_embeddings(
             if (vectors := _read_cached(file, shape)) is None:
                 if file.exists():
                     print_remaking(file)
-                remove_temporaries(file.parent, file.name)
                 write_atomic(
                     file,
                     with_checksum(

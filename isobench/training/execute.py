@@ -3,21 +3,24 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
+from isobench.common.files import refuse_file
 from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
 from isobench.common.terminal import replace_control_characters
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
+from isobench.data.own_check import check_own_files
 from isobench.data.own_task import complete_config
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.layout import EXPORT_FILE, find_export_folder
+from isobench.runs.layout import EXPORT_FILE, find_export_folder, runs_folder
 from isobench.runs.row import Row, format_run_name, format_score
 from isobench.runs.validate import validate_config
 
@@ -67,14 +70,26 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
     row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
     row.record = row.folder.read_final_record(cfg.retry_failed, since)
     if row.record is not None:
-        row.folder.remove_old_checkpoints(row.record)
+        row.folder.remove_leftovers(row.record)
         return row, True
     require_metric_packages(cfg)
     require_hub_files(cfg)
+    check_own_files([cfg])
+    check_export_folder(cfg)
     from isobench.training.train import train
 
     row.record = train(cfg, identity, row.folder, since)
     return row, False
+
+
+def check_export_folder(cfg: Config) -> None:
+    """Raise UserError if ``checkpoint.export`` names what can't hold models; it is found out before any training."""
+    if cfg.checkpoint.export is None:
+        return
+    folder = Path(cfg.checkpoint.export).expanduser()
+    refuse_file("checkpoint.export", folder)
+    if folder.resolve() == runs_folder(cfg.output_dir).resolve():
+        raise UserError(f"checkpoint.export={folder} is where the runs' own folders are: name another folder")
 
 
 def require_metric_packages(cfg: Config) -> None:

@@ -7,8 +7,10 @@ for a calibration: where one changes embeddings, ``calibration.safetensors`` hol
 its settings.
 """
 
-import json
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
-from isobench.common.files import write_json
+from isobench.common.checksums import add_json_checksum, read_json
+from isobench.common.errors import StorageError
+from isobench.common.files import name_system_error, sha256_file, write_json
 from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER
 from isobench.config.schema import Config, format_method_name
 from isobench.models import tokenization
@@ -53,20 +57,39 @@ class Exporter(Callback):
         if module.best is None or module.best.epoch.epoch != trainer.current_epoch + 1:
             return
         new = self.folder.with_name(f".{self.folder.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
         about = {"run": self.key, "epoch": module.best.epoch.epoch, "score": module.best.epoch.score}
-        write_export(new, self.cfg, module, self.tokenizer, about)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        new.rename(self.folder)
+        with explain_export_errors(self.folder.parent):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir(parents=True)
+            write_export(new, self.cfg, module, self.tokenizer, about)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            new.rename(self.folder)
+
+
+@contextmanager
+def explain_export_errors(folder: Path) -> Iterator[None]:
+    """Raise StorageError, which names the folder of ``checkpoint.export``, in place of an error of its disk."""
+    try:
+        yield
+    except OSError as error:
+        reason = name_system_error(error)
+        raise StorageError(f"checkpoint.export={folder} can't be written: {reason}; name another folder") from error
 
 
 def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
-    """Make the callback that exports the run's model; none without ``checkpoint.export``."""
+    """Make the callback that exports the run's model; none without ``checkpoint.export``.
+
+    Raises:
+        StorageError: the folder can't be made or written.
+    """
     if cfg.checkpoint.export is None:
         return []
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     folder = find_export_folder(cfg.checkpoint.export, identity.key)
+    with explain_export_errors(folder.parent):  # before the training, which would be lost
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder.parent):
+            pass
     return [Exporter(cfg, identity.key, tokenizer, folder)]
 
 
@@ -88,7 +111,8 @@ def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, 
     task = cfg.task
     about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
     about |= {"calibration": cfg.calibration, "dim": read_width(module), "lacks": lacks}
-    write_json(folder / EXPORT_FILE, about)
+    about |= {"sha256": {file.name: sha256_file(file) for file in sorted(folder.iterdir()) if file.is_file()}}
+    write_json(folder / EXPORT_FILE, add_json_checksum(about))
 
 
 def read_width(module: Classifier) -> int:
@@ -151,9 +175,16 @@ def load_calibration(folder: str | Path) -> Chain:
 
     Raises:
         FileNotFoundError: the folder has none.
+        ValueError: a file was changed after it was exported.
     """
-    about = json.loads((Path(folder) / EXPORT_FILE).read_text())
+    about_file, file = Path(folder) / EXPORT_FILE, Path(folder) / CALIBRATION_FILE
+    try:
+        about = read_json(about_file)
+    except ValueError as error:
+        raise ValueError(f"{about_file} is damaged or was changed: export the run again") from error
+    if "sha256" in about and about["sha256"].get(file.name) != sha256_file(file):
+        raise ValueError(f"{file} was changed after it was exported: export the run again")
     chain = instantiate_chain(about["calibration"], about["dim"])
-    chain.load_state_dict(load_file(Path(folder) / CALIBRATION_FILE))
+    chain.load_state_dict(load_file(file))
     chain.eval()
     return chain

@@ -8,9 +8,11 @@ from typing import Any
 import hydra.utils
 import torch
 
+from isobench import calibration as calibration_package
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError, suggest_nearest
+from isobench.config.bounds import check_values, read_hints
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
@@ -68,15 +70,45 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     """
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
     try:
+        check_setting_types(config["_target_"], settings)
         calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
+    except UserError as error:
+        raise UserError(f"calibration={config['name']}: {error}") from error
     except hydra.errors.InstantiationException as error:
         reason = explain_unknown_setting(error.__cause__, settings) or error.__cause__ or error
         raise UserError(f"calibration={config['name']}: {reason}") from error
+    except SystemExit as error:  # a script that ends so when it is imported
+        raise UserError(f"calibration={config['name']}: {config['_target_']} ends Python when it is made") from error
     if not isinstance(calibration, Calibration):
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
         )
+    if problem := find_broken_rule(calibration):
+        raise UserError(f"calibration={config['name']}: {config['_target_']} {problem}")
     return calibration
+
+
+def check_setting_types(target: str, settings: dict[str, Any]) -> None:
+    """Raise UserError, which names the setting, unless all have the types that one of isobench's own classes wants.
+
+    A class of the user's own is not asked: its hints may be meant loosely.
+    """
+    method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
+    if isinstance(method, type):
+        check_values("", settings, read_hints(method.__init__))  # type: ignore[misc]
+
+
+def find_broken_rule(calibration: Calibration) -> str | None:
+    """Say which rule of a method's attributes a method of one's own breaks; None if it breaks none."""
+    width = getattr(calibration, "out_dim", None)
+    if type(width) is not int or width < 1:
+        return f"has out_dim={width}: call super().__init__(dim), and set self.out_dim to a width, if to anything"
+    groups = calibration.parameter_groups()
+    if not isinstance(groups, list) or not all(isinstance(group, dict) and "params" in group for group in groups):
+        return "must return a list of mappings with params from parameter_groups"
+    if any(group.get("lr", 0) < 0 for group in groups):
+        return "has a parameter group whose lr is below 0"
+    return None
 
 
 def explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:

@@ -169,6 +169,85 @@ def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
     assert "cosine" in err
 
 
+class Odd(Calibration):
+    """Breaks the rules of a method's hooks: returns what it is made with."""
+
+    def __init__(self, dim, forward=None, penalty=0.0):
+        super().__init__(dim)
+        self.made, self.loss = forward, penalty
+
+    def forward(self, h):
+        return h if self.made is None else self.made
+
+    def penalty(self, weight):
+        return self.loss
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [(5, "not int"), (torch.ones(2, 6), r"not \(2, 6\)"), (torch.ones(1, 3), r"not \(1, 3\)"), ((1, 2), "not tuple")],
+)
+def test_a_forward_of_another_shape_is_named(made, said):
+    with pytest.raises(TypeError, match=rf"Odd.forward must return a tensor of shape \(2, 3\), {said}"):
+        Chain([Link(Odd(3, made))])(torch.ones(2, 3), nn.Identity())
+
+
+@pytest.mark.parametrize(("loss", "said"), [(None, "NoneType"), (torch.ones(3), r"\(3,\)"), ("a", "str")])
+def test_a_penalty_that_is_no_number_is_named(loss, said):
+    with pytest.raises(TypeError, match=f"Odd.penalty must return a tensor with one number, not {said}"):
+        Chain([Link(Odd(3, penalty=loss))]).losses([torch.ones(2, 3)], {"head": lambda: torch.ones(2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("target", "setting", "said"),
+    [
+        ("IsoBN", {"beta": "abc"}, "calibration=own: beta=abc must be a number"),
+        ("IsoBN", {"beta": None}, "calibration=own: beta=null must be a number"),
+        ("CosineRegularization", {"strength": True}, "strength=True must be a number"),
+        ("Centering", {"kind": "all_but_the_top", "D": 2.5}, "D=2.5 must be a whole number"),
+    ],
+)
+def test_a_setting_of_another_type_is_named(target, setting, said):
+    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head"}
+    with pytest.raises(UserError, match=said):
+        instantiate_chain({**config, "_target_": f"isobench.calibration.{target}", **setting}, 4)
+
+
+class Unmade(Calibration):
+    def __init__(self, dim):
+        nn.Module.__init__(self)
+
+
+class Ungrouped(Calibration):
+    def parameter_groups(self):
+        return None
+
+
+class Negative(Calibration):
+    def parameter_groups(self):
+        return [{"params": [], "lr": -1.0}]
+
+
+class Ending(Calibration):
+    def __init__(self, dim):
+        sys.exit(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Unmade", "has out_dim=None: call super"),
+        ("Ungrouped", "must return a list of mappings"),
+        ("Negative", "lr is below 0"),
+        ("Ending", "ends Python when it is made"),
+    ],
+)
+def test_a_method_that_breaks_a_rule_is_refused_before_training(name, said):
+    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head"}
+    with pytest.raises(UserError, match=said):
+        instantiate_chain({**config, "_target_": f"{__name__}.{name}"}, 4)
+
+
 THEIRS = """
 import torch
 from isobench.calibration import Calibration

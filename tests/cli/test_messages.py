@@ -29,6 +29,8 @@ FORMS = [
     (["task=rte", ""], "an empty word is no setting"),
     (["seed=1)"], "seed=1) can't be read"),
     (["task.text={a"], "task.text={a can't be read"),
+    (['data.files={"train": "a.csv"}'], "names need no quotes, values with special characters do"),
+    (["encoder.path=~nosuchuser/x"], "~nosuchuser/x: there is no home folder of ~nosuchuser"),
     (["statsu"], "there is no command statsu: did you mean status"),
     (["--mulitrun", "seed=1,2"], "there is no flag --mulitrun: did you mean --multirun"),
     (["seed=1", "--config-dir"], "--config-dir needs a value after it"),
@@ -51,6 +53,11 @@ COMMAND_FORMS = [
     (status, ["--watch=nan"], "nan must be a number of seconds above 0"),
     (status, ["experiment=glue_isobn"], "experiment=glue_isobn needs a + before it"),
     (status, ["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+    (status, ["--config-dir"], "--config-dir needs a value after it"),
+    (status, ["output_dir="], "output_dir= is empty: name a folder"),
+    (report, ["output_dir=.", "experiment.selection.rule=bogus"], "experiment.selection.rule=bogus is not known"),
+    (report, ["output_dir=s3://bucket/x"], "output_dir=s3://bucket/x is an address: name a folder of this machine"),
+    (prune, ["output_dir=" + "x" * 300], "file name too long: name another folder"),
     (status, ["glue_isobn"], "glue_isobn is no setting: settings are written key=value"),
     (status, ["=3"], "=3 has no name before the ="),
     (report, ["--multrun"], "there is no flag --multrun: did you mean --multirun"),
@@ -109,6 +116,7 @@ def test_a_broken_yaml_file_is_named(cli, command, tmp_path, content, message, f
     [
         (b"", "task.name must be set: add task.name=..."),
         (b"- a\n", "In 'task/yours': ValidationError raised while composing config: "),
+        (b"text: {a: b}\n", "task/yours.yaml has a list where a mapping is needed, or the other way round"),
         (b"nme: a\n", "there is no setting task.nme: did you mean name"),
         (b"defaults: [nope]\n", "In 'task/yours': Could not load 'task/nope'"),
         (b"defaults: rte\n", "FOLDER/task/yours.yaml: defaults must be a list"),
@@ -159,6 +167,29 @@ def test_settings_of_a_method_of_the_users_own_are_suggested(cli, tmp_path, argu
     check_one_line(result, message)
     if "calibration.betta=1" in arguments:
         assert "beta?" not in result[2]  # which other methods have
+
+
+EXPERIMENT = """# @package _global_
+experiment: {name: own, grid: {embedded: [{calibration: [none]}]}}
+hydra: {mode: MULTIRUN}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("# @package _global_", "", "the YAML of an experiment must begin with the line # @package _global_"),
+        ("[none]", "[]", "experiment.grid: calibration has no values: write some"),
+        ("[{calibration: [none]}]", "[]", "experiment.grid.embedded is empty: list its sub-grids"),
+        ("name: own", "paper: isobnn", "experiment.paper=isobnn is not known: did you mean isobn"),
+        ("name: own", "tables: [table1]", "experiment.tables are a paper's: set experiment.paper=NAME"),
+        ("{embedded: [{calibration: [none]}]}", "[a]", "experiment/own.yaml has a list where a mapping is needed"),
+    ],
+)
+def test_a_mistake_in_an_experiments_yaml_is_one_line(cli, small, tmp_path, old, new, message):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "own.yaml").write_text(EXPERIMENT.replace(old, new))
+    check_one_line(cli("--config-dir", f"{tmp_path}/conf", "+experiment=own", *small, "dry_run=true"), message)
 
 
 def test_the_users_folders_are_read_from_the_command_line():

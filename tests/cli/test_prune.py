@@ -8,6 +8,7 @@ import pytest
 import yaml
 from helpers import make_config, make_record
 
+from isobench import load_runs
 from isobench.cli import prune
 from isobench.cli.prune import judge_runs
 from isobench.common.errors import UserError
@@ -107,6 +108,50 @@ def test_what_cannot_be_judged_is_named_and_kept(tmp_path, capfd):
     assert (tmp_path / "elsewhere" / "result.json").exists()
     prune.prune([f"output_dir={tmp_path}"], yes=True)
     assert "5 runs of 6 in" in capfd.readouterr().out
+
+
+def test_a_run_whose_config_was_changed_is_kept(tmp_path, capfd):
+    """A changed digit gives another key; the run's result must not be removed for it."""
+    mark_output_folder(tmp_path)
+    folder = make_run(tmp_path)
+    cfg = replace(make_config("tracking=none"), seed=1, output_dir=str(tmp_path))
+    folder.write_config(asdict(cfg))
+    file = folder.path / "config.yaml"
+    assert judge_runs(str(tmp_path)) == ([], [], 1)
+    intact = file.read_text()
+    for old, new in (("seed: 1\n", "seed: 2\n"), ("lr: ", "lr: 1"), ("scale: embedded", "scale: embeddee")):
+        assert old in intact
+        file.write_text(intact.replace(old, new, 1))
+        assert judge_runs(str(tmp_path)) == (
+            [],
+            [(folder.path, "its config.yaml was changed, or is another run's")],
+            1,
+        )
+        with pytest.raises(UserError, match="none of the runs"):
+            find_sweep_rows([f"output_dir={tmp_path}"])
+        assert f"left out: {folder.path}: its config.yaml was changed" in capfd.readouterr().err
+        with pytest.raises(
+            UserError, match=r"config.yaml is damaged or was changed: remove the folder to run again$"
+        ):
+            load_runs(tmp_path)
+    prune.prune([f"output_dir={tmp_path}"], yes=True)
+    assert folder.result_file.exists()
+
+
+def test_runs_whose_configs_were_exchanged_are_kept(tmp_path):
+    """Each config is intact and gives another key than its folder's."""
+    mark_output_folder(tmp_path)
+    files = []
+    for seed in (1, 2):
+        folder = make_run(tmp_path, seed=seed)
+        folder.write_config(asdict(replace(make_config("tracking=none"), seed=seed, output_dir=str(tmp_path))))
+        files.append(folder.path / "config.yaml")
+    assert judge_runs(str(tmp_path)) == ([], [], 2)
+    first, second = (file.read_bytes() for file in files)
+    files[0].write_bytes(second)
+    files[1].write_bytes(first)
+    orphans, unjudged, _ = judge_runs(str(tmp_path))
+    assert (len(orphans), len(unjudged)) == (0, 2)
 
 
 def test_status_names_what_prune_names(tmp_path, capfd):

@@ -2,8 +2,17 @@
 
 import pytest
 
-from isobench.common.checksums import CHUNK_BYTES, read_checksummed, require_checksum, with_checksum
-from isobench.common.files import write_atomic
+from isobench.common.checksums import (
+    CHUNK_BYTES,
+    add_json_checksum,
+    add_text_checksum,
+    check_text_checksum,
+    read_checksummed,
+    read_json,
+    require_checksum,
+    with_checksum,
+)
+from isobench.common.files import write_atomic, write_json
 
 
 def write(file, content: bytes):
@@ -38,3 +47,42 @@ def test_a_copy_under_another_name_is_refused_and_a_missing_file_is_missing(tmp_
         require_checksum(tmp_path / "two")
     with pytest.raises(FileNotFoundError):
         require_checksum(tmp_path / "one")
+
+
+def changes(content: bytes):
+    """The content with one byte changed, at each place in turn."""
+    for position in range(len(content)):
+        yield content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+
+
+def test_every_changed_byte_of_a_json_file_is_noticed(tmp_path):
+    content, file = {"a": [1, 2.5, None], "b": {"c": "text"}}, tmp_path / "x.json"
+    write_json(file, add_json_checksum(content))
+    assert read_json(file) == content
+    for changed in changes(file.read_bytes()):
+        file.write_bytes(changed)
+        try:
+            found = read_json(file)
+        except ValueError:
+            continue
+        # White space between entries has no meaning. A name other than "checksum" is an entry that no reader knows.
+        assert found == content or len(found) == len(content) + 1
+    write_json(file, add_json_checksum(content, "its owner"))
+    assert read_json(file, owner="its owner") == content
+    with pytest.raises(ValueError, match="checksum"):
+        read_json(file)
+    write_json(file, content)  # as earlier versions wrote it
+    assert read_json(file) == content
+
+
+def test_every_changed_byte_of_a_text_is_noticed():
+    text = "a: 1\nb: 'x # checksum: no'\n"
+    whole = add_text_checksum(text, "its owner")
+    assert whole.startswith(text)
+    assert check_text_checksum(whole, "its owner") == check_text_checksum(text, "its owner") == text
+    with pytest.raises(ValueError, match="checksum"):
+        check_text_checksum(whole, "another")
+    for position in range(len(text) - 1):  # after it comes the line of the checksum itself
+        changed = whole[:position] + chr(ord(whole[position]) ^ 1) + whole[position + 1 :]
+        with pytest.raises(ValueError, match="checksum"):
+            check_text_checksum(changed, "its owner")

@@ -8,8 +8,9 @@ from helpers import make_config, review_columns, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.data import sources
+from isobench.data.own_check import check_own_files
 from isobench.data.own_examples import are_hidden
-from isobench.data.own_task import describe_own_data
+from isobench.data.own_task import describe_own_data, print_own_data
 from isobench.papers.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -129,11 +130,16 @@ BAD = {
     "names no column of labels: set task.label=COLUMN; it has: title, body": ("title,body\na,b\n", []),
     "may have its labels in label or class": ("text,label,class\na,b,c\n", []),
     "has a single class, u": ("text,label\na,u\nb,u\n", []),
-    "has 1 rows without a label (the first: row 2)": ("text,label\na,u\nb,\nc,v\n", []),
+    "has 1 row without a label (the first: row 2)": ("text,label\na,u\nb,\nc,v\n", []),
     "has no column sentence (task.text)": ("text,label\na,u\nb,v\n", ["task.text=[sentence]"]),
     "has no column sort (task.label)": ("text,label\na,u\nb,v\n", ["task.label=sort"]),
     "two columns with the name text": ("text,text,label\na,b,u\n", []),
     "can't be read as CSV": ("text,label\na,u\nb\n", []),
+    "column label, is empty: the file has no rows": ("text,label\n", []),
+    "has numbers, and nan in row 2: remove rows": ("text,label\na,1\nb,nan\nc,0\n", []),
+    "has numbers, and -inf in row 2": ("text,label\n" + "".join(f"t,{n / 3}\nt,-inf\n" for n in range(30)), []),
+    "has semicolons between its columns, and commas (.csv) are expected": ("text;label\na;u\nb;v\n", []),
+    "Expected 2 columns, got 3: a,u,w; save it as UTF-8 with commas": ("text,label\na,u,w\n", []),
     "has no column of texts": ("number,label\n1,u\n2,v\n", []),
     "so they are no classes": ("text,label\n" + "".join(f"t,l{n}\n" for n in range(30)), []),
     "doesn't suit this task": ("text,label\na,u\nb,v\n", ["task.metrics=[bleu]", "task.primary=bleu"]),
@@ -154,14 +160,48 @@ def test_what_is_not_clear_is_one_line(tmp_path, message):
 def test_latin_1_is_one_line_with_the_files_name(tmp_path):
     file = tmp_path / "train.csv"
     file.write_bytes("text,label\nété,u\nb,v\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"train\.csv can't be read as CSV: .*UTF8"):
+    with pytest.raises(UserError, match=r"train\.csv can't be read as CSV: .*UTF8.*; save it as UTF-8"):
         configure(file)
+    lines = tmp_path / "train.jsonl"
+    lines.write_bytes('{"text": "été", "label": "u"}\n{"text": "b", "label": "v"}\n'.encode("latin-1"))
+    with pytest.raises(UserError, match=r"train\.jsonl can't be read as JSON Lines: .*UTF8.*; write one JSON object"):
+        configure(lines)
+
+
+def test_a_field_may_be_longer_than_the_readers_blocks(tmp_path):
+    long = "good film " * 150_000
+    cfg = configure(write(tmp_path / "train.csv", [long, "b"], ["u", "v"]))
+    assert read(cfg).texts == [[long, "b"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "b", "label": ["v"]}', "column label, has lists or mappings, such as ['u']"),
+        ('{"text": "b", "label": {"v": 1}}', "can't be read as JSON Lines"),
+        ("[1]", "changed from object to array in row 2; write one JSON object a line"),
+    ],
+)
+def test_json_of_another_form_is_one_line(tmp_path, line, message):
+    file = tmp_path / "train.jsonl"
+    file.write_text('{"text": "a", "label": ["u"]}\n' + line + "\n")
+    with pytest.raises(UserError) as error:
+        configure(file)
+    assert message in str(error.value)
+
+
+def test_large_whole_numbers_stay_different_classes(tmp_path):
+    labels = [2**60 + 1, 2**60 + 2]
+    assert configure(write(tmp_path / "train.csv", ["a", "b"], labels)).task.labels == [
+        str(label) for label in labels
+    ]
 
 
 def test_splits_and_files_must_match(tmp_path):
     file = write(tmp_path / "train.csv", ["a", "b"], ["u", "v"])
     for files, message in (
         (f"train: {file}", "has no validation"),
+        (f"trian: {file}, validation: {file}", "has no train, which the task reads; it has: trian, validation: add"),
         (f"train: {file}, validation: {file}, test: {file}", "has test, and only train, validation are read"),
         (f"train: {file}, validation: {tmp_path}/none.csv", "does not exist"),
         (f"train: {file}, validation: {tmp_path}", "is no file"),
@@ -181,6 +221,54 @@ def test_a_label_of_the_dev_file_that_is_no_class_is_named(tmp_path):
     dev = write(tmp_path / "dev.tsv", ["a", "b"], ["u", "w"])
     with pytest.raises(UserError, match=r"dev\.tsv, column stars, has the labels w"):
         read(configure(train, dev), "validation")
+
+
+GOOD_TEXT = "text,label\na,u\nb,v\n"
+
+
+@pytest.mark.parametrize(
+    ("dev", "overrides", "message"),
+    [
+        ("text,label\na,w\n", [], "dev.csv, column label, has the labels w"),
+        ("text\na\n", [], "dev.csv lacks the column label"),
+        ("sentence,label\na,u\n", [], "dev.csv lacks the column text"),
+        ("text,label\n", [], "dev.csv, column label, is empty: the file has no rows"),
+        ("text,label\n ,u\n", [], "dev.csv has nothing but blank texts"),
+        (GOOD_TEXT, [], "validation (dev.csv) has the same content as train"),
+        ("text,label\na,u\n", ["task.label_range=[0,1]"], "train.csv has labels that are not numbers"),
+        ("text,label\na,u\n", ["task.labels=[u,w]"], "has the labels v, which are no classes"),
+    ],
+)
+def test_every_file_is_read_before_anything_starts(tmp_path, dev, overrides, message):
+    for name, text in (("train", GOOD_TEXT), ("dev", dev)):
+        (tmp_path / f"{name}.csv").write_text(text)
+    with pytest.raises(UserError) as error:
+        check_own_files([configure(tmp_path / "train.csv", tmp_path / "dev.csv", *overrides)])
+    assert message in str(error.value)
+
+
+def test_a_dry_run_and_a_sweep_refuse_a_bad_dev_file(cli, tmp_path):
+    for name, text in (("train", GOOD_TEXT), ("dev", "text,label\na,w\n")):
+        (tmp_path / f"{name}.csv").write_text(text)
+    files = f"data.files={{train: {tmp_path}/train.csv, validation: {tmp_path}/dev.csv}}"
+    for more in (["dry_run=true"], ["-m", "dry_run=true"], ["-m", "seed=1,2"]):
+        code, _, err = cli("task=mine", files, "tracking=none", f"output_dir={tmp_path}/outputs", *more)
+        assert code == 2
+        assert "has the labels w, which are no classes" in err
+        assert len(err.splitlines()) == 1
+        assert not (tmp_path / "outputs").exists()
+
+
+def test_scores_that_are_all_equal_are_refused(tmp_path):
+    cfg = configure(write(tmp_path / "train.csv", ["a", "b"], [0.5, 0.5]))
+    with pytest.raises(UserError, match=r"has the same score, 0\.5, in every row"):
+        read(cfg)
+
+
+def test_the_line_about_the_files_is_short_and_printable(tmp_path, capfd):
+    print_own_data([configure(write(tmp_path / "train.csv", ["a", "b"], ["u\x1b[31m", "v" * 5000]))])
+    assert "classes u?[31m, vvv" in (line := capfd.readouterr().err)
+    assert len(line) < 600
 
 
 def test_the_key_holds_content_format_and_columns_and_no_path(tmp_path):

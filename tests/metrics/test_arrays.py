@@ -1,5 +1,6 @@
 """Measures give the same numbers for a NumPy array as for a tensor, whatever the array's memory looks like."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 import torch
 
 from isobench import metrics
+from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions
+from isobench.metrics.zipf import zipf_exponents
 
 H = np.random.default_rng(0).normal(size=(40, 6)) * np.arange(1, 7) + 2
 LABELS = np.arange(40) % 3
@@ -94,3 +97,77 @@ def test_task_metrics_take_tensors_and_lists():
     for kind in (np.asarray, torch.tensor, list):
         assert evaluate_predictions(["accuracy"], kind(labels), kind(predictions)) == {"accuracy": 0.75}
     assert math.isnan(evaluate_predictions(["pearson"], [1.0, 1.0], [2.0, 3.0])["pearson"])
+
+
+NO_VECTORS = {
+    "one dimension": H[0], "three dimensions": H[None], "no rows": H[:0], "no columns": H[:, :0],
+    "complex": H.astype(complex),
+}  # fmt: skip
+OF_VECTORS = [
+    "explained_variance",
+    "isoscore",
+    "average_cosine",
+    "effective_rank",
+    "mean_ratio",
+    "partition_isotropy",
+]
+
+
+@pytest.mark.parametrize("name", [*OF_VECTORS, "local_isotropy", "spectrum", "cosine_regularization"])
+@pytest.mark.parametrize("kind", NO_VECTORS)
+def test_what_is_no_matrix_of_vectors_is_refused(name, kind):
+    for x in (NO_VECTORS[kind], torch.from_numpy(NO_VECTORS[kind].copy())):
+        with pytest.raises(ValueError, match="isotropy needs"):
+            MEASURES[name](x)
+    with pytest.raises(TypeError, match="a tensor or NumPy array is needed, not list"):
+        MEASURES[name](H.tolist())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_measure_of_vectors_that_are_not_finite_is_nan(value):
+    h = H.copy()
+    h[3, 2] = value
+    for name in OF_VECTORS:
+        assert np.isnan(MEASURES[name](h)).all(), name
+    with pytest.raises(ValueError, match="not finite"):
+        metrics.local_isotropy(h, 2)
+
+
+MISTAKES = {
+    "k must be a whole number": [
+        lambda: metrics.explained_variance(H, -1), lambda: metrics.explained_variance(H, [1, -2]),
+        lambda: metrics.explained_variance(H, 1.5), lambda: metrics.explained_variance(H, "3"),
+        lambda: metrics.isotropy_summary(lambda: [H], k=[-1]),
+    ],
+    "dim must be a whole number": [lambda: metrics.IsotropyAccumulator(0), lambda: metrics.IsotropyAccumulator("6")],
+    "clusters must be a whole number": [
+        lambda: metrics.local_isotropy(H, 1.5), lambda: metrics.local_isotropy(H, "3"),
+    ],
+    "finite labels": [lambda: metrics.fisher_score(H, np.full(40, math.nan))],
+    "a square matrix": [lambda: metrics.correlation_of(H), lambda: metrics.clusters_of(H, 0.5)],
+    "clusters need at least two dimensions": [
+        lambda: metrics.clusters_of(np.eye(1), 0.5), lambda: metrics.clusters_of(np.eye(3), 2),
+        lambda: metrics.clusters_of(np.full((3, 3), math.nan), 0.5),
+    ],
+    "cluster numbers must be": [lambda: metrics.block_diagonal(np.eye(3))],
+    r"rows\(\) gave 40 vectors, then 0": [lambda: metrics.isotropy_summary(itertools.repeat(iter([H])).__next__)],
+    "names must be a list of metrics": [
+        lambda: evaluate_predictions(["acc"], [0, 1], [0, 1]), lambda: evaluate_predictions("f1", [0, 1], [0, 1]),
+    ],
+    "labels and predictions must both be": [lambda: evaluate_predictions(["spearman"], [1, 2, 3], [1, 2])],
+    "is no metric of texts": [lambda: evaluate_texts(["bleurt"], ["a"], ["a"])],
+    "a list of texts is needed": [lambda: evaluate_texts(["bleu"], "abc", "abd")],
+    "counts must be positive": [lambda: zipf_exponents([3.0, math.nan, 1.0], 1, 3)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_mistake_in_a_call_is_named(message):
+    for call in MISTAKES[message]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_a_perfect_constant_prediction_warns_of_nothing(recwarn):
+    assert evaluate_predictions(["matthews"], [1], [1]) == {"matthews": 0.0}
+    assert not recwarn

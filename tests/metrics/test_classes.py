@@ -117,7 +117,9 @@ def test_a_vector_that_is_not_finite_and_wrong_shapes():
     for measure in (silhouette, best_threshold_accuracy):
         with pytest.raises(ValueError, match="labels"):
             measure(torch.ones(3, 2), labels)
-        with pytest.raises(ValueError, match="labels"):
+        with pytest.raises(ValueError, match="at least one row"):
             measure(torch.ones(0, 2), labels[:0])
+        with pytest.raises(ValueError, match="finite"):
+            measure(torch.ones(2, 2), torch.tensor([1.0, math.nan]))
     with pytest.raises(ValueError, match="at least one row"):
         coordinate_share(torch.ones(0, 2))

@@ -12,6 +12,7 @@ import pytest
 from helpers import ROOT
 
 from isobench.cli.claims import judge_claim, read_analysis_rows
+from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import UserError
 from isobench.common.tidy import write_rows
 from isobench.report import claims
@@ -407,6 +408,16 @@ def test_changed_rows_of_an_analysis_are_unknown(tmp_path):
     assert outcome.word == UNKNOWN
     assert "was changed after the analysis wrote it; run the analysis again" in outcome.numbers
     assert read_analysis_rows(tmp_path, claim.rows_file, {}) == [{"x": 2.0}]  # an earlier version noted no sums
+
+
+def test_a_changed_description_of_an_analysis_is_unknown(tmp_path):
+    claim = next(claim for claim in CLAIMS if claim.rows_file)
+    write_rows(tmp_path, claim.rows_file, [{"x": 1.0}])
+    about = add_json_checksum({"scale": {"name": "embedded", "differs": ["not the paper's data"]}})
+    (tmp_path / "about.json").write_text(json.dumps(about).replace("not the paper's", "yes the paper's"))
+    outcome, scale = judge_claim(claim, lambda experiment: None, tmp_path)
+    assert (outcome.word, scale) == (UNKNOWN, "")
+    assert "its checksum is not that of its content; run the analysis again" in outcome.numbers
 
 
 def test_an_impossible_selection_is_unknown_and_said(tmp_path):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from isobench.runs.heartbeat import is_process_alive
-from isobench.runs.jobs import is_local_job_alive
+from isobench.runs.jobs import Submission, is_local_job_alive, read_submissions
 
 NO_PROCESS = 2**22 + 1  # above the largest process id that Linux gives
 
@@ -46,3 +46,22 @@ def test_a_local_job_is_a_process_that_submitit_started():
 @pytest.mark.parametrize("job", [str(NO_PROCESS), "12_3", "-1", "", "9" * 30])
 def test_what_is_no_process_is_no_job(job):
     assert not is_local_job_alive(job)
+
+
+def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
+    submission = Submission("slurm", "123", {"123_0": ["ab" * 8]}, 1.5)
+    submission.save(tmp_path)
+    assert read_submissions(tmp_path) == [submission]
+    (file,) = (tmp_path / "jobs").iterdir()
+    file.write_text(file.read_text().replace("123_0", "124_0"))
+    assert read_submissions(tmp_path) == read_submissions(tmp_path) == []
+    assert capsys.readouterr().err == (
+        f"isobench: {file} is damaged: its runs do not count as queued; remove it when its jobs have ended\n"
+    )
+
+
+def test_what_was_left_by_a_process_killed_while_it_saved_a_submission_is_removed(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / ".slurm-122.json.0a1b2c3d.tmp").write_text("{")
+    Submission("slurm", "123", {"123_0": ["ab" * 8]}, 1.5).save(tmp_path)
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["slurm-123.json"]

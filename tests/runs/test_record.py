@@ -316,3 +316,35 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
 def test_the_documented_schema_is_the_models(name, model):
     """If this fails: ``python -m isobench.runs.record [progress] > docs/<name>.schema.json``."""
     assert json.loads((ROOT / "docs" / f"{name}.schema.json").read_text()) == model.model_json_schema()
+
+
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_what_a_process_left_that_was_killed_after_its_record_is_removed(tmp_path, status):
+    failure = {"name": "crash", "message": "as meant"} if status == "failed" else None
+    folder = folder_with(tmp_path, to_text(content(failure=failure)))
+    (folder.path / "checkpoints").mkdir()
+    for name in (
+        "checkpoints/step-000000001.ckpt",
+        PROGRESS_FILE,
+        ".progress.json.7.tmp",
+        "predictions.parquet",
+        "lock",
+    ):
+        (folder.path / name).write_text("")
+    folder.remove_leftovers(folder.read_record())
+    kept = {path.name for path in folder.path.iterdir()} - {"result.json", "predictions.parquet", "lock"}
+    # A failed run may be tried again by another process at this moment.
+    assert kept == (set() if status == "finished" else {"checkpoints", PROGRESS_FILE, ".progress.json.7.tmp"})
+
+
+def test_a_changed_heartbeat_is_no_heartbeat(tmp_path, capsys):
+    with contextlib.suppress(KeyboardInterrupt), Heartbeat(tmp_path):
+        raise KeyboardInterrupt
+    file = tmp_path / PROGRESS_FILE
+    assert read_heartbeat(tmp_path).attempt == 1
+    text = file.read_text()
+    file.write_text(text.replace('"attempt": 1', '"attempt": 7'))
+    assert file.read_text() != text
+    assert read_heartbeat(tmp_path) is None
+    assert Heartbeat(tmp_path).beat.attempt == 1
+    assert capsys.readouterr().err == f"isobench: {file} is damaged: the run's attempts are counted anew\n"

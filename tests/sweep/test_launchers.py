@@ -145,7 +145,8 @@ def test_slurm_where_there_is_none_is_one_line(cli, quick, outputs, monkeypatch)
 
 @pytest.mark.slow
 def test_after_a_run_the_signals_are_their_owners_again(cli, quick):
-    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)}
+    stop_signals = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP)
+    handlers = {signum: signal.getsignal(signum) for signum in stop_signals}
     assert cli(*quick)[0] == 0
     assert {signum: signal.getsignal(signum) for signum in handlers} == handlers
 

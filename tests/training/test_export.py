@@ -1,23 +1,25 @@
 """Exported models give the run's own predictions when transformers loads them; what it can't express lies beside."""
 
 import json
+from types import SimpleNamespace
 
 import pandas
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import review_columns, write_parquet
+from helpers import drop_replaced, make_config, review_columns, write_parquet
 from killed_runs import start
 from safetensors.torch import load_file
 
 import isobench
-from isobench.training.export import load_calibration
+from isobench.common.errors import StorageError
+from isobench.training.export import load_calibration, make_exporters
 
 
 def train_and_export(small, tmp_path, *overrides):
     """Train one run; returns its record, the exported folder, what it says of itself, and the run's dev logits."""
     export = tmp_path / "export"
-    record = isobench.run([*small, f"checkpoint.export={export}", *overrides])
+    record = isobench.run(drop_replaced([*small, f"checkpoint.export={export}", *overrides]))
     assert record.status == "finished", record.failure
     (folder,) = export.iterdir()
     about = json.loads((folder / "isobench.json").read_text())
@@ -55,6 +57,13 @@ def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path, capsys):
     assert about["lacks"] == ["the calibration isobn_paper (calibration.safetensors)"]
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     chain = load_calibration(folder)
+    for name in ("calibration.safetensors", "isobench.json"):
+        intact = (folder / name).read_bytes()
+        for place in (len(intact) // 2, len(intact) - 9):
+            (folder / name).write_bytes(intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
+            with pytest.raises(ValueError, match=rf"{name} .*was changed.*: export the run again"):
+                load_calibration(folder)
+        (folder / name).write_bytes(intact)
     with torch.no_grad():
         hidden = model.bert(**encode(folder)).last_hidden_state[:, 0]
         embeddings, _ = chain(hidden, lambda h: torch.tanh(model.bert.pooler.dense(h)))
@@ -168,7 +177,7 @@ def test_predictions_of_a_test_split_with_and_without_labels(small, tiny, cache,
         write_parquet(files[split], columns)
     named = ", ".join(f"{split}: {file}" for split, file in files.items())
     own = ["task=mine", f"data.files={{{named}}}", "task.test_split=test", "optimization.epochs=2"]
-    record = isobench.run([*small, *own])
+    record = isobench.run(drop_replaced([*small, *own]))
     assert record.status == "finished", record.failure
     assert record.data.examples == {"train": 48, "validation": 16, "test": 12}
     assert record.best.metrics("test") == {}  # not scored
@@ -177,3 +186,22 @@ def test_predictions_of_a_test_split_with_and_without_labels(small, tiny, cache,
     assert [row["index"] for row in rows] == list(range(12))
     assert [row["label"] for row in rows] == ([None] * 12 if labels is None else review_columns(12, 12)["label"])
     assert all(row["prediction"] == max((0, 1), key=row["logits"].__getitem__) for row in rows)
+
+
+@pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m"]])
+def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small, tmp_path, more):
+    (tmp_path / "file").write_text("")
+    for export, message in (
+        ("file", "file is a file: name a folder"),
+        ("outputs/runs", "outputs/runs is where the runs' own folders are"),
+        ("x" * 300, "file name too long"),
+    ):
+        code, _, err = cli(*small, f"checkpoint.export={tmp_path}/{export}", *more)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert message in err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_an_export_folder_that_cannot_be_written_is_named(small):
+    with pytest.raises(StorageError, match="checkpoint.export=/proc/x can't be written: .*; name another folder"):
+        make_exporters(make_config(*small, "checkpoint.export=/proc/x"), SimpleNamespace(key="0" * 64))

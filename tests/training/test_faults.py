@@ -7,12 +7,13 @@ import pydoc
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import tiny_overrides
+from helpers import drop_replaced, tiny_overrides
 from killed_runs import outcome, run_and_die, start
 
 pytestmark = pytest.mark.slow
@@ -280,18 +281,33 @@ def test_two_processes_at_once_run_each_point_once(processes, small, outputs):
     assert {process.exitcode for process in both} <= {0, 3}
 
 
-def test_ctrl_c_in_training_saves_and_a_second_sweep_goes_on(processes, long, outputs, undisturbed):
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_in_training_save_and_a_second_sweep_goes_on(
+    processes, long, outputs, undisturbed, signum
+):
     process = processes.Process(target=run_and_die, args=([*long, "checkpoint.steps=null"], None, 0, ""))
     process.start()
     deadline = time.monotonic() + 60
     while not any('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")):
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, signum)
     process.join(60)
-    assert process.exitcode == 130
+    assert process.exitcode == 128 + signum
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
     assert start(processes, long) == 0
+    assert outcome(outputs) == undisturbed
+
+
+def test_a_resumed_run_whose_output_nobody_reads_ends_as_others_do(processes, long, outputs, undisturbed):
+    """Its first line can't be written, that it goes on from a checkpoint: this is no failure of the run."""
+    interrupted(processes, long, outputs)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "isobench", *drop_replaced(long), "hydra/launcher=sequential", "-m"]
+    done = subprocess.run(command, stdout=writing, stderr=writing, check=False, timeout=120)
+    os.close(writing)
+    assert done.returncode == 0
     assert outcome(outputs) == undisturbed
 
 

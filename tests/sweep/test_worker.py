@@ -1,0 +1,60 @@
+"""What a job in the queue carries out is what was submitted, or nothing."""
+
+import signal
+from dataclasses import replace
+
+import pytest
+from helpers import make_config
+
+from isobench.common.errors import UserError
+from isobench.common.interruption import STOP_SIGNALS, raise_interrupted
+from isobench.runs.identity import identify
+from isobench.sweep.worker import Worker, requeue_or_exit, require_same_run
+
+
+@pytest.fixture
+def submitted(tmp_path):
+    cfg = make_config("tracking=none", f"output_dir={tmp_path}/outputs")
+    return cfg, identify(cfg).key
+
+
+def test_a_run_with_its_own_key_is_carried_out(submitted):
+    require_same_run(*submitted)
+
+
+def test_a_job_whose_run_has_another_key_now_refuses_it(submitted, tmp_path, capsys):
+    """The job's file may be damaged, or the data or weights may have changed since it was submitted."""
+    cfg, key = submitted
+    changed = replace(cfg, optimization=replace(cfg.optimization, lr=cfg.optimization.lr * 2))
+    message = "have changed since this job was submitted; start the sweep again"
+    with pytest.raises(UserError, match=message):
+        require_same_run(changed, key)
+    assert Worker([(changed, key)])._execute_share(0, 1) == [2]
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.fixture
+def handled_signals():
+    """In a job, every signal interrupts what it does."""
+    old = {signum: signal.signal(signum, raise_interrupted) for signum in STOP_SIGNALS}
+    yield
+    for signum, handler in old.items():
+        signal.signal(signum, handler)
+
+
+@pytest.mark.usefixtures("handled_signals")
+@pytest.mark.parametrize("later", STOP_SIGNALS)
+def test_a_signal_while_a_job_is_requeued_does_not_stop_the_requeue(later):
+    steps = []
+
+    def requeue(signum, frame):
+        steps.append("asked")
+        signal.raise_signal(later)
+        steps.append("requeued")
+        raise SystemExit(255)
+
+    signal.signal(signal.SIGUSR2, requeue)
+    with pytest.raises(SystemExit):
+        requeue_or_exit(signal.SIGUSR2, None)
+    assert steps == ["asked", "requeued"]
