@@ -23,7 +23,7 @@ def draw_gains(rows: Sequence[TidyRow]) -> Figure:
     rows = [row for row in rows if row["similarity"] == "cosine" and row["method"] != PLAIN]
     panels = group_equal_methods(rows)
     figure, axes = make_panel_grid(
-        ["\n".join(methods) for methods in panels] or [""], 2.0, 3, sharex=True, sharey=True
+        [", ".join(methods) for methods in panels] or [""], 2.0, 3, sharex=True, sharey=True
     )
     all_shares = [row["top_share"] for row in rows]
     ticks = [tick for tick in TICKS if all_shares and min(all_shares) / 2 <= tick <= 2 * max(all_shares)]

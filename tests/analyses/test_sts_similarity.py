@@ -155,7 +155,7 @@ def test_methods_with_the_same_gains_share_a_panel():
     rows = [make_row(method=method, set=name, gain=gains[method]) for method, name in points]
     assert group_equal_methods(rows[2:]) == [["pca", "zca"], ["center"]]
     figure = draw_gains(rows)
-    assert [axis.get_title() for axis in figure.axes] == ["pca\nzca", "center"]
+    assert [axis.get_title() for axis in figure.axes] == ["pca, zca", "center"]
     assert draw_gains(rows[:2]).axes is not None  # without calibrations there is nothing to draw
 
 
