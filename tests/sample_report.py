@@ -112,7 +112,10 @@ def cell(runs, rng, method, verdict, why):
 
 
 def compared_table(arms, tasks=None, troubles=None, encoder="bert", name="table1") -> ReportTable:
-    """method -> column -> scores, compared with none's as the report does; (method, column) -> troubles."""
+    """Build a table from scores, with comparisons with plain fine-tuning as the report makes them.
+
+    ``arms``: method -> column -> scores; ``troubles``: (method, column) -> what went wrong -> number of runs.
+    """
     lines = []
     for method, columns in arms.items():
         cells = {}

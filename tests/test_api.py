@@ -114,7 +114,7 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
 
 
 def test_exchanged_records_are_not_loaded(tmp_path):
-    """Each would be shown with the settings of the other."""
+    """Exchange two records: each run would be shown with the result of the other."""
     folders = []
     for seed in (1, 2):
         cfg = make_config("tracking=none", f"seed={seed}", f"output_dir={tmp_path}")

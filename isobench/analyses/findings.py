@@ -33,8 +33,8 @@ class Findings:
         tables: shown on the terminal.
         notes: shown below the tables; what a reader must know.
         differs: how the setting differs from the paper's; None stands for how encoders and data differ.
-        independent_figures: names of the figures that show no encoder and no data, so that ``differs`` is not about
-            them.
+        independent_figures: names of the figures that show neither an encoder nor data, so ``differs`` doesn't apply
+            to them.
     """
 
     numbers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Findings:
                 files += write_rows(folder, name, rows)
             except pyarrow.ArrowException as error:
                 reason = extract_first_line(error)
-                raise UserError(f"the numbers {name} have values of several kinds in a column: {reason}") from error
+                raise UserError(f"the numbers {name} mix several types in one column: {reason}") from error
         for name, figure in self.figures.items():
             with use_figure_style():  # for saving too; without a date, equal figures are equal files
                 put(f"{name}.png", partial(figure.savefig, format="png"))
@@ -91,7 +91,7 @@ def build_comparison_tables(
 ) -> list[Table]:
     """Build a table of our rows with the published rows below them, in the columns that we have.
 
-    Where the paper has none of our columns, its rows are a table of their own, in its own columns.
+    If the paper has none of our columns, its rows go into a second table with the paper's columns.
 
     Args:
         title: the table's title.

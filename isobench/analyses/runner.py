@@ -108,12 +108,12 @@ def check_findings(findings: Any) -> None:
         )
     for name, rows in findings.numbers.items():
         if Path(name).name != name:
-            raise UserError(f"the analysis named its numbers {name}: a name becomes a file's, so leave out folders")
+            raise UserError(f"the analysis named its numbers {name}: use a file name without folders")
         if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
-            raise UserError(f"the analysis must return a list of mappings, one a row, as its numbers {name}")
+            raise UserError(f"the analysis must return its numbers {name} as a list of mappings, one for each row")
     for name in findings.figures:
         if Path(name).name != name:
-            raise UserError(f"the analysis named a figure {name}: a name becomes a file's, so leave out folders")
+            raise UserError(f"the analysis named a figure {name}: use a file name without folders")
 
 
 def describe_analysis(

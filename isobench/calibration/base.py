@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Calibration(nn.Module):
-    """A calibration method between encoder and head. The base class changes nothing: plain fine-tuning.
+    """Define a calibration method between encoder and head. The base class changes nothing: plain fine-tuning.
 
     Args:
         dim: width d of the sentence embeddings.

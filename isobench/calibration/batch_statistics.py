@@ -49,8 +49,8 @@ def gather_rows_with_grad(h: Tensor) -> Tensor:
 def center_batch(h: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean of the whole batch, [d], and the rows [B, d] of this process with that mean subtracted.
 
-    One row is subtracted from all before their mean is. If all rows are equal, the result is then exactly zero, not
-    rounding noise that a method would take for variance and divide by.
+    First one row is subtracted from all rows, then the mean of what remains. So equal rows become exactly zero. The
+    mean alone would leave rounding noise, and a method would take it for variance and divide by it.
 
     Raises:
         ValueError: there are no rows, or h has another number of dimensions.

@@ -25,15 +25,15 @@ class Link:
     target: str = "head"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a placement that no chain knows."""
+        """Raise ValueError unless the placement is before_pooler or after_pooler."""
         if self.placement not in ("before_pooler", "after_pooler"):
             raise ValueError(f"placement must be before_pooler or after_pooler, not {self.placement!r}")
 
 
 class Chain(nn.Module):
-    """Calibrations in a row, with the encoder's pooler among them; each gets the output of the one before it.
+    """Apply several calibrations and the encoder's pooler one after the other, each to the output of the one before.
 
-    Most models have a chain of one. Iterating over a chain yields its calibrations in order.
+    Most models have a chain of one calibration. Iterating over a chain yields its calibrations in order.
 
     Args:
         links: the calibrations. Those placed before the pooler come first; otherwise the order is kept.
@@ -132,7 +132,7 @@ class Chain(nn.Module):
 
 
 def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
-    """Return what a method made of embeddings ``h`` [B, d]; raise TypeError unless it is a tensor [B, out_dim]."""
+    """Return a method's output for embeddings ``h`` [B, d]; raise TypeError unless it is a tensor [B, out_dim]."""
     expected = (*h.shape[:-1], calibration.out_dim)
     if not isinstance(output, Tensor) or output.shape != expected:
         made = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
@@ -144,7 +144,7 @@ def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
 
 
 def check_loss(calibration: Calibration, hook: str, loss: Any) -> Any:
-    """Return what a method's ``penalty`` or ``objective`` made; raise TypeError unless it is one number."""
+    """Return the loss of a method's ``penalty`` or ``objective``; raise TypeError unless it is one number."""
     if not (isinstance(loss, int | float) or (isinstance(loss, Tensor) and loss.numel() == 1)):
         made = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
         raise TypeError(f"{type(calibration).__name__}.{hook} must return a tensor with one number, not {made}")

@@ -36,7 +36,7 @@ def run_guarded(function: Callable[[], Any]) -> None:
 
 
 def end_quietly() -> None:
-    """Let Ctrl-C end the process at once: while Python itself ends, it would print the tracebacks of libraries."""
+    """Let Ctrl-C end the process at once; otherwise libraries print tracebacks while Python shuts down."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -115,19 +115,20 @@ def ask_confirmation() -> bool:
 def judge_runs(
     output_dir: str, config_dirs: Sequence[str] = ()
 ) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]], int]:
-    """Judge which runs nothing produces any more; running and queued runs are never among them.
+    """Find the runs that nothing produces any more; running and queued runs are never among them.
 
-    A run is kept if its own config still gives its key and, for a run of an experiment, if the experiment's grid has
-    not changed or a sweep that was started in this output folder asks for the run. An experiment is read from the
-    user's folders too; a run of one that is nowhere can't be judged, unless a sweep asks for it.
+    A run is kept if its config still gives its key. A run of an experiment is kept only if, in addition, the grid of
+    the experiment has not changed, or a sweep that was started in this output folder asks for the run. Experiments
+    are also read from the user's folders. If an experiment is not found, its runs can't be judged, except those that
+    a sweep asks for.
 
     Args:
         output_dir: the output folder.
         config_dirs: the folders of configs that the user gave.
 
     Returns:
-        The folders of runs that nothing produces any more, and the folders that can't be judged, because config or
-        record can't be read or data or weights are missing, each with the reason; and how many runs there are.
+        Three values: the folders of runs that nothing produces any more, each with the reason; the folders that can't
+        be judged, each with the reason (an unreadable config or record, missing data or weights); the number of runs.
 
     Raises:
         UserError: a sweep can't be planned any more.
@@ -180,7 +181,7 @@ def find_trouble(folder: Path) -> str | None:
 def read_grids(config_dirs: Sequence[str]) -> dict[str, list[dict]]:
     """Read the grids of isobench's experiments and of those in the user's folders: experiment's name -> grids.
 
-    Files that can't be read are left out. Several files may have the same name for their experiments.
+    Files that can't be read are left out. A name has several grids if several files give it to their experiment.
     """
     grids: dict[str, list[dict]] = {}
     for folder in (conf_dir(), *config_dirs):

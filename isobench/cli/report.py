@@ -87,7 +87,7 @@ def report_claims(arguments: list[str]) -> None:
     """
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
-    read_selection(arguments)  # a mistake in it is found before any claim is judged
+    read_selection(arguments)  # report a mistake in it before any claim is judged
     judged = claims.judge_claims(arguments, output_dir)
     folder = reports_folder(output_dir)
     try:

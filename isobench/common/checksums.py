@@ -1,8 +1,8 @@
-"""Checksums in files, so that a changed byte is noticed when they are read.
+"""Add checksums to files, so that a changed byte is noticed when they are read.
 
-A binary file ends with the sha256 of its name and of the content before it, 32 bytes. The name is in it so that a
-copy under another name is noticed too. A JSON object has an entry ``checksum``. A text ends with a line of its
-checksum.
+A binary file ends with 32 bytes: the sha256 of its name and of the content before them. The name is included, so that
+a copy under another name is noticed too. A JSON object has an entry ``checksum``. A text ends with a line that holds
+its checksum.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ def add_json_checksum(content: dict[str, Any], owner: str = "") -> dict[str, Any
 def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
     """Read a JSON file, compare its entry ``checksum``, and return its content without this entry.
 
-    Earlier versions wrote no checksum. What lacks it is returned as it is.
+    Earlier versions wrote no checksum. Content without one is returned as it is.
 
     Args:
         file: the file.
@@ -110,10 +110,10 @@ def add_text_checksum(text: str, owner: str) -> str:
 
 
 def check_text_checksum(text: str, owner: str) -> str:
-    """Return a text without the line of its checksum; earlier versions wrote none, and what lacks it may pass.
+    """Return a text without the line of its checksum; a text of an earlier version has none, and is accepted.
 
     Raises:
-        ValueError: the line is not last, or not the checksum of what is before it.
+        ValueError: the line is not the last one, or is not the checksum of the text before it.
     """
     content, line, _ = text.rpartition(f"\n{TEXT_LINE}")
     if not line:

@@ -28,7 +28,7 @@ def cache_dir(configured: str | None) -> Path:
 
 
 def refuse_file(setting: str, path: str | Path) -> None:
-    """Raise UserError if the path that a setting names can't be a folder: it has to be one, or not there yet."""
+    """Raise UserError unless the path that a setting names is a folder or doesn't exist yet."""
     try:
         exists = Path(path).exists()
     except OSError as error:  # a name that is too long
@@ -40,9 +40,9 @@ def refuse_file(setting: str, path: str | Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """Compute the hex sha256 of a file; one that this process has read and nobody wrote since is not read again.
+    """Compute the hex sha256 of a file; a file that has not changed since this process read it is not read again.
 
-    Every write changes ``ctime``, which no program can set back.
+    A change is noticed by ``ctime``: every write changes it, and no program can set it back.
 
     Raises:
         UserError: it can't be read, or is no regular file, such as a pipe, which may never end.

@@ -3,18 +3,18 @@
 import numpy as np
 
 FEWEST = 5  # values that an axis must have before any of them is an outlier
-MOST, LARGEST_SHARE = 5, 0.1  # outliers of an axis: at most so many, and at most this share of the values, but one
-SHORTER = 1 / 3  # values are outliers if without them the axis is at most this long, in parts of its length
+MOST, LARGEST_SHARE = 5, 0.1  # limits on the number of outliers, and on their share of the values (one is allowed)
+SHORTER = 1 / 3  # values are outliers if the axis without them is at most this share of its length with them
 
 
 def find_outliers(values: np.ndarray) -> np.ndarray:
     """Find the values without which an axis would be at most a third as long, if they are few.
 
-    The smallest such number of values farthest from the median is left out, then the same is asked of the others.
-    Values are no outliers if all others are equal.
+    The search leaves out the smallest number of values, farthest from the median first, that shortens the axis so
+    much. Then it searches the remaining values again. Values are no outliers if all others are equal.
 
     Args:
-        values: in the axis's unit, logarithms for a logarithmic axis; what is not finite is no outlier. [n]
+        values: in the axis's unit, logarithms for a logarithmic axis; a value that is not finite is no outlier. [n]
 
     Returns:
         True for each outlier. [n]

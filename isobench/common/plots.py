@@ -17,7 +17,7 @@ COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches
 # The colours of Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 LINE_STYLES = ("-", "--", "-.", ":")
-TITLE_CHARACTERS = 15  # of a panel's title, for each inch of its width
+TITLE_CHARACTERS = 15  # how many characters of a panel's title fit into one inch of its width
 FIGURE_STYLE = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -82,7 +82,7 @@ def make_panel_grid(
 
 
 def add_finding(axis: Axes, text: str) -> None:
-    """Write what a panel's numbers say between the panel and its title, in small grey letters."""
+    """Write a text that sums up a panel's numbers between the panel and its title, in small grey letters."""
     lines = text.count("\n") + 1
     axis.set_title(axis.get_title(), pad=6 + 9 * lines)  # points
     axis.annotate(
@@ -94,7 +94,7 @@ def add_finding(axis: Axes, text: str) -> None:
 def cut_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, include: float | None = None) -> None:
     """End the vertical axis before the few values that would squeeze all others, and mark these by arrows.
 
-    An arrow stands at the edge where a value lies beyond it; the value farthest off is written beside its arrow.
+    Each value beyond the axis has an arrow at the edge. The farthest value is written beside its arrow.
 
     Args:
         axis: the panel, in which the values have been drawn.

@@ -1,7 +1,7 @@
-"""Temporary files and folders, which get the name of what they become only when they are whole.
+"""Write files and folders under temporary names, and rename them only when they are whole.
 
-Each is locked (``flock``) as long as its process works on it. The system frees the locks of a process that is killed.
-So an unlocked one was left behind, and whoever writes the same file or folder next removes it.
+A process locks its temporary file or folder (``flock``) while it works on it. The system frees the locks of a killed
+process. So an unlocked one was abandoned, and the next process that writes the same file or folder removes it.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from pathlib import Path
 
 @contextmanager
 def make_temporary_file(path: Path) -> Iterator[Path]:
-    """A context with a new empty file in the folder of ``path``, to be written and then renamed to ``path``.
+    """Make a new empty file in the folder of ``path``, for the caller to write and then rename to ``path``.
 
-    It is removed at the end if it has not been renamed. Write into this file: another one that is renamed to its name
-    is not locked.
+    The context removes the file at its end if it has not been renamed. Write into this very file: another file moved
+    to its name would not be locked.
     """
     remove_abandoned(path.parent, path.name)
     while True:
@@ -37,9 +37,9 @@ def make_temporary_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def make_temporary_folder(path: Path) -> Iterator[Path]:
-    """A context with a new empty folder beside ``path``, to be filled and then renamed to ``path``.
+    """Make a new empty folder beside ``path``, for the caller to fill and then rename to ``path``.
 
-    It is removed at the end if it has not been renamed.
+    The context removes the folder at its end if it has not been renamed.
     """
     remove_abandoned(path.parent, path.name)
     while True:
@@ -63,8 +63,8 @@ def choose_name(path: Path) -> Path:
 def lock_temporary(temporary: Path, handle: int) -> bool:
     """Lock a new temporary file or folder, open as ``handle``.
 
-    Returns False, with the handle closed, if another process has taken it for an abandoned one and removed it before
-    it was locked. Where the file system has no locks, it stays unlocked, and nobody removes it.
+    Another process may find it before it is locked, take it for abandoned and remove it. Then the handle is closed,
+    and False is returned. On a file system without locks it stays unlocked, and nobody removes it.
     """
     with contextlib.suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -79,7 +79,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
     Args:
         folder: where to look; its subfolders are left alone.
-        name: of the file or folder that they were to become; any if it is None.
+        name: the final name of the file or folder that they were made for; None removes those of any name.
     """
     for path in folder.glob(f".{'*' if name is None else glob.escape(name)}.*.tmp"):
         with contextlib.suppress(OSError):  # it is locked, it is gone, or the file system has no locks

@@ -56,12 +56,12 @@ def format_count(number: int, noun: str) -> str:
 
 
 class OutlivingFile(io.FileIO):
-    """A file for output that drops what nobody reads, because a pipe or terminal was closed at its other end."""
+    """Write to a pipe or terminal, and drop the output once its other end is closed and nobody reads it."""
 
     has_reader = True
 
     def write(self, data: Any) -> int:
-        """Write, or drop what nobody reads."""
+        """Write the data, or drop it if the other end is closed."""
         try:
             return super().write(data) or 0
         except OSError as error:
@@ -73,7 +73,7 @@ class OutlivingFile(io.FileIO):
 
 @contextmanager
 def outlive_readers() -> Iterator[None]:
-    """A context in which standard output and standard error may be closed at their other end.
+    """Go on when the other end of standard output or standard error is closed, as long as the context lasts.
 
     A sweep must not stop, and no run may fail, because of ``2>&1 | head -3`` or a closed terminal.
     """
@@ -88,7 +88,7 @@ def outlive_readers() -> Iterator[None]:
 
 
 def wrap_output(stream: Any, own: Any) -> Any:
-    """Return a stream like ``stream`` that outlives its reader; one that is not the process's ``own`` stays."""
+    """Return a stream like ``stream`` that outlives its reader, or ``stream`` if it isn't the process's ``own``."""
     if stream is None or stream is not own:
         return stream
     try:

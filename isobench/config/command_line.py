@@ -13,10 +13,11 @@ HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]
 
 
 def check_typed_settings(arguments: Sequence[str]) -> None:
-    """Raise UserError for a setting without a name or given twice, or for a list of options: Hydra would drop some.
+    """Raise UserError for a setting without a name, a setting given twice, or a list of options such as tasks.
 
-    Hydra takes the last value of a setting. Of ``task=[rte,sst2]`` it takes every setting from the last option that
-    has it. Flags such as ``-m`` are passed over; so is ``calibration=[a,b]``, which is a chain of methods.
+    Hydra would silently drop some of them: it takes the last value of a setting. Of ``task=[rte,sst2]`` it takes
+    each setting from the last option that has it. Flags such as ``-m`` are not checked, nor are chains of methods,
+    such as ``calibration=[a,b]``.
     """
     typed: dict[str, str] = {}
     for argument in arguments:
@@ -40,9 +41,9 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
 
 
 def expand_home_folders(setting: str) -> str:
-    """Write out the home folder where a path of a setting begins with ``~``; shells leave it in ``encoder.path=~/x``.
+    """Write out the home folder where a path in a setting begins with ``~``.
 
-    Other settings stay as they are.
+    Shells don't do this in ``encoder.path=~/x``. Settings without such a path stay as they are.
 
     Raises:
         UserError: there is no such user.

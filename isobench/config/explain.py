@@ -175,7 +175,7 @@ def _list_option_settings(group: str) -> dict[str, list[str]]:
 
 
 def _list_typed_options(group: str) -> list[str]:
-    """List the options of a group that the command line names, those of a chain or a sweep included."""
+    """List the options of a group that are named on the command line, also in a chain or a sweep."""
     typed = [text.lstrip("+").partition("=") for text in sys.argv[1:]]
     return [
         name for key, _, value in typed if key.partition("@")[0] == group for name in re.findall(r"[\w-]+", value)

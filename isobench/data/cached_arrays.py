@@ -24,7 +24,7 @@ def save_cached_arrays(arrays: Mapping[str, np.ndarray], file: Path) -> None:
         file: the file to write. Its name is part of the checksum, so a copy under another name is not used.
     """
     checksum = np.frombuffer(compute_array_checksum(arrays, file.name), np.uint8)
-    # The library's own save_file would put another file in the place of the temporary one, which is locked.
+    # safetensors' save_file would replace the locked temporary file by another file, which is not locked.
     content = save({**arrays, CHECKSUM: checksum})
     write_cached(file, lambda temporary: temporary.write_bytes(content), "token cache")
 
@@ -36,7 +36,7 @@ def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) 
     """
     if not file.exists():
         return None
-    remove_abandoned(file.parent, file.name)  # of a process that was killed while another one was faster
+    remove_abandoned(file.parent, file.name)  # a killed process may have left one while another process was faster
     try:
         arrays = load_file(file)
         if arrays.pop(CHECKSUM).tobytes() != compute_array_checksum(arrays, file.name):

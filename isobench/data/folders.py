@@ -27,7 +27,9 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
         OSError: the folder can't be written.
     """
     if is_intact_folder(target):
-        remove_abandoned(target.parent, target.name)  # of a process that was killed while another one was faster
+        remove_abandoned(
+            target.parent, target.name
+        )  # a killed process may have left one while another process was faster
         return target
     if target.exists():
         print_remaking(target)

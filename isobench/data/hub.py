@@ -20,7 +20,7 @@ ANSWER_SECONDS = 3.0  # within which the hub has to answer
 
 @functools.cache
 def is_reachable() -> bool:
-    """True if the hub answers in time; if not, tell its client libraries to use their local cache only.
+    """Return True if the hub answers in time; if not, tell its client libraries to use their local cache only.
 
     The hub is asked once, because those libraries retry for up to a minute.
     """
@@ -36,13 +36,13 @@ def is_reachable() -> bool:
 
 
 def is_offline() -> bool:
-    """True if the user has told the hub's client libraries to stay offline."""
+    """Return True if the user has told the hub's client libraries to stay offline."""
     return os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on")
 
 
 @dataclass
 class Question:
-    """A thread that asks the hub whether it is there, when it started, and the answer once there is one."""
+    """Hold the thread that asks whether the hub is there, its starting time, and the answer once it has come."""
 
     thread: threading.Thread
     started: float
@@ -51,10 +51,10 @@ class Question:
 
 @functools.cache
 def start_asking() -> Question:
-    """Start asking the hub, and don't wait: the answer comes while this process does something else.
+    """Start asking the hub in a thread, and don't wait for the answer.
 
-    A thread asks, and is left behind if it takes too long. urllib's own time limit is not enough: it does not include
-    the look-up of the hub's name, and it begins anew for each of the hub's addresses.
+    A thread that takes too long is abandoned. urllib's own time limit is not enough: it does not include the look-up
+    of the hub's name, and it begins anew for each of the hub's addresses.
     """
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(_ask_hub()), daemon=True)

@@ -23,9 +23,9 @@ def fingerprint_own_file(path: Path) -> str:
 
 
 def read_own_columns(path: Path, task: Task, may_lack_labels: bool = False) -> dict[str, list[Any]]:
-    """Read the task's columns of texts, and under ``label`` the numbers of classes, or scores, of N examples.
+    """Read the columns of texts of N examples, and under ``label`` their classes as numbers, or their scores.
 
-    With ``may_lack_labels`` there is no ``label`` if the file has no such column, or no label that says anything.
+    With ``may_lack_labels``, ``label`` is left out if the file has no such column or if its labels are hidden.
 
     Raises:
         UserError: the file can't be read, lacks a column or a label, or has a label that is no class of the task.
@@ -46,7 +46,7 @@ def read_own_columns(path: Path, task: Task, may_lack_labels: bool = False) -> d
 
 
 def are_hidden(values: Sequence[Any], classes: Sequence[str] | None) -> bool:
-    """True if a test split's labels say nothing: all are empty, or all are -1 as in GLUE and -1 is no class."""
+    """Return True if a test split's labels are hidden: all are empty, or all are -1 as in GLUE and -1 is no class."""
     if all(value in (None, "") for value in values):
         return True
     return str(UNLABELLED) not in (classes or ()) and all(parse_number(str(value)) == UNLABELLED for value in values)

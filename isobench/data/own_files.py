@@ -50,7 +50,7 @@ def read_own_file(path: Path) -> Any:
     kind = find_format(path)
     try:
         table = READERS[kind](path)
-        table.validate(full=True)  # the JSON reader does not look whether texts are UTF-8
+        table.validate(full=True)  # the JSON reader itself does not check that texts are UTF-8
     except (pyarrow.ArrowException, OSError) as error:
         advice = "" if isinstance(error, OSError) and error.errno else f"; {ADVICE[kind]}"
         reason = ROW_FROM_0.sub(lambda row: f"in row {int(row[1]) + 1}", extract_first_line(error)).rstrip(". ")
@@ -64,13 +64,13 @@ def read_own_file(path: Path) -> Any:
 
 
 def refuse_other_separator(names: Sequence[str], path: Path) -> None:
-    """Raise UserError if the only column's name holds what separates the columns of other files."""
+    """Raise UserError if a file's only column has a name with another format's separator, such as ``text;label``."""
     used = [word for mark, word in SEPARATORS.items() if len(names) == 1 and mark in names[0]]
     if used:
         expected = "tabs (.tsv)" if path.suffix.lower() == ".tsv" else "commas (.csv)"
         raise UserError(
-            f"{path} has {used[0]} between its columns, and {expected} are expected: save it with these, or give "
-            "it the ending of its format (.csv for commas, .tsv for tabs)"
+            f"{path} has {used[0]} between its columns instead of {expected}: save it with these, or rename it to "
+            "the ending of its format (.csv for commas, .tsv for tabs)"
         )
 
 
@@ -87,7 +87,10 @@ def _read_tsv(path: Path) -> Any:
 
 
 def _read_delimited(path: Path, options: Any) -> Any:
-    """Read a file with a line of names and columns of texts; a row may be longer than pyarrow's blocks of 1 MiB."""
+    """Read a file that begins with a line of names; every column is text.
+
+    If a row is longer than pyarrow's blocks of 1 MiB, larger blocks are used.
+    """
     import pyarrow
     from pyarrow import csv
 

@@ -46,12 +46,12 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
 def refuse_absent_numbers(names: Sequence[str], where: str) -> None:
     """Raise UserError if some labels are numbers and others say that a number is missing, such as ``nan``.
 
-    They would become a class of their own.
+    The missing numbers would otherwise become a class of their own.
     """
     absent = [number for number, name in enumerate(names, 1) if name.lower().lstrip("+-") in ABSENT_NUMBERS]
     if absent and any(parse_number(name) is not None for name in names):
         raise UserError(
-            f"{where} has numbers, and {names[absent[0] - 1]} in row {absent[0]}: remove rows without a number, or "
+            f"{where} has numbers, but {names[absent[0] - 1]} in row {absent[0]}: remove rows without a number, or "
             "name the classes (task.labels=[NAME,...])"
         )
 

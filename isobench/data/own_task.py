@@ -24,7 +24,7 @@ PAIR_NAMES = (
     ("text1", "text2"),
 )  # fmt: skip
 TEXT_NAMES = ("text", "sentence", "review", "tweet", "comment", "content")
-MOST_LETTERS = 300  # of the list of classes in the line that says what was found
+MOST_LETTERS = 300  # how long the list of classes may be in the line that describes the user's data
 
 
 @dataclass(frozen=True)

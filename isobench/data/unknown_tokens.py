@@ -11,7 +11,7 @@ MOST_UNKNOWN = 0.01  # share of unknown tokens above which a run's record has a 
 
 
 def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
-    """Raise UserError if a token has no vector in the encoder, whose tokenizer must then be another one's.
+    """Raise UserError if the encoder has no vector for a token: its tokenizer must belong to another encoder.
 
     Args:
         encoder: the encoder's name.
@@ -21,8 +21,8 @@ def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
     highest = int(ids.max(initial=0))
     if words is not None and highest >= words:
         raise UserError(
-            f"encoder={encoder}: its tokenizer makes token {highest:,}, and the encoder knows only {words:,} tokens: "
-            "put the tokenizer that was saved with these weights there"
+            f"encoder={encoder}: its tokenizer gives token id {highest:,}, but the encoder knows only {words:,} "
+            "tokens: use the tokenizer that was saved with these weights"
         )
 
 

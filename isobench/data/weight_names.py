@@ -36,9 +36,9 @@ def format_encoder_name(encoder: Encoder) -> str:
 
 
 def label_encoder(encoder: Encoder) -> str:
-    """Return an encoder's name with whose weights it has, unless isobench ships it with these weights.
+    """Return an encoder's name, followed by where its weights come from unless isobench ships them under this name.
 
-    Unlike `format_encoder_name`, it also tells apart encoders of one name of the user's own: ``local (/models/a)``.
+    Unlike `format_encoder_name`, it also tells apart a user's encoders that share one name: ``local (/models/a)``.
     """
     own = read_shipped_encoder(encoder.name)
     is_own = own is not None and describe_weights(own) == describe_weights(encoder)

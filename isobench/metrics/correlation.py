@@ -23,8 +23,8 @@ def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.nd
     """Cluster dimensions by correlation, and order them so that correlated ones are neighbours.
 
     The clustering is hierarchical (average linkage) with distance 1 - |rho|: two clusters are merged while the mean
-    |rho| between them is at least the threshold. The order is the one of the tree's orders whose neighbours are most
-    correlated (Bar-Joseph et al. 2001); the members of a cluster are adjacent in it.
+    |rho| between them is at least the threshold. Of all orders that fit the tree, the one whose neighbours are most
+    correlated is returned (optimal leaf ordering, Bar-Joseph et al. 2001). Members of a cluster are adjacent in it.
 
     Args:
         correlation: correlations rho, [d, d], with d at least 2.

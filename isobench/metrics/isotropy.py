@@ -23,8 +23,9 @@ def explained_variance(h: Array, k: Sequence[int]) -> list[float]: ...
 def explained_variance(h: Array, k: int | Sequence[int]) -> float | list[float]:
     """Compute EV_k, the share of the variance that the top k principal components explain (IsoBN, Eq. 9).
 
-    The vectors are centred first. Eq. 9 as printed is not, although its text relies on invariance to the mean. The
-    squared singular values are the eigenvalues of the smaller Gram matrix, so no SVD is needed.
+    The vectors are centred first. The printed Eq. 9 does not centre them, although the paper's text relies on
+    invariance to the mean. The squared singular values are the eigenvalues of the smaller Gram matrix, so no SVD is
+    needed.
 
     Args:
         h: vectors, [N, d].
@@ -73,7 +74,7 @@ def squared_singular_values(h: Array, centered: bool = True) -> Tensor:
 def gram_eigenvalues(product: Tensor) -> Tensor:
     """Compute the eigenvalues of a Gram matrix [n, n], descending; those within rounding error of 0 become 0.
 
-    If an entry is not finite, all are 0, so that the measures made of them are NaN.
+    If an entry is not finite, all eigenvalues are 0, so that the measures computed from them are NaN.
     """
     finite = product.isfinite().all()
     values = torch.linalg.eigvalsh(torch.where(finite, product, torch.zeros_like(product))).flip(0)

@@ -10,7 +10,7 @@ from isobench.metrics.partition import partition_isotropy
 def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
     """Cluster vectors, subtract each cluster's mean from its members, and measure the isotropy of the result.
 
-    The clusters are those of scikit-learn's k-means, the best of ten k-means++ starts.
+    The clusters are the best result of scikit-learn's k-means from ten k-means++ starts.
 
     Args:
         h: vectors, [N, d].
@@ -29,7 +29,7 @@ def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
     if not isinstance(clusters, int) or not 1 <= clusters <= len(h):
         raise ValueError(f"clusters must be a whole number, 1 to {len(h)} (the number of vectors), not {clusters!r}")
     if not vectors.isfinite().all():
-        raise ValueError("an entry of the vectors is not finite, and k-means has no place for it: leave its row out")
+        raise ValueError("k-means needs finite vectors: leave out the rows with NaN or infinity")
     labels = torch.from_numpy(KMeans(clusters, n_init=10, random_state=seed).fit_predict(vectors.numpy())).long()
     centred = vectors.clone()
     for cluster in labels.unique():

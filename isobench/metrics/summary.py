@@ -24,7 +24,7 @@ def isotropy_summary(
     """Compute the measures of ``IsotropyAccumulator.compute``, I1 and I2, of vectors that are read in batches.
 
     Args:
-        rows: returns the batches [b, d], from the first on, each time it is called.
+        rows: a function that returns all batches [b, d], from the first on, at every call.
         k: for which EV_k; values above d are left out.
         directions: kinds of directions for I1 and I2 (see ``partition_isotropy``). ``i1`` and ``i2`` are those of the
             first kind; the name of any other kind is added, as in ``i1_symmetric``.

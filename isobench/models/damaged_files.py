@@ -11,7 +11,7 @@ POINTER = b"version https://git-lfs"  # what Git LFS puts in a large file's plac
 
 
 def find_damaged_file(folder: Path) -> str | None:
-    """Say which file of a folder can't be what its name says; None if all can, or there is no such folder."""
+    """Return a sentence on the first damaged file of a folder; None if there is none, or no such folder."""
     for file in (folder / name for name in OBJECT_FILES):
         if file.is_file() and (problem := find_json_problem(file.read_bytes())):
             return f"{file} {problem}"
@@ -22,16 +22,16 @@ def find_damaged_file(folder: Path) -> str | None:
 
 
 def find_json_problem(content: bytes) -> str | None:
-    """Say why the content of a file is no JSON object; None if it is one."""
+    """Return a text that says why the content of a file is no JSON object; None if it is one."""
     try:
         value = orjson.loads(content)
     except ValueError:
-        return "is damaged, it is no JSON: copy it again"
+        return "is damaged (it is not JSON): copy it again"
     return None if isinstance(value, dict) else "must hold a JSON object {...}: copy it again"
 
 
 def find_weights_problem(file: Path) -> str | None:
-    """Say why a safetensors file can't be read; None if its header fits it."""
+    """Return a text that says why a safetensors file can't be read; None if its header fits its content."""
     from safetensors import safe_open
 
     with file.open("rb") as stream:

@@ -73,7 +73,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, by name
+            ignore_mismatched_sizes=True,  # refuse_other_shapes then raises an error that names the tensor
             **options,
         )
         refuse_other_shapes(cfg, report["mismatched_keys"])

@@ -78,17 +78,17 @@ def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.M
 
 
 def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any]]) -> None:
-    """Raise UserError if parameters have other shapes in the weights than by the config.
+    """Raise UserError if parameters have other shapes in the file of weights than config.json gives them.
 
     Args:
         cfg: the encoder's settings.
-        mismatched: the name of each, its shape in the file, and its shape in the model.
+        mismatched: for each such parameter its name, its shape in the file, and its shape in the model.
     """
     if mismatched:
         name, theirs, ours = sorted(mismatched)[0]
         raise UserError(
-            f"encoder={cfg.name}: {name} is {list(theirs)} in the weights, and {list(ours)} by config.json: use the "
-            "config.json that was saved with these weights"
+            f"encoder={cfg.name}: {name} has shape {list(theirs)} in the weights, but {list(ours)} by config.json: "
+            "use the config.json that was saved with these weights"
         )
 
 

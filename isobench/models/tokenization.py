@@ -143,7 +143,7 @@ def read_learned_tokenizer(file: Path) -> Any:
 
     if not file.exists():
         return None
-    remove_abandoned(file.parent, file.name)  # of a process that was killed while another one was faster
+    remove_abandoned(file.parent, file.name)  # a killed process may have left one while another process was faster
     try:
         return Tokenizer.from_str(read_checksummed(file).decode())
     except Exception:  # tokenizers raises no kind of its own

@@ -166,7 +166,7 @@ def format_statistics(form: list[str], values: Sequence[float | str | None]) -> 
 
 
 def check_tables_exist(experiment: Experiment) -> None:
-    """Raise UserError if the experiment names a paper or a table that isn't there, before anything is run for it."""
+    """Raise UserError if the experiment names a paper or a table that isn't there; called before any run starts."""
     folder = Path(experiments_dir())
     if experiment.paper and folder.is_dir() and not (folder / experiment.paper).is_dir():
         papers = [entry.name for entry in folder.iterdir() if entry.is_dir()]
@@ -174,7 +174,7 @@ def check_tables_exist(experiment: Experiment) -> None:
             f"experiment.paper={experiment.paper} is not known: {suggest_nearest(experiment.paper, papers)}"
         )
     if experiment.tables and not experiment.paper:
-        raise UserError("experiment.tables are a paper's: set experiment.paper=NAME, or leave them out")
+        raise UserError("experiment.tables needs a paper: set experiment.paper=NAME, or leave out the tables")
     known = load_tables(experiment.paper) if experiment.paper else {}
     for name in experiment.tables:
         if name not in known:

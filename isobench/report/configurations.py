@@ -17,7 +17,7 @@ def list_configurations(
 
     Args:
         rows: the runs of one part.
-        selection: the rule by which one configuration was chosen.
+        selection: the rule that chose one configuration of each method.
         varying: the settings in which configurations differ.
         part: the name of the part, empty if it is the only one.
         chosen: the keys of the runs that the tables show.
@@ -56,7 +56,7 @@ def read_reported_scores(runs: list[Row], selection: Selection) -> Cell:
 
 
 def describe_settings(rows: list[Row], varying: list[str]) -> str:
-    """Describe the configuration of a line's runs, by task if tasks differ; empty if no setting varies."""
+    """Write the configuration of a line's runs, for each task if tasks differ; empty if no setting varies."""
     if not varying:
         return ""
     tasks: dict[str, str] = {}

@@ -111,7 +111,7 @@ class ReportedRow:
 
 @dataclass
 class ReportTable:
-    """A table in the paper's form.
+    """Hold a table in the paper's form.
 
     Attributes:
         name: its name in published.yaml; empty if the paper has no such table.
@@ -119,11 +119,11 @@ class ReportTable:
         columns: titles of the columns, in order.
         lines: one for each encoder and method.
         notes: sentences below the table.
-        tasks: column title -> task; columns of one task show the same runs. An average has none.
+        tasks: column title -> task; columns of one task show the same runs. An average has no task.
         reported: rows of others' numbers, below the lines.
         marks: the test that the marks come from, welch or student.
-        part: the part of the runs that it shows (`isobench.report.parts`); empty if there is one part only.
-        scores: titles of the columns of scores, in percent; the others show isotropy, times or averages.
+        part: the part of the runs that it shows (`isobench.report.parts`); empty if there is only one part.
+        scores: titles of the columns with scores in percent; the others show isotropy, times or averages.
     """
 
     name: str
@@ -144,18 +144,18 @@ class ReportTable:
 
 @dataclass
 class OverviewLine:
-    """What one method does to the embeddings, what it gains and what it costs: a line of the page's first table.
+    """Hold a line of the page's first table: what one method gains, does to the embeddings, and costs.
 
     Attributes:
         group: the encoder, and the part of the runs (``ReportTable.name_group``).
         method: its name.
-        settings: the configuration that was selected, in words; empty without a choice.
-        candidates: from how many configurations it was selected by the scores that are shown.
-        columns: the columns of scores, one a task, that ``score`` is the mean over.
+        settings: the selected configuration in words; empty if there was no choice.
+        candidates: number of configurations from which it was selected by the scores that are shown.
+        columns: the columns of scores over which ``score`` is the mean, one for each task.
         cell: the cell of the only column; None if there are several.
-        score: mean over seeds, and over columns if there are several; None without one.
+        score: mean over seeds, and over columns if there are several; None without scores.
         sd: standard deviation over seeds in the only column; None without one.
-        seeds: the numbers of seeds that its cells have, each once.
+        seeds: the different numbers of seeds in its cells.
         difference: from plain fine-tuning in points, mean over ``compared`` columns; None if they can't be compared.
         compared: the number of these columns.
         p: of the permutation test, after Holm's correction over methods; None without a test.
@@ -163,7 +163,7 @@ class OverviewLine:
         ev1: share of the variance in the first principal component of the calibrated embeddings, mean over runs.
         isoscore: IsoScore of the calibrated embeddings, mean over runs.
         time: training time per epoch and its ratio to plain fine-tuning's, as printed.
-        troubles: what went wrong -> in how many runs.
+        troubles: what went wrong -> number of runs in which it did.
     """
 
     group: str
@@ -187,7 +187,7 @@ class OverviewLine:
 
 @dataclass
 class ConfigurationLine:
-    """One configuration of a method on a task, chosen for the tables or not.
+    """Hold one configuration of a method on a task, chosen for the tables or not.
 
     Attributes:
         group: the encoder, and the part of the runs.
@@ -195,7 +195,7 @@ class ConfigurationLine:
         method: its name.
         settings: the values of the settings that vary, in words.
         cell: the scores of the seeds that are reported, in percent.
-        selected_by: mean of the scores that the choice was made by, in percent; None if it could not be chosen.
+        selected_by: mean of the scores that decided the choice, in percent; None if it could not be chosen.
         is_chosen: True if the tables show it.
     """
 
@@ -210,18 +210,18 @@ class ConfigurationLine:
 
 @dataclass
 class Report:
-    """What the runs of one experiment in this output folder show.
+    """Hold what the runs of one experiment in this output folder show.
 
     Attributes:
         experiment: its name.
         paper: the name of the paper that it reproduces; None if there is none.
         tables: in the paper's form.
-        runs: tidy rows, one a run; ``candidates`` is `isobench.report.selection.count_candidates`.
-        epochs: tidy columns, with one value a run and epoch.
+        runs: tidy rows, one for each run; ``candidates`` is `isobench.report.selection.count_candidates`.
+        epochs: tidy columns, with one value for each run and epoch.
         selection: how configurations and epochs were selected, in words.
         state: state of a run -> number of runs.
         scale: how the setting differs from the paper's, in words; empty if it does not.
-        evidence: sentences on what the runs support and what they can't.
+        evidence: sentences on what the runs support and what they can't support.
         failures: one line for each run that failed.
         provenance: what code, data and machine the runs used; values that differ between runs are joined.
         notes: other sentences: generation settings, truncation, warnings.

@@ -71,10 +71,10 @@ def draw_curves(
 ) -> Markup | None:
     """Draw a measure against the epoch: a thin line for each run, a thick one for each method's mean.
 
-    The mean at an epoch is over the runs that have reached it. None unless a run has numbers at two epochs.
+    The mean at an epoch is over the runs that have reached it. Returns None unless a run has numbers at two epochs.
 
     Args:
-        runs: method -> for each of its runs the indices of its epochs.
+        runs: method -> one array for each of its runs, with the indices of the run's epochs in ``values``.
         epochs: number of each epoch. [N]
         values: of the measure; NaN where there is none. [N]
         styles: of the methods, in the order in which they are drawn.

@@ -20,7 +20,7 @@ PAGE_FILE = "report.html"
 
 @collect_garbage_rarely()
 def write_report(experiment: Experiment, rows: list[Row]) -> tuple[Report, Path]:
-    """Build the report of an experiment's runs and write its files; return it, and the page's path.
+    """Build the report of an experiment's runs and write its files; return the report and the page's path.
 
     Args:
         experiment: its name, paper, tables and selection rule.

@@ -118,7 +118,7 @@ def has_several_configs(report: Report) -> bool:
 def list_contents(
     overview: OverviewTable, configurations: list[Any], views: list["_TableView"], curves: list[CurveGroup]
 ) -> list[tuple[str, str]]:
-    """List the sections that the page has, below its first table: id and heading."""
+    """List the page's sections below its first table: id and heading of each."""
     sections = {
         "configurations": ("Configurations", bool(configurations)),
         "tables": ("Tables", bool(views or not overview.groups)),
@@ -132,9 +132,9 @@ def list_contents(
 
 
 class _TableView:
-    """A table with what the page adds to it: numbered reasons, a list of comparisons, plots of every cell's seeds.
+    """Hold a table and what the page adds: numbered reasons, a list of comparisons, plots of every cell's seeds.
 
-    Cells have verdicts only if one of them can be compared with the paper's; else one sentence says why none can.
+    Cells have verdicts if at least one can be compared with the paper; otherwise one sentence says why none can.
     """
 
     def __init__(self, table: ReportTable) -> None:
@@ -166,7 +166,7 @@ class _TableView:
         self.has_line = any(strip.published is not None for strip in self.strips.values())
 
     def repeats(self, overview: OverviewTable) -> bool:
-        """Return True if the page's first table has all that this one would show: our scores in a single column."""
+        """Return True if the page's first table shows the same: our scores in a single column, and nothing else."""
         columns = self.table.columns
         is_alone = len(columns) == 1 and [columns] == overview.columns
         return is_alone and not self.has_published and not self.table.reported
@@ -192,7 +192,7 @@ def format_name(name: str) -> str:
 
 
 def make_breakable(name: str) -> Markup:
-    """Let a name with underscores continue on the next line after one of them."""
+    """Allow a line break after each underscore of a name."""
     return Markup("_<wbr>").join(name.split("_"))
 
 
@@ -218,18 +218,18 @@ def format_seconds(value: float) -> str:
 
 
 def format_interval(estimate: Estimate) -> str:
-    """Write a 95% interval in brackets; nothing if there is none."""
+    """Write a 95% interval in brackets; empty if there is none."""
     low, high = estimate.low, estimate.high
     return "" if math.isnan(low) or math.isnan(high) else f"[{format_signed(low)}, {format_signed(high)}]"
 
 
 def format_share(value: float | None) -> str:
-    """Write a number near 0 to 1, such as an isotropy, with three decimals; a dash for none."""
+    """Write a number of about 0 to 1, such as IsoScore, with three decimals; a dash for None."""
     return DASH if value is None else f"{value:.3f}".replace("-", MINUS)
 
 
 def format_mean_and_sd(values: Sequence[float]) -> str:
-    """Write the mean of scores, and their standard deviation if there are several; a dash for none."""
+    """Write the mean of scores, and their standard deviation if there are several; a dash without scores."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return DASH

@@ -1,6 +1,6 @@
-"""Measure how far every method is from plain fine-tuning over its tasks, and what so few seeds could show at best.
+"""Measure how far every method is from plain fine-tuning over its tasks, and which differences its seeds can show.
 
-An arm is the scores of one method on one task, one a seed.
+An arm is the scores of one method on one task, one for each seed.
 """
 
 import math
@@ -24,16 +24,18 @@ from isobench.report.seed_statistics import collect_test_family, holm
 
 @dataclass(frozen=True)
 class MethodEffect:
-    """The comparison of one method with plain fine-tuning over all tasks on which both have two seeds or more.
+    """Hold the comparison of one method with plain fine-tuning over all tasks on which both have at least two seeds.
 
     Attributes:
         columns: the tasks' columns.
         difference: mean over tasks, in points, with its bootstrap interval.
         improvement: probability that a run of the method beats one of plain fine-tuning.
         test: the permutation test within tasks.
-        adjusted: its p after Holm's correction over all methods.
-        least_adjusted: the smallest ``adjusted`` that so many seeds and methods can give, however large the effect.
-        single_tasks: column -> difference, where Welch's test survives Holm's correction over all comparisons.
+        adjusted: the test's p after Holm's correction over all methods.
+        least_adjusted: the smallest ``adjusted`` that is possible with these numbers of seeds and methods, for any
+            effect.
+        single_tasks: column -> difference, for differences that Welch's test finds after Holm's correction over all
+            comparisons.
     """
 
     columns: list[str]
@@ -46,22 +48,22 @@ class MethodEffect:
 
     @property
     def is_shown(self) -> bool:
-        """True if the difference over all tasks is larger than chance explains."""
+        """Return True if the difference over all tasks is larger than chance explains."""
         return self.adjusted < ALPHA
 
 
 @dataclass(frozen=True)
 class Effects:
-    """All comparisons of methods with plain fine-tuning in a report.
+    """Hold all comparisons of methods with plain fine-tuning in a report.
 
     Attributes:
         runs: the cells of all tables.
         arms: method -> its scores and plain fine-tuning's.
         by_method: method -> its effect; methods without a tested task are left out.
-        family: every comparison with a p, over which Holm's correction is made, each once.
-        survivors: method -> column -> difference, where Welch's p survives this correction.
-        single_seeds: method -> mean difference, of methods that no test is possible for, because they or plain
-            fine-tuning have a single seed.
+        family: all comparisons with a p, each once; Holm's correction is made over them.
+        survivors: method -> column -> difference, for differences that Welch's test finds after this correction.
+        single_seeds: method -> mean difference, for methods that can't be tested because they or plain fine-tuning
+            have a single seed.
     """
 
     runs: BaselineComparison
@@ -77,7 +79,7 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
 
     Args:
         tables: cells of scores (in percent) have a ``comparison``; other cells have none. Columns of one task
-            (``ReportTable.tasks``) show the same runs: across tasks the first of them counts.
+            (``ReportTable.tasks``) show the same runs, so only the first of them counts across tasks.
     """
     runs = BaselineComparison(tables)
     arms = {name: runs.collect_arms(name) for name in runs.methods}
@@ -107,7 +109,7 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
 
 
 def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
-    """Find the differences that survive Holm's correction over all comparisons: method -> column -> difference."""
+    """Find differences that are significant after Holm's correction over all comparisons: method -> column -> it."""
     family = collect_test_family(tables)
     adjusted = holm([copies[0].welch or 0.0 for copies in family.values()])
     survivors: dict[MethodKey, dict[str, float]] = {}
@@ -118,9 +120,10 @@ def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[s
 
 
 def find_detectable_differences(arms: Mapping[MethodKey, MethodArms]) -> dict[str, float]:
-    """Find for each column the least difference usually found, in points; columns without spread are left out.
+    """Compute for each column the smallest difference that a test would usually find, in points.
 
-    Of several groups of runs, such as encoders, the one in which the least is found counts.
+    Columns without spread are left out. Of several groups of runs, such as encoders, the one with the smallest
+    such difference counts.
     """
     detectable: dict[str, float] = {}
     for (_, column), pairs in group_arms_by_column(arms).items():
@@ -131,7 +134,7 @@ def find_detectable_differences(arms: Mapping[MethodKey, MethodArms]) -> dict[st
 
 
 def group_arms_by_column(arms: Mapping[MethodKey, MethodArms]) -> dict[tuple[str, str], list[Arms]]:
-    """Group the tested arms of all methods: (group, column) -> one pair of arms a method."""
+    """Group the tested arms of all methods: (group, column) -> one pair of arms for each method."""
     columns: dict[tuple[str, str], list[Arms]] = {}
     for (group, _), own in arms.items():
         for column, pair in own.tested.items():
@@ -140,10 +143,12 @@ def group_arms_by_column(arms: Mapping[MethodKey, MethodArms]) -> dict[tuple[str
 
 
 def column_detectable_difference(pairs: Sequence[Arms]) -> float:
-    """Compute the least difference usually found in a column, from its runs' pooled spread and the smallest arms.
+    """Compute the smallest difference that a test would usually find in a column.
+
+    It follows from the pooled spread of the column's runs and from the smallest arms.
 
     Args:
-        pairs: for each method its scores and plain fine-tuning's, which are the same in every pair.
+        pairs: for each method its scores and those of plain fine-tuning, which are the same in every pair.
     """
     baseline = pairs[0][1]
     spread = pooled_sd([baseline, *(ours for ours, _ in pairs)])

@@ -1,4 +1,4 @@
-"""Set what each method does to the embeddings beside what it gains and costs: the lines of the page's first table."""
+"""Build the lines of the page's first table: what each method gains, does to the embeddings, and costs."""
 
 import math
 import statistics
@@ -23,7 +23,7 @@ def build_overview(
         tables: of the report.
         effects: from ``measure_effects`` of these tables.
         runs: tidy rows; those that are not ``selected`` are left out.
-        parts: key of a run -> name of its part; runs that are not in it belong to the only part.
+        parts: key of a run -> name of its part; a run without an entry belongs to the only part.
     """
     columns_by_group = collect_score_columns(tables, effects)
     runs_by_method = group_selected_runs(runs, parts)
@@ -44,7 +44,7 @@ def build_overview(
 
 
 def collect_score_columns(tables: Sequence[ReportTable], effects: Effects) -> dict[str, list[str]]:
-    """Collect the columns of scores of each group, for each task the first: group -> columns."""
+    """Collect the columns of scores of each group, only the first of each task: group -> columns."""
     columns: dict[str, dict[str, str]] = {}  # group -> task -> column
     for table in tables:
         for line in table.lines:
@@ -57,7 +57,7 @@ def collect_score_columns(tables: Sequence[ReportTable], effects: Effects) -> di
 def list_common_columns(group: str, columns: list[str], effects: Effects) -> list[str]:
     """List the columns in which every method of a group has scores that may be averaged.
 
-    Methods that have such scores in no column are left out, so that they don't take the others' means away.
+    A method without such scores in any column is not counted; otherwise the other methods would have no mean.
     """
     own_cells = [cells for (own_group, _), cells in effects.runs.cells.items() if own_group == group]
     usable = [{c for c in columns if c in cells and is_usable(cells[c])} for cells in own_cells]
@@ -68,9 +68,9 @@ def add_scores(line: OverviewLine, columns: list[str], common: list[str], cells:
     """Fill in score, spread, seeds and troubles.
 
     Args:
-        line: is changed.
+        line: the line that is filled in.
         columns: the columns of scores of the group.
-        common: those over which the methods' means can be compared.
+        common: the columns over which the methods' means can be compared.
         cells: column -> the method's cell.
     """
     line.columns = columns if len(columns) == 1 else common
@@ -85,7 +85,7 @@ def add_scores(line: OverviewLine, columns: list[str], common: list[str], cells:
 
 
 def add_difference(line: OverviewLine, name: MethodKey, effects: Effects) -> None:
-    """Fill in the difference from plain fine-tuning as the evidence has it; that of single seeds has no test."""
+    """Fill in the difference from plain fine-tuning as in the evidence; a difference of single seeds has no test."""
     if effect := effects.by_method.get(name):
         line.difference, line.compared = effect.difference, len(effect.columns)
         line.p, line.is_shown = effect.adjusted, effect.is_shown
@@ -95,13 +95,13 @@ def add_difference(line: OverviewLine, name: MethodKey, effects: Effects) -> Non
 
 
 def add_runs(line: OverviewLine, runs: TidyRows) -> None:
-    """Fill in what is read from the method's selected runs: isotropy, and among how many they were selected."""
+    """Fill in isotropy and the number of candidate configurations, which the method's selected runs hold."""
     line.ev1, line.isoscore = (average_over_tasks(runs, f"embedding/{measure}") for measure in ("ev1", "isoscore"))
     line.candidates = max((run.get("candidates") or 1 for run in runs), default=1)
 
 
 def average_over_tasks(runs: TidyRows, measure: str) -> float | None:
-    """Average a measure over the runs of each task, and that over tasks; None if no run has it."""
+    """Average a measure over the runs of each task, then over tasks; None if no run has it."""
     by_task: dict[Any, list[float]] = {}
     for run in runs:
         value = run.get(measure)
@@ -111,7 +111,7 @@ def average_over_tasks(runs: TidyRows, measure: str) -> float | None:
 
 
 def group_selected_runs(runs: Iterable[dict[str, Any]], parts: Mapping[str, str]) -> MethodRuns:
-    """Group the selected runs by encoder and part, and method."""
+    """Group the selected runs: (encoder and part, method) -> runs."""
     groups: MethodRuns = {}
     for run in runs:
         if run.get("selected", True):

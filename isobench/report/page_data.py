@@ -167,9 +167,9 @@ class Axis:
 
 
 def build_axis(cells: Sequence[Cell]) -> Axis | None:
-    """Make the axis from the smallest to the largest value of some cells, comparable published ones included.
+    """Make the axis from the smallest to the largest value of some cells and their comparable published values.
 
-    None if they have no value.
+    Returns None if there is no value.
     """
     values = [
         value

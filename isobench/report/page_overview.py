@@ -1,4 +1,4 @@
-"""Lay out the page's first table: what it has in each column, and where intervals and seeds are drawn."""
+"""Lay out the page's first table: the content of each column, and the positions of intervals and seeds."""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ MAX_CONFIGURATIONS = 200  # lines of the table of configurations
 
 @dataclass(frozen=True)
 class EffectBar:
-    """A difference from plain fine-tuning on the axis that all methods share, in positions from 0 to 100.
+    """Place a difference from plain fine-tuning on the axis that all methods share, at positions from 0 to 100.
 
     Attributes:
-        value: of the difference.
-        low: of its interval's lower end; None without an interval.
-        high: of its upper end.
-        side: better, worse, or empty where chance may explain it.
+        value: position of the difference.
+        low: position of its interval's lower end; None without an interval.
+        high: position of the upper end.
+        side: better, worse, or empty if chance may explain the difference.
     """
 
     value: float
@@ -30,15 +30,15 @@ class EffectBar:
 
 @dataclass
 class OverviewTable:
-    """What the page's first table shows.
+    """Hold what the page's first table shows.
 
     Attributes:
         groups: encoder and part -> its lines.
-        bars: of the differences, by line; empty if no method can be compared.
-        strips: of the seeds, by line; empty if the lines show several columns of scores.
-        effect_axis: the range of the differences, zero included; None without one.
+        bars: drawings of the differences, by line; empty if no method can be compared.
+        strips: drawings of the seeds, by line; empty if the lines show several columns of scores.
+        effect_axis: the range of the differences, including zero; None without differences.
         seed_axis: the range of the seeds' scores; None without strips.
-        columns: the columns of scores that the lines show, each once.
+        columns: the different columns of scores that the lines show.
         has_p: True if any difference was tested.
         has_isotropy: True if any line has an isotropy.
         has_time: True if any line has a time.
@@ -56,29 +56,29 @@ class OverviewTable:
 
     @property
     def zero(self) -> float:
-        """Position of no difference on the axis of differences."""
+        """Return the position of zero on the axis of differences."""
         return self.effect_axis.place(0.0) if self.effect_axis else 0.0
 
     @property
     def tested_methods(self) -> int:
-        """The number of methods that were tested against plain fine-tuning."""
+        """Return the number of methods that were tested against plain fine-tuning."""
         return sum(line.p is not None for own in self.groups.values() for line in own)
 
     @property
     def coverage(self) -> float:
-        """How often the bootstrap intervals contain the true value at best, by the fewest seeds of a tested line."""
+        """Return the highest share of bootstrap intervals that hold the true value, for the fewest tested seeds."""
         lines = [line for own in self.groups.values() for line in own]
         fewest = min((count for line in lines for count in line.seeds if count > 1), default=0)
         return bootstrap_coverage(fewest) if fewest else 1.0
 
     @property
     def width(self) -> int:
-        """The number of columns."""
+        """Return the number of columns."""
         drawn = (self.seed_axis is not None) + 2 * (self.effect_axis is not None)
         return 2 + drawn + self.has_p + 2 * self.has_isotropy + self.has_time
 
     def list_facts(self) -> list[str]:
-        """List what all lines share: the encoder and part if there is one only, and the numbers of seeds."""
+        """List facts about the whole table: the encoder and part if there is only one, and the numbers of seeds."""
         lines = [line for own in self.groups.values() for line in own]
         seeds = describe_seed_counts([count for line in lines for count in line.seeds])
         return [*(self.groups if len(self.groups) == 1 else ()), *filter(None, [seeds])]
@@ -116,7 +116,7 @@ def lay_out_overview(lines: Sequence[OverviewLine]) -> OverviewTable:
 
 
 def find_effect_axis(lines: Sequence[OverviewLine]) -> Axis | None:
-    """Find the range of all differences with their intervals, zero included; None if there is none but zero."""
+    """Find the range of all differences and their intervals, including zero; None if all of them are zero."""
     ends = [0.0]
     for line in lines:
         if line.difference:
@@ -125,7 +125,7 @@ def find_effect_axis(lines: Sequence[OverviewLine]) -> Axis | None:
 
 
 def build_effect_bar(line: OverviewLine, axis: Axis) -> EffectBar | None:
-    """Place a line's difference on the axis; None without one."""
+    """Place a line's difference on the axis; None if the line has no difference."""
     if line.difference is None:
         return None
     value, low, high = line.difference
@@ -137,10 +137,10 @@ def build_effect_bar(line: OverviewLine, axis: Axis) -> EffectBar | None:
 
 @dataclass
 class ConfigurationTable:
-    """The configurations that were tried, one table for each encoder and task.
+    """Hold the configurations that were tried for one encoder and task.
 
     Attributes:
-        title: names them.
+        title: names the encoder and the task.
         lines: each configuration with the drawing of its seeds.
         axis: the range of the seeds' scores; None without a score.
     """
@@ -164,7 +164,7 @@ def lay_out_configurations(lines: Sequence[ConfigurationLine]) -> list[Configura
 
 
 def describe_seed_counts(counts: Sequence[int]) -> str:
-    """Write numbers of seeds: ``5 seeds each``, or ``2 to 5 seeds``; empty without one."""
+    """Write numbers of seeds: ``5 seeds each``, or ``2 to 5 seeds``; empty without numbers."""
     counts = [count for count in counts if count]
     if not counts:
         return ""

@@ -67,7 +67,7 @@ class Axis:
         values: what is drawn; at least one is finite.
         start: position of the axis' low end in the panel.
         end: position of its high end.
-        integers: True if the values are whole numbers, which have linear scale.
+        integers: True if the values are whole numbers; the scale is then linear.
     """
 
     def __init__(self, values: np.ndarray, start: float, end: float, integers: bool = False) -> None:
@@ -106,7 +106,7 @@ class Axis:
         return (scaled - self.low) / (self.high - self.low)
 
     def place_inside(self, values: np.ndarray) -> np.ndarray:
-        """Return the positions of values in the panel, those beyond the axis at its end. [n]"""
+        """Return the positions of values in the panel; a value beyond the axis gets the position of its end. [n]"""
         return self.start + np.clip(self.find_shares(values), 0, 1) * (self.end - self.start)
 
 
@@ -166,7 +166,7 @@ def write_series(series: Series, x: np.ndarray, y: np.ndarray) -> Markup:
 
 
 def write_outliers(series: Sequence[Series], across: Axis, up: Axis) -> list[Markup]:
-    """Write at each end of the axes that values lie beyond an arrow and the farthest of these values."""
+    """Draw an arrow at each end of an axis that values lie beyond, and write the farthest of them beside it."""
     x, y = (np.concatenate([getattr(own, name) for own in series]) for name in "xy")
     usable = np.isfinite(x) & np.isfinite(y)
     x, y = x[usable], y[usable]

@@ -16,8 +16,8 @@ from isobench.runs.row import Row
 def print_paper_tables(out: Console, experiment: Any, rows: list[Row]) -> None:
     """Print the tables of the experiment's paper that have columns for its runs.
 
-    Scores of tasks that the paper doesn't have are left out: the sweep's own table has them, and there is nothing to
-    compare them with.
+    Scores of tasks that the paper doesn't have are left out: they can't be compared, and the sweep's own table shows
+    them.
     """
     with_time = True
     for name, content, columns in list_paper_tables(experiment, rows):

@@ -65,7 +65,7 @@ def stratified_permutation_test(tasks: Sequence[Arms]) -> PermutationResult:
 
 
 def smallest_stratified_p(tasks: Sequence[Arms]) -> float:
-    """Compute the smallest p that ``stratified_permutation_test`` can give for so many runs."""
+    """Compute the smallest p that ``stratified_permutation_test`` can give with these numbers of runs."""
     relabellings = math.prod(math.comb(len(ours) + len(theirs), len(ours)) for ours, theirs in tasks)
     return min(1.0, 2 / (relabellings if relabellings <= MAX_EXACT_RELABELLINGS else RANDOM_RELABELLINGS + 1))
 

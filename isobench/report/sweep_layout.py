@@ -11,11 +11,11 @@ OMITTED_FIRST = ("time", "IsoScore", "n", "SD", "EV_1", "change")  # figures tha
 
 @dataclass(frozen=True)
 class Layout:
-    """A way to lay out the lines.
+    """Choose how to lay out the lines.
 
     Attributes:
-        has_sections: a table for each place, such as a task, under its name; else a column for each part of it.
-        is_merged: method and settings share one column, which breaks its texts between words.
+        has_sections: True for one table per place (such as a task), under its name; False for columns of places.
+        is_merged: True if method and settings share one column, which breaks its texts between words.
         gap: the number of spaces between columns.
     """
 
@@ -29,7 +29,7 @@ LAYOUTS = (Layout(False, False, 2), Layout(True, False, 2), Layout(True, False, 
 
 @dataclass
 class Section:
-    """A table as text: its name, which is empty if there is one table only, and its lines, the headings' first."""
+    """Hold a table as text: its name, empty if it is the only table, and its lines, beginning with the headings."""
 
     name: str
     texts: list[str]
@@ -37,12 +37,12 @@ class Section:
 
 @dataclass
 class LaidOutLines:
-    """The tables of a sweep's lines.
+    """Hold the tables of a sweep's lines.
 
     Attributes:
         sections: the tables, one for each place; a single one if places have columns or don't vary.
-        has_seeds: whether every seed's score is in the tables.
-        omitted: the figures that the terminal is too narrow for.
+        has_seeds: True if the tables show every seed's score.
+        omitted: the figures left out because the terminal is too narrow.
     """
 
     sections: list[Section]
@@ -51,13 +51,13 @@ class LaidOutLines:
 
 
 def lay_out_lines(lines: Sequence[SweepLine], width: int, rule: str = "-") -> LaidOutLines:
-    """Lay out the lines of a sweep's table, in the first of ``LAYOUTS`` that fits.
+    """Lay out the lines of a sweep's table in the first of ``LAYOUTS`` that fits.
 
-    Figures that no line has are left out, such as SD with one seed. Every seed's score has a column if there is room.
+    Figures that no line has are left out, such as SD with one seed. A column shows every seed's score if it fits.
 
     Args:
-        lines: at least one.
-        width: of the terminal, in characters. Only a word longer than that makes a line longer.
+        lines: the lines, at least one.
+        width: of the terminal, in characters. A line is longer only if a single word is.
         rule: the character of the line below the headings.
     """
     figures = [name for name in FIGURES if any(line.figures[name] != NOTHING for line in lines)]
@@ -89,7 +89,7 @@ def format_place(line: SweepLine, headings: Sequence[str]) -> str:
 
 @dataclass
 class Column:
-    """A column of the table: its heading, one cell a line, and whether these are numbers, aligned to the right."""
+    """Hold a column of the table: its heading, a cell for each line, and whether to align these to the right."""
 
     heading: str
     cells: list[str]
@@ -97,12 +97,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """The number of characters of the longest text."""
+        """Return the number of characters of the longest text."""
         return max(map(len, [self.heading, *self.cells]))
 
 
 class Grid:
-    """The cells of a sweep's lines in one layout.
+    """Arrange the cells of a sweep's lines in one layout.
 
     Args:
         lines: the lines.
@@ -146,7 +146,7 @@ class Grid:
             yield Section(name, headings + [text for number in numbers for text in self._format_line(number)])
 
     def _format_line(self, number: int) -> list[str]:
-        """Format a line of the table; the text of a method that is wider than its column goes on below."""
+        """Format a line of the table; a method's text that is wider than its column continues on the next line."""
         cells = [column.cells[number] for column in self.columns]
         method_width = self.widths[self.method_index]
         cells[self.method_index], *rest = textwrap.wrap(

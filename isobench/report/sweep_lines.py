@@ -31,19 +31,19 @@ CHOSEN = "chosen"  # heading of the settings whose values were chosen among seve
 FIGURES = ("n", "median", "SD", "change", "EV_1", "IsoScore", "time")  # columns of numbers, in order
 ISOTROPY_FIGURES = {"EV_1": "embedding/ev1", "IsoScore": "embedding/isoscore"}  # column -> name in the records
 DIGITS = {"EV_1": 3, "IsoScore": 4}  # decimals: IsoScore is often below 0.01
-MAX_NAMED_LINES = 8  # lines that are named for each kind of trouble
+MAX_NAMED_LINES = 8  # how many lines a sentence on one kind of trouble names
 
 
 @dataclass
 class SweepLine:
-    """A line of the table: runs that differ in their seeds only.
+    """Hold a line of the table: runs that differ only in their seeds.
 
     Attributes:
         runs: the runs.
-        place: what a line shares with those that it may be compared with, such as task and encoder: heading -> text.
+        place: task, encoder and others; lines of the same place may be compared: heading -> text.
         method: its name in tables.
         settings: the method's settings that vary, or were chosen: heading -> text.
-        is_baseline: whether the method is plain fine-tuning.
+        is_baseline: True if the method is plain fine-tuning.
         figures: one of ``FIGURES`` -> text.
     """
 
@@ -55,7 +55,7 @@ class SweepLine:
     figures: dict[str, str] = field(default_factory=dict)
 
     def name(self, place: Sequence[str] = ()) -> str:
-        """Name the line in one text: ``isobn_paper beta=0.25``; ``place``: headings whose texts stand before."""
+        """Name the line: ``isobn_paper beta=0.25``; the texts of the headings in ``place`` come first."""
         settings = (
             text if heading == CHOSEN else f"{heading}={text}"
             for heading, text in self.settings.items()
@@ -65,12 +65,12 @@ class SweepLine:
 
     @cached_property
     def scored_runs(self) -> list[Row]:
-        """The runs that have a score."""
+        """Return the runs that have a score."""
         return [row for row in self.runs if row.record and row.record.best and not row.record.failure]
 
     @cached_property
     def scores(self) -> list[float]:
-        """The score x 100 of the reported epoch, of each run that has one; NaN where the metric is undefined."""
+        """Return each run's score x 100 in the reported epoch, if it has one; NaN if the metric is undefined."""
         scores = []
         for row in self.scored_runs:
             if row.record and row.record.best:
@@ -81,12 +81,12 @@ class SweepLine:
 
     @cached_property
     def is_constant(self) -> bool:
-        """True if every run predicts the same for every example."""
+        """Return True if every run predicts the same for every example."""
         return are_constant_predictors(self.runs)
 
     @cached_property
     def seconds(self) -> float | None:
-        """The training seconds of an epoch in the fastest run; None if no run has an epoch."""
+        """Return the training seconds of an epoch in the fastest run; None if no run has an epoch."""
         return compute_epoch_seconds(self.scored_runs)
 
     def read_isotropy(self, name: str) -> list[float]:
@@ -100,7 +100,7 @@ def build_lines(rows: list[Row], candidates: Sequence[Row] = ()) -> list[SweepLi
 
     Args:
         rows: the runs to show.
-        candidates: all the runs, if ``rows`` were selected from them: the lines then say which values were chosen.
+        candidates: all runs, if ``rows`` were selected from them; the lines then show the chosen values.
     """
     varying = find_varying_settings(rows)
     chosen = [name for name in find_varying_settings(list(candidates)) if name not in varying]
@@ -133,12 +133,12 @@ def build_line(runs: list[Row], varying: list[str], chosen: list[str]) -> SweepL
 
 
 def clean_texts(texts: dict[str, str]) -> dict[str, str]:
-    """Write each heading and text on one line, without characters that a terminal would obey."""
+    """Write each heading and text on one line, without control characters."""
     return {clean_text(heading): clean_text(text) for heading, text in texts.items()}
 
 
 def clean_text(text: str) -> str:
-    """Write a text on one line, without characters that a terminal would obey."""
+    """Write a text on one line, without the control characters that a terminal would obey."""
     return " ".join(replace_control_characters(text).split())
 
 
@@ -150,7 +150,7 @@ def find_baseline(line: SweepLine, baselines: list[SweepLine]) -> SweepLine | No
         baselines: plain fine-tuning's lines in the same place.
 
     Returns:
-        The line; None for plain fine-tuning itself, and unless exactly one of its lines fits.
+        The line. None if ``line`` is plain fine-tuning itself, or unless exactly one of ``baselines`` fits.
     """
     fitting = [
         base
@@ -201,8 +201,8 @@ def list_seed_scores(lines: Sequence[SweepLine]) -> tuple[str, list[str]]:
     """Write every seed's score, or what went wrong in its run.
 
     Returns:
-        A heading, and one text a line. The heading names the seeds if all lines have the same ones, in the same
-        order; else each score has its seed before it.
+        A heading, and one text for each line. The heading names the seeds if all lines have the same seeds in the
+        same order; otherwise each score has its seed before it.
     """
     seeds = [[format_seeds(row.cfg) for row in line.runs] for line in lines]
     scores = [[format_seed_score(line, row) for row in line.runs] for line in lines]
@@ -216,13 +216,13 @@ def list_seed_scores(lines: Sequence[SweepLine]) -> tuple[str, list[str]]:
 
 
 def format_seed_score(line: SweepLine, row: Row) -> str:
-    """Write the score of one of a line's runs, or what went wrong in it; a constant line says that itself."""
+    """Write the score of one run of a line, or what went wrong in it, unless the line already says "constant"."""
     text = format_score(row)
     return text.removesuffix(f" {CONSTANT_PREDICTOR}") if line.is_constant else text
 
 
 def format_seeds(cfg: Config) -> str:
-    """Write a run's seed, with the seeds of single random streams that were set: ``1 (order 7)``."""
+    """Write a run's seed, and any seeds that were set for single random streams: ``1 (order 7)``."""
     own = ", ".join(f"{stream} {seed}" for stream, seed in vars(cfg.seeds).items() if seed is not None)
     return f"{cfg.seed} ({own})" if own else str(cfg.seed)
 
@@ -231,8 +231,8 @@ def describe_troubles_of_lines(lines: Sequence[SweepLine], place: Sequence[str])
     """Say in which lines some runs failed or have no result: a sentence for each failure's name and each state.
 
     Args:
-        lines: the table's.
-        place: headings of the places that tell lines apart.
+        lines: the lines of the table.
+        place: headings of the places in which lines differ.
     """
     counts: Counter[str] = Counter()
     names: dict[str, list[str]] = {}

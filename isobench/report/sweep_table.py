@@ -1,4 +1,4 @@
-"""Print the table that ends a sweep: what each configuration gains, what it does to the embeddings, what it costs."""
+"""Print the table that ends a sweep: what each configuration gains, does to the embeddings, and costs."""
 
 import textwrap
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()
     Args:
         experiment: its name, paper and tables.
         rows: the runs to show.
-        candidates: all the runs, if ``rows`` were selected from them: a column then says which values were chosen.
+        candidates: all runs, if ``rows`` were selected from them; a column then shows the chosen values.
     """
     out = make_console()
     varying = find_varying_settings(rows)
@@ -60,7 +60,7 @@ def print_table(experiment: Any, rows: list[Row], candidates: Sequence[Row] = ()
 
 
 def print_words(out: Console, text: str, style: str = "") -> None:
-    """Print a text, broken between words; one with a word that is longer than a line is left to the terminal."""
+    """Print a text, broken between words; if a word is longer than a line, the terminal breaks the text."""
     has_long_word = any(len(word) > out.width for word in text.split())
     out.print(text, highlight=False, style=style, soft_wrap=has_long_word)
 
@@ -79,7 +79,7 @@ def print_sections(out: Console, table: LaidOutLines) -> None:
 def print_seeds(
     out: Console, heading: str, lines: Sequence[SweepLine], place: Sequence[str], scores: Sequence[str]
 ) -> None:
-    """Print every seed's score below the table, a line for each of its lines; of many lines only where they are."""
+    """Print every seed's score below the table, or name the file that has them if the table has many lines."""
     if len(lines) > MAX_SEED_LINES:
         print_words(out, f"{heading}: each run's score is in runs.csv, beside the report's page.")
         return
@@ -94,12 +94,12 @@ def print_seeds(
 
 
 def describe_published(experiment: Any, lines: Sequence[SweepLine], varying: Sequence[str]) -> list[str]:
-    """Write the published cells of the lines' methods, a sentence for each task and encoder.
+    """Write a sentence for each task and encoder, with the published cells of the lines' methods.
 
     Args:
         experiment: its paper and tables.
-        lines: the table's.
-        varying: the settings for which the paper's own tables have no place.
+        lines: the lines of the table.
+        varying: settings that vary in these runs but have no place in the paper's tables.
     """
     cells: dict[tuple[str, str], dict[str, str]] = {}  # task, printed encoder -> method -> cell
     for line in lines:
@@ -119,7 +119,7 @@ def describe_published(experiment: Any, lines: Sequence[SweepLine], varying: Seq
 
 
 def describe_figures(lines: Sequence[SweepLine], omitted: Sequence[str], width: int) -> list[str]:
-    """Say what the table's columns mean, and which the terminal is too narrow for."""
+    """Write sentences on what the table's columns mean, and on those left out because the terminal is narrow."""
     figures = {name for line in lines for name, text in line.figures.items() if text != NOTHING}
     sentences = []
     if any(line.is_baseline for line in lines):
@@ -127,15 +127,15 @@ def describe_figures(lines: Sequence[SweepLine], omitted: Sequence[str], width: 
     if any(line.is_constant for line in lines):
         sentences.append("constant: every run predicts the same for every example.")
     if "change" in figures:
-        sentences.append("change: of the median, against plain.")
+        sentences.append("change: the median minus plain's median.")
     if isotropy := [name for name in ISOTROPY_FIGURES if name in figures]:
         about = "of the dev set's embeddings after calibration, in the reported epoch, median over seeds"
         sentences.append(f"{', '.join(isotropy)}: {about}.")
     elif any(line.scores for line in lines):
         sentences.append(f"{' and '.join(ISOTROPY_FIGURES)} were not recorded.")
     if "time" in figures:
-        ratio = "; x: times plain's" if any(line.figures["time"].endswith("x") for line in lines) else ""
-        sentences.append(f"time: of training an epoch, the fastest seed's{ratio}.")
+        ratio = "; x: ratio to plain" if any(line.figures["time"].endswith("x") for line in lines) else ""
+        sentences.append(f"time: training an epoch, in the fastest seed{ratio}.")
     if omitted:
         sentences.append(f"Left out in {width} columns: {', '.join(omitted)}; the report has them.")
     return [" ".join(sentences)] if sentences else []

@@ -15,15 +15,15 @@ from isobench.report.evidence import (
 )
 from isobench.report.method_effects import Effects, MethodEffect, find_detectable_differences
 
-MAX_NAMED = 3  # methods or tasks that the sentence names; the table has all
+MAX_NAMED = 3  # how many methods or tasks the sentence names; the table has all of them
 
 
 def write_verdict(effects: Effects, overview: Sequence[OverviewLine], ended: int, total: int) -> str:
-    """Write the sentence.
+    """Write the verdict: one sentence on how the methods compare with plain fine-tuning.
 
     Args:
-        effects: of all methods.
-        overview: the lines of these methods, which say among how many configurations each was selected.
+        effects: the comparisons of all methods.
+        overview: the lines of these methods; each says from how many configurations it was selected.
         ended: the number of runs that have ended.
         total: the number of runs.
     """
@@ -67,7 +67,10 @@ def describe_effect(effects: Effects, name: MethodKey, effect: MethodEffect, ove
 
 
 def warn_of_selection(name: MethodKey, overview: Sequence[OverviewLine]) -> str:
-    """Say that a method was selected among more configurations than plain fine-tuning by the scores shown, if so."""
+    """Write a warning if more configurations were tried of a method than of plain fine-tuning; empty otherwise.
+
+    Only configurations count that were selected by the same scores that are shown.
+    """
     candidates = {(line.group, line.method): line.candidates for line in overview}
     own, base = candidates.get(name, 1), candidates.get((name[0], BASE_METHOD), 1)
     if own <= base:
@@ -76,7 +79,7 @@ def warn_of_selection(name: MethodKey, overview: Sequence[OverviewLine]) -> str:
 
 
 def describe_single_tasks(effects: Effects, overview: Sequence[OverviewLine]) -> str:
-    """Name the differences that hold on single tasks only, by Welch's test after Holm's correction; empty if none."""
+    """Name the differences that only Welch's test on single tasks finds, after Holm's correction; empty if none."""
     several = any(len(effect.columns) > 1 for effect in effects.by_method.values())
     found = []
     for name, effect in effects.by_method.items():
@@ -107,7 +110,7 @@ def describe_seeds(effects: Effects) -> str:
 
 
 def describe_no_effect(effects: Effects) -> str:
-    """Say that no method differs by more than chance, and what would usually be found; empty without tests."""
+    """Say that no method differs by more than chance, and which difference would be found; empty without tests."""
     if not effects.by_method:
         return ""
     seeds = describe_seeds(effects)
@@ -133,7 +136,7 @@ def describe_no_effect(effects: Effects) -> str:
 
 
 def describe_power(effects: Effects) -> str:
-    """Say which differences a single t-test would find in most repetitions; empty if scores don't vary."""
+    """Say which difference one t-test would find in most repetitions; empty if scores don't vary."""
     detectable = find_detectable_differences(effects.arms)
     if not detectable:
         return ""

@@ -152,9 +152,9 @@ class RunFolder:
         replace_text(self.path / CONFIG_FILE, add_text_checksum(text, self.path.name))
 
     def remove_leftovers(self, record: RunRecord) -> None:
-        """Remove what a process left that was killed after it had written the record of a finished run.
+        """Remove what remains if a process was killed just after it had written the record of a finished run.
 
-        These are checkpoints, the heartbeat, and temporary files. A folder that can't be written keeps them.
+        This means checkpoints, the heartbeat, and temporary files. In a folder that can't be written they stay.
         """
         if record.status != "finished":
             return

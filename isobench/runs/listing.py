@@ -37,7 +37,7 @@ def read_run_config(folder: Path, validator: ConfigValidator) -> Config:
     """Read the config that a run was started with.
 
     Raises:
-        UserError: it can't be read, was changed, or is not valid any more.
+        UserError: the config can't be read, was changed, or is no longer valid.
     """
     try:
         cfg = parse_config(read_config_text(folder))

@@ -87,7 +87,7 @@ def _validate_task(cfg: Config) -> None:
     if len(set(task.read_splits)) < len(task.read_splits):
         raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
     if HELD_OUT in task.read_splits:
-        raise UserError(f"no split can be called {HELD_OUT}: it is the name of what task.held_out holds out")
+        raise UserError(f"no split can be called {HELD_OUT}: task.held_out names its examples so")
     if task.as_classes is not None and task.labels is not None:
         raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
     if task.label_range is not None and task.labels is not None:

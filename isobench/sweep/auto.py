@@ -25,12 +25,13 @@ NOT_ZERO = Bound(lambda count: count != 0, "must be a number of processes, or -1
 class AutomaticLauncher(InProcessLauncher):
     """Carries out as many runs at the same time as the machine has room for (``hydra/launcher=auto``).
 
-    With GPUs that is one run for each GPU. Without, it is one run of one thread for each core, as far as the memory
-    goes. Where there is room for one only, it is carried out in this process, as ``hydra/launcher=sequential`` does.
+    With GPUs that is one run for each GPU. Without GPUs it is one run of one thread for each core, unless memory
+    allows fewer. If there is room for only one, runs are carried out in this process, as by
+    ``hydra/launcher=sequential``.
 
     Args:
-        processes: the user's choice of how many, whatever the memory, even after a process was killed for lack of it;
-            null leaves it to the machine.
+        processes: the number of processes if the user sets it. It is kept regardless of memory, even after a process
+            was killed for lack of memory. With null, cores and memory decide.
     """
 
     rows: Sequence[Row] = ()  # all runs of the sweep, the finished ones included, where the sweeper told

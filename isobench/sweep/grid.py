@@ -16,7 +16,7 @@ def expand_grid(
 
     A setting on the command line replaces the grid's values of that setting, and every run has one of its values:
 
-    - A value that some sub-grids have chooses these sub-grids. Each sub-grid keeps only its own values.
+    - A value that some sub-grids have selects these sub-grids. Each sub-grid keeps only its own values.
     - A value that no sub-grid has, such as a new ``calibration``, applies to the sub-grids with this axis and without
       settings of its group (``calibration.beta``), because such settings may not fit the new value. If all sub-grids
       with this axis have such settings, the value applies to all of them.
@@ -26,7 +26,8 @@ def expand_grid(
         command_line: each setting of the command line (as typed, with any ``+``) with its overrides ``key=value``.
 
     Raises:
-        UserError: a setting of the grid has no values, or no sub-grid has some combination of the command line's.
+        UserError: a setting of the grid has no values, or a combination of values on the command line is in no
+            sub-grid.
     """
     runs = []
     if empty := [key for sub_grid in grid for key, values in sub_grid.items() if not values]:
@@ -57,7 +58,7 @@ def _check_combinations(
 
 
 def rewrite_overrides(overrides: Sequence[str]) -> list[str]:
-    """Turn the settings of a command line into what Hydra takes: chains, monitors that the config lacks, ``~/x``.
+    """Rewrite a command line's settings that Hydra would not accept: chains, new monitors, and paths like ``~/x``.
 
     ``monitors.NAME={...}`` adds a monitor or changes the settings of one, so Hydra needs ``++`` before it.
 

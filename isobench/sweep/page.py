@@ -11,14 +11,14 @@ from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
 
 
 def write_page(rows: list[Row], arguments: list[str]) -> None:
-    """Write the page of a sweep's runs and print its path; say in one line why there is none.
+    """Write the page of a sweep's runs and print its path, or print one line that says why there is no page.
 
-    The results are safe before this, and the sweep's exit code does not depend on it. So errors are printed, not
+    The results are already written, and the sweep's exit code does not depend on the page. So errors are printed, not
     raised.
 
     Args:
         rows: the sweep's runs with their states.
-        arguments: the command line's.
+        arguments: the arguments of the command line.
     """
     if not any(row.record is not None and row.record.status == "finished" for row in rows):
         print_note("no page is written, because no run has finished")
@@ -34,12 +34,12 @@ def write_page(rows: list[Row], arguments: list[str]) -> None:
         print_note(f"no page is written: {extract_first_line(error)}")
         return
     if experiment.name and has_other_sweeps(rows[0].cfg.output_dir, experiment.name, arguments):
-        print(f"The page has this command's runs. Of all sweeps: isobench report +experiment={experiment.name}")
+        print(f"The page shows this command's runs; for all sweeps: isobench report +experiment={experiment.name}")
     print(f"Page: {page}")
 
 
 def has_other_sweeps(output_dir: str, experiment: str, arguments: list[str]) -> bool:
-    """Return True if the output folder remembers other sweeps of an experiment; ``arguments``: this one's."""
+    """Return True if the output folder remembers sweeps of an experiment with other arguments than these."""
     own = drop_launch_arguments(arguments)
     try:
         commands = read_commands(output_dir)
@@ -49,13 +49,13 @@ def has_other_sweeps(output_dir: str, experiment: str, arguments: list[str]) -> 
 
 
 def format_report_command(cfg: Config, arguments: list[str]) -> str:
-    """Say in one line how to get the results of a sweep whose runs were submitted.
+    """Write one line on how to get the results of a sweep whose runs were submitted.
 
     Args:
         cfg: the config of one of its runs.
-        arguments: the command line's.
+        arguments: the arguments of the command line.
     """
     if cfg.analysis:
-        return "Its analysis, when the runs have ended: repeat the command"
+        return "When the runs have ended, repeat the command for the analysis"
     command = shlex.join(["python", "-m", "isobench.report", *drop_launch_arguments(arguments)])
-    return f"Table and page, when runs have ended: {command}"
+    return f"When the runs have ended, get table and page by: {command}"

@@ -24,16 +24,16 @@ WATCHED_BEAT_SECONDS = 1.0
 
 
 class Pool:
-    """Worker processes, among which a sweep's runs are divided: each takes the next run as soon as it is free.
+    """Divide a sweep's runs among worker processes: each process takes the next run as soon as it is free.
 
-    A run that fails does not stop the others. When a process is killed from outside, as the system does for lack of
-    memory, its run is tried again at the end; after a second time, alone. With ``memory``, fewer run at once from
+    A run that fails does not stop the others. The system may kill a process for lack of memory. Its run is then tried
+    again at the end, and if it is killed again, a last time alone. With ``memory``, fewer runs start at once from
     then on.
 
     Args:
         division: how many processes, with how many threads, and their GPUs.
-        memory: a forecast of what a run needs, which decides whether one more is started; None, where the user has
-            chosen the number of processes, starts all at once.
+        memory: a forecast of what a run needs; it decides whether one more is started. None if the user has set the
+            number of processes; they then all start at once.
     """
 
     def __init__(self, division: Division, memory: MemoryNeeds | None) -> None:
@@ -199,10 +199,10 @@ class Pool:
         self._put_back(job, signal.Signals(-code))
 
     def _put_back(self, job: PlannedJob, signum: signal.Signals) -> None:
-        """Decide whether a run is tried again whose process a signal has ended.
+        """Decide whether to try a run again after a signal has ended its process.
 
-        Lack of memory looks like SIGKILL. Then no more runs are carried out at once than now, without this one,
-        unless the user has chosen how many.
+        Lack of memory looks like SIGKILL. From then on, no more runs are carried out at once than remain now, unless
+        the user has set the number of processes.
         """
         job.kills += 1
         reason = "was killed (out of memory?)" if signum == signal.SIGKILL else f"was ended by {signum.name}"

@@ -21,7 +21,7 @@ GENERAL_SETTINGS = ("+experiment=", "output_dir=", "data.")  # they don't say wh
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
-    """Read the experiment's selection rule, with what the command line changes in it; UserError if it is none."""
+    """Read the experiment's selection rule with the command line's changes; raise UserError if it is not valid."""
     with compose_sweep(arguments) as (_, base, _):
         selection = to_config(base).experiment.selection
     check_value("experiment.selection", selection, Selection)

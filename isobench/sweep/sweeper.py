@@ -84,7 +84,7 @@ class GridSweeper(Sweeper):
         for run, _ in open_runs:
             check_export_folder(run.row.cfg)
         if self.base.dry_run:
-            ask_hub_early(run.row.cfg for run, _ in open_runs)  # it answers while torch is imported
+            ask_hub_early(run.row.cfg for run, _ in open_runs)  # the hub answers while torch is imported
         check_methods([run.row.cfg for run, _ in open_runs])
         print_own_data([row.cfg for row in rows])
         if self.base.dry_run:
@@ -120,7 +120,7 @@ class GridSweeper(Sweeper):
             runner.run_analysis(rows[0].cfg.experiment, rows)
 
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
-        """Print the table and the damaged records, analyse the runs or write their page, and exit with the code."""
+        """Print the table and name damaged records, analyse the runs or write their page, and exit with the code."""
         for row in rows:
             if row.record is None or row.record.status == "failed":
                 row.read_record()
@@ -218,7 +218,7 @@ def print_run_plan(cfg: Config) -> None:
     rows = [Row.of(cfg, identify(cfg).key)]
     check_own_files([cfg])
     check_export_folder(cfg)
-    ask_hub_early([cfg])  # it answers while torch is imported
+    ask_hub_early([cfg])  # the hub answers while torch is imported
     check_methods([cfg])
     print_own_data([cfg])
     states = find_run_states(rows)

@@ -147,7 +147,7 @@ class Worker:
 
 
 def require_same_run(cfg: Config, key: str) -> None:
-    """Raise UserError if a run has another key than when its job was submitted: it would be another run's result."""
+    """Raise UserError if a run's key has changed since its job was submitted: the job would compute another run."""
     if identify(cfg).key != key:
         raise UserError(
             f"{format_run_name(cfg)}: its settings, data or weights have changed since this job was submitted; "
@@ -179,9 +179,9 @@ def assign_gpu(devices: str | None, number: int) -> int:
 def requeue_or_exit(signum: int, job: JobEnvironment) -> None:
     """Requeue a job whose run has saved its checkpoint, and end the process. A cancelled job is not requeued.
 
-    submitit's handler of SIGUSR2, which is in place again after training, requeues. It is called for SIGTERM too,
-    which is all that some clusters send before they preempt a job. Signals that come meanwhile are ignored: they
-    would end the program that asks SLURM to requeue, and the requeue itself sends SIGTERM.
+    submitit's handler of SIGUSR2 requeues; it is in place again after training. It is called for SIGTERM too, because
+    some clusters send only SIGTERM before they preempt a job. Signals that come meanwhile are ignored: they would end
+    the program that asks SLURM to requeue, and the requeue itself sends SIGTERM.
 
     Raises:
         SystemExit: always.

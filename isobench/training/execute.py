@@ -83,7 +83,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
 
 
 def check_export_folder(cfg: Config) -> None:
-    """Raise UserError if ``checkpoint.export`` names what can't hold models; it is found out before any training."""
+    """Raise UserError if ``checkpoint.export`` is not a folder that can hold models; called before any training."""
     if cfg.checkpoint.export is None:
         return
     folder = Path(cfg.checkpoint.export).expanduser()
@@ -107,13 +107,13 @@ def probe_hub_if_needed(configs: Iterable[Config]) -> None:
 
 
 def ask_hub_early(configs: Iterable[Config]) -> None:
-    """Ask the hub whether it is there, if one of these configs needs it; don't wait for the answer."""
+    """Start asking whether the hub is reachable, if one of these configs needs it; don't wait for the answer."""
     if needs_hub(configs) and not hub.is_offline():
         hub.start_asking()
 
 
 def needs_hub(configs: Iterable[Config]) -> bool:
-    """True if one of these configs has its data or its encoder from the hub."""
+    """Return True if one of these configs takes its data or its encoder from the hub."""
     return any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
         for cfg in configs
@@ -161,7 +161,7 @@ def format_outcome(row: Row, known: bool) -> str:
 
 
 def describe_further_files(row: Row) -> Iterator[str]:
-    """Say in a sentence each where a finished run's predictions for a test split and its exported model are."""
+    """Yield a sentence on where a finished run's predictions for a test split are, and one on its exported model."""
     split = row.cfg.task.test_split
     if split is not None and row.record and row.record.predictions:
         count = (row.record.data.examples or {}).get(split)
@@ -172,9 +172,9 @@ def describe_further_files(row: Row) -> Iterator[str]:
 
 
 def describe_export(export: str, row: Row) -> str:
-    """Say in one line where a run's model was exported to, and what transformers does not load of it.
+    """Write a line on where a run's model was exported to, and on the parts of it that transformers doesn't load.
 
-    The folder may lack the reported epoch, if the epoch had ended before ``checkpoint.export`` was set.
+    There is no exported model if the reported epoch had ended before ``checkpoint.export`` was set; the line says so.
     """
     folder = find_export_folder(export, row.folder.key)
     reported = row.record.best.epoch if row.record and row.record.best else None

@@ -68,7 +68,7 @@ class Exporter(Callback):
 
 @contextmanager
 def explain_export_errors(folder: Path) -> Iterator[None]:
-    """Raise StorageError, which names the folder of ``checkpoint.export``, in place of an error of its disk."""
+    """Turn an OSError into a StorageError that names the folder of ``checkpoint.export``."""
     try:
         yield
     except OSError as error:
@@ -77,7 +77,7 @@ def explain_export_errors(folder: Path) -> Iterator[None]:
 
 
 def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
-    """Make the callback that exports the run's model; none without ``checkpoint.export``.
+    """Make the callback that exports the run's model; an empty list without ``checkpoint.export``.
 
     Raises:
         StorageError: the folder can't be made or written.
@@ -86,7 +86,7 @@ def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
         return []
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     folder = find_export_folder(cfg.checkpoint.export, identity.key)
-    with explain_export_errors(folder.parent):  # before the training, which would be lost
+    with explain_export_errors(folder.parent):  # fail before the training, not after it
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder.parent):
             pass
@@ -174,7 +174,7 @@ def load_calibration(folder: str | Path) -> Chain:
     Call it as ``chain(h, pooler)``: it returns calibrated embeddings and each method's input.
 
     Raises:
-        FileNotFoundError: the folder has none.
+        FileNotFoundError: the folder has no calibration.
         ValueError: a file was changed after it was exported.
     """
     about_file, file = Path(folder) / EXPORT_FILE, Path(folder) / CALIBRATION_FILE

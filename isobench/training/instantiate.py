@@ -77,8 +77,8 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     except hydra.errors.InstantiationException as error:
         reason = explain_unknown_setting(error.__cause__, settings) or error.__cause__ or error
         raise UserError(f"calibration={config['name']}: {reason}") from error
-    except SystemExit as error:  # a script that ends so when it is imported
-        raise UserError(f"calibration={config['name']}: {config['_target_']} ends Python when it is made") from error
+    except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
+        raise UserError(f"calibration={config['name']}: loading {config['_target_']} exits Python") from error
     if not isinstance(calibration, Calibration):
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
@@ -89,9 +89,9 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
 
 
 def check_setting_types(target: str, settings: dict[str, Any]) -> None:
-    """Raise UserError, which names the setting, unless all have the types that one of isobench's own classes wants.
+    """Raise UserError, which names the setting, unless each setting has the type that isobench's class declares.
 
-    A class of the user's own is not asked: its hints may be meant loosely.
+    The user's own classes are not checked, because their type hints may be loose.
     """
     method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
     if isinstance(method, type):
@@ -99,10 +99,10 @@ def check_setting_types(target: str, settings: dict[str, Any]) -> None:
 
 
 def find_broken_rule(calibration: Calibration) -> str | None:
-    """Say which rule of a method's attributes a method of one's own breaks; None if it breaks none."""
+    """Return a text on the rule for a method's attributes that a user's own method breaks; None if it breaks none."""
     width = getattr(calibration, "out_dim", None)
     if type(width) is not int or width < 1:
-        return f"has out_dim={width}: call super().__init__(dim), and set self.out_dim to a width, if to anything"
+        return f"has out_dim={width}: call super().__init__(dim); if you set self.out_dim, set it to a width"
     groups = calibration.parameter_groups()
     if not isinstance(groups, list) or not all(isinstance(group, dict) and "params" in group for group in groups):
         return "must return a list of mappings with params from parameter_groups"
@@ -112,11 +112,11 @@ def find_broken_rule(calibration: Calibration) -> str | None:
 
 
 def explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:
-    """Name the settings of a class nearest to one that it does not have; None if the error says something else.
+    """Write which settings are nearest to one that a class doesn't have; None if the error has another cause.
 
     Args:
-        error: what making the class raised.
-        settings: the class's path under ``_target_``, and the settings that it was given.
+        error: the exception that was raised when the class was constructed.
+        settings: the class's path under ``_target_``, and the settings that were passed to it.
     """
     match = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
     if not match or match[1] not in settings:

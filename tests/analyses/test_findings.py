@@ -1,4 +1,4 @@
-"""What an analysis of one's own returns is checked before anything is written."""
+"""Check that the return value of a user's own analysis is checked before anything is written."""
 
 import pytest
 
@@ -11,9 +11,9 @@ from isobench.common.errors import UserError
     ("findings", "message"),
     [
         (None, "the analysis returned NoneType: return isobench.analyses.findings.Findings"),
-        (Findings(numbers={"../a": []}), "leave out folders"),
-        (Findings(figures={"a/b": None}), "leave out folders"),
-        (Findings(numbers={"a": 5}), "a list of mappings, one a row, as its numbers a"),
+        (Findings(numbers={"../a": []}), "use a file name without folders"),
+        (Findings(figures={"a/b": None}), "use a file name without folders"),
+        (Findings(numbers={"a": 5}), "its numbers a as a list of mappings, one for each row"),
         (Findings(numbers={"a": [1]}), "a list of mappings"),
     ],
 )
@@ -23,5 +23,5 @@ def test_what_an_analysis_returns_is_checked(findings, message):
 
 
 def test_a_column_of_several_kinds_is_named(tmp_path):
-    with pytest.raises(UserError, match="the numbers a have values of several kinds in a column"):
+    with pytest.raises(UserError, match="the numbers a mix several types in one column"):
         Findings(numbers={"a": [{"x": 1}, {"x": "b"}]}).write(tmp_path)

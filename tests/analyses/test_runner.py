@@ -247,7 +247,7 @@ def test_numbers_may_have_columns_of_their_own_and_nothing_in_them(tmp_path):
 
 
 def read_table(table):
-    """Headings and lines of a table."""
+    """Return the headings and lines of a table."""
     return [column.header for column in table.columns], list(
         zip(*(column.cells for column in table.columns), strict=True)
     )

@@ -1,4 +1,4 @@
-"""Calls of methods that can't be meant are refused with one line, in any PyTorch program."""
+"""Check that wrong calls of methods raise an error of one line, in any PyTorch program."""
 
 import pytest
 import torch

@@ -170,7 +170,7 @@ def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
 
 
 class Odd(Calibration):
-    """Breaks the rules of a method's hooks: returns what it is made with."""
+    """Break the rules of a method's hooks: return whatever the constructor was given."""
 
     def __init__(self, dim, forward=None, penalty=0.0):
         super().__init__(dim)
@@ -239,7 +239,7 @@ class Ending(Calibration):
         ("Unmade", "has out_dim=None: call super"),
         ("Ungrouped", "must return a list of mappings"),
         ("Negative", "lr is below 0"),
-        ("Ending", "ends Python when it is made"),
+        ("Ending", "exits Python"),
     ],
 )
 def test_a_method_that_breaks_a_rule_is_refused_before_training(name, said):

@@ -182,7 +182,7 @@ hydra: {mode: MULTIRUN}
         ("[none]", "[]", "experiment.grid: calibration has no values: write some"),
         ("[{calibration: [none]}]", "[]", "experiment.grid.embedded is empty: list its sub-grids"),
         ("name: own", "paper: isobnn", "experiment.paper=isobnn is not known: did you mean isobn"),
-        ("name: own", "tables: [table1]", "experiment.tables are a paper's: set experiment.paper=NAME"),
+        ("name: own", "tables: [table1]", "experiment.tables needs a paper: set experiment.paper=NAME"),
         ("{embedded: [{calibration: [none]}]}", "[a]", "experiment/own.yaml has a list where a mapping is needed"),
     ],
 )

@@ -34,7 +34,7 @@ def make_run(output_dir, key: str | None = None, seed: int = 1) -> RunFolder:
 
 
 def make_own_run(output_dir, seed: int = 1, grid=None) -> RunFolder:
-    """A finished run of an experiment ``mine`` that isobench does not have, which no remembered sweep asks for."""
+    """Make a finished run of an experiment ``mine``, which isobench doesn't have and no remembered sweep asks for."""
     cfg = replace(make_config("tracking=none"), seed=seed, output_dir=str(output_dir))
     cfg = replace(cfg, experiment=replace(cfg.experiment, name="mine", grid=grid or {"embedded": [{"seed": [1, 2]}]}))
     folder = RunFolder(str(output_dir), identify(cfg).key)
@@ -111,7 +111,7 @@ def test_what_cannot_be_judged_is_named_and_kept(tmp_path, capfd):
 
 
 def test_a_run_whose_config_was_changed_is_kept(tmp_path, capfd):
-    """A changed digit gives another key; the run's result must not be removed for it."""
+    """Change a digit of the config, which gives another key: the run's result must not be removed because of it."""
     mark_output_folder(tmp_path)
     folder = make_run(tmp_path)
     cfg = replace(make_config("tracking=none"), seed=1, output_dir=str(tmp_path))
@@ -139,7 +139,7 @@ def test_a_run_whose_config_was_changed_is_kept(tmp_path, capfd):
 
 
 def test_runs_whose_configs_were_exchanged_are_kept(tmp_path):
-    """Each config is intact and gives another key than its folder's."""
+    """Exchange two configs: each is intact, but gives another key than that of its folder."""
     mark_output_folder(tmp_path)
     files = []
     for seed in (1, 2):
@@ -218,7 +218,7 @@ def test_without_a_terminal_nothing_is_removed(tmp_path, capfd, jobs):
 
 @pytest.mark.parametrize("file", ["mine.yaml", "another.yaml"])
 def test_runs_of_the_users_own_experiment_are_judged_by_its_file(tmp_path, capfd, file):
-    """Without its folder they can't be judged, and are kept."""
+    """Check also that without the experiment's folder the runs can't be judged and are kept."""
     output_dir = tmp_path / "outputs"
     run, changed = make_own_run(output_dir), make_own_run(output_dir, 2, {"embedded": [{"seed": [2]}]})
     mark_output_folder(output_dir)

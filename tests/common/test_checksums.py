@@ -50,7 +50,7 @@ def test_a_copy_under_another_name_is_refused_and_a_missing_file_is_missing(tmp_
 
 
 def changes(content: bytes):
-    """The content with one byte changed, at each place in turn."""
+    """Yield the content with one byte changed, at each position in turn."""
     for position in range(len(content)):
         yield content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
 
@@ -82,7 +82,7 @@ def test_every_changed_byte_of_a_text_is_noticed():
     assert check_text_checksum(whole, "its owner") == check_text_checksum(text, "its owner") == text
     with pytest.raises(ValueError, match="checksum"):
         check_text_checksum(whole, "another")
-    for position in range(len(text) - 1):  # after it comes the line of the checksum itself
+    for position in range(len(text) - 1):  # the line of the checksum itself follows
         changed = whole[:position] + chr(ord(whole[position]) ^ 1) + whole[position + 1 :]
         with pytest.raises(ValueError, match="checksum"):
             check_text_checksum(changed, "its owner")

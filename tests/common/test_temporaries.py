@@ -1,4 +1,4 @@
-"""Temporary files and folders of killed processes are removed by the next writer, those of living ones never."""
+"""Check that the next writer removes temporary files and folders of killed processes, and never of living ones."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ def names_in(folder) -> list[str]:
 
 
 def killed_while_writing(make, path) -> None:
-    """In a process of its own: begin to write, and be killed."""
+    """Begin to write, and be killed; runs in a process of its own."""
     child = os.fork()
     if not child:
         with make(path):
@@ -49,7 +49,7 @@ def test_what_another_writer_is_working_on_stays(tmp_path, make):
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_one_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch, make):
-    """Another process may look at it in the moment between the two."""
+    """Remove the temporary as another process may do between its making and its locking."""
     from isobench.common import temporaries
 
     lock, seen = temporaries.lock_temporary, []

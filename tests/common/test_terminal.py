@@ -1,4 +1,4 @@
-"""Output may be closed at its other end: a sweep goes on without."""
+"""Check that a sweep goes on when the other end of its output is closed."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from isobench.common.terminal import is_output_read, outlive_readers, wrap_outpu
 
 @pytest.fixture
 def unread():
-    """A stream that writes to a pipe which nobody reads."""
+    """Make a stream that writes to a pipe whose other end is closed."""
     reading, writing = os.pipe()
     os.close(reading)
     stream = os.fdopen(writing, "w")

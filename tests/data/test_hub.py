@@ -60,7 +60,7 @@ def test_a_question_that_was_asked_before_needs_less_waiting(endpoint, silent_po
     endpoint(f"http://127.0.0.1:{silent_port}")
     hub.start_asking()
     time.sleep(0.5)
-    assert measure_refusal() < 0.45  # a third of the time limit, for an answer that has not been read yet
+    assert measure_refusal() < 0.45  # a third of the time limit: the answer is there, but has not been read yet
 
 
 def test_a_look_up_of_the_name_that_hangs_takes_the_time_limit(endpoint, monkeypatch):
@@ -171,7 +171,7 @@ def test_a_sweep_whose_hub_never_answers_says_so_once(silent_port, reviews, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [[], ["-m", "seed=1,2"]], ids=["run", "sweep"])
 def test_a_dry_run_asks_the_hub_while_it_imports_and_takes_little_longer_than_offline(silent_port, tmp_path, form):
-    """Wall times depend on what else the machine does, so a command that is offline is timed beside it."""
+    """Time an offline command beside the dry run, because wall times depend on the load of the machine."""
     base = ["scale=paper", "task=rte", "encoder=bert-base-cased", "data.root=null", "tracking=none", "dry_run=true"]
     command = [sys.executable, "-m", "isobench", *base, f"output_dir={tmp_path}/outputs", *form]
     seconds = {}

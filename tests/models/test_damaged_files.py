@@ -1,4 +1,4 @@
-"""A folder that transformers can't load is refused in one line that names the damaged file."""
+"""Check that for a folder that transformers can't load, an error of one line names the damaged file."""
 
 import json
 import shutil
@@ -34,13 +34,13 @@ def put(name: str, content: str):
 
 
 DAMAGES = {
-    "config.json is damaged, it is no JSON: copy it again": cut("config.json"),
+    "config.json is damaged (it is not JSON): copy it again": cut("config.json"),
     "config.json must hold a JSON object": put("config.json", "[]"),
-    "tokenizer.json is damaged, it is no JSON": cut("tokenizer.json"),
+    "tokenizer.json is damaged (it is not JSON)": cut("tokenizer.json"),
     "'added_tokens' is missing in its JSON files": put("tokenizer.json", "{}"),
     "model.safetensors is damaged (": cut("model.safetensors"),
     "model.safetensors is a pointer of Git LFS": put("model.safetensors", "version https://git-lfs"),
-    "word_embeddings.weight is [24, 32] in the weights, and [10, 32] by config.json": (
+    "word_embeddings.weight has shape [24, 32] in the weights, but [10, 32] by config.json": (
         lambda folder: change_config(folder, vocab_size=10)
     ),
     "'zelu' is missing": lambda folder: change_config(folder, hidden_act="zelu"),
@@ -66,5 +66,5 @@ def test_the_damaged_file_is_named(tiny, tmp_path, message):
 
 def test_a_tokenizer_of_another_vocabulary_is_refused():
     check_token_ids("x", np.array([], np.int64), 24)
-    with pytest.raises(UserError, match="its tokenizer makes token 24, and the encoder knows only 24 tokens"):
+    with pytest.raises(UserError, match="its tokenizer gives token id 24, but the encoder knows only 24 tokens"):
         check_token_ids("x", np.array([1, 24]), 24)

@@ -1,4 +1,4 @@
-"""The page's first table: what a method gains beside what it does to the embeddings, and every configuration."""
+"""Check the page's first table (what methods gain, do to the embeddings, and cost) and its configurations."""
 
 import math
 import re
@@ -18,13 +18,13 @@ NO_PAPER = Experiment("mine")
 
 
 def shown(html: str, name: str) -> str:
-    """The HTML of the first table of a class."""
+    """Return the HTML of the first table of a class."""
     start = html.index(f'<table class="{name}">')
     return html[start : html.index("</table>", start)]
 
 
 def cells_of(html: str, name: str) -> list[list[str]]:
-    """The texts of a table's body, line by line, without those of drawings."""
+    """Return the texts of a table's body, line by line, without the texts in drawings."""
     body = re.sub("<svg.*?</svg>|<wbr>", "", shown(html, name).partition("<tbody>")[2], flags=re.DOTALL)
     lines = re.findall(r"<tr.*?</tr>", body, re.DOTALL)
     cells = [re.findall(r"<t[hd].*?</t[hd]>", line, re.DOTALL) for line in lines]
@@ -60,7 +60,7 @@ def test_without_a_paper_no_cell_speaks_of_one(tmp_path):
     text = Page(render_report(build_report(NO_PAPER, rows))).text
     for words in ("not in the paper", "not comparable", "published", "Reproduces"):
         assert words not in text
-    assert 'class="results"' not in render_report(build_report(NO_PAPER, rows))  # the first table has all of it
+    assert 'class="results"' not in render_report(build_report(NO_PAPER, rows))  # the first table shows it all
     several = [*rows, *runs(tmp_path, "none", PLAIN, "task=mrpc")]
     several += runs(tmp_path, "isobn_paper", BETTER, "task=mrpc")
     html = render_report(build_report(NO_PAPER, several))
@@ -150,7 +150,7 @@ def test_selecting_seeds_are_in_no_mean_of_the_configurations(tmp_path):
     assert "2 seeds each" in text.partition("Over training")[0]
     assert "of 5 seeds" not in text.partition("In the paper: each cell median and standard deviation of 5 seeds")[0]
     assert not any("5 seeds" in table.title for table in report.tables)
-    assert report.overview[0].candidates == 1  # other scores selected
+    assert report.overview[0].candidates == 1  # the configuration was selected by other scores than those shown
 
 
 def test_one_configuration_has_no_table_of_configurations(tmp_path):

@@ -78,7 +78,7 @@ def coordinates_of(path):
 
 @pytest.mark.parametrize("positive", [True, False])
 def test_an_outlier_is_marked_at_the_edge_and_squeezes_nothing(positive):
-    """With positive values spanning more than two powers of ten the axis would be logarithmic but for the outlier."""
+    """Use positive values too, which with the outlier span more than two powers of ten, as for a logarithmic axis."""
     y = np.array([70.0, 71.0, 72.0, 73.0, 74.0, 1e6]) - (0 if positive else 72)
     x = np.arange(6.0)
     svg = draw_panel([Series(x, y, "red")], "x", "y", "", integers=False)
@@ -86,7 +86,7 @@ def test_an_outlier_is_marked_at_the_edge_and_squeezes_nothing(positive):
     assert places[-1][1] == pytest.approx(TOP, abs=0.01)
     assert np.ptp(places[:-1, 1]) > 0.85 * (BOTTOM - TOP)
     assert ">1e+06 ▲</text>" in svg
-    assert not re.search(">[^<]*e[^<]*5</text>", svg)  # no tick of the outlier's size
+    assert not re.search(">[^<]*e[^<]*5</text>", svg)  # no tick is as large as the outlier
 
 
 def test_an_outlier_of_a_scatter_plot_is_marked_at_its_side():

@@ -1,4 +1,4 @@
-"""The table that ends a sweep: its numbers against their definitions, and its text on terminals of three widths."""
+"""Check the table that ends a sweep: its numbers against their definitions, its text on terminals of three widths."""
 
 import re
 import statistics
@@ -26,7 +26,7 @@ CALIBRATIONS = (
 def make_row(
     score: float | None, *overrides: str, ev1=0.4, isoscore=0.02, seconds=8.0, failure=None, constant=False
 ) -> Row:
-    """A run of two epochs; ``seconds``: of training an epoch; a score of None is undefined."""
+    """Make a run of two epochs; ``seconds``: of training an epoch; a score of None is undefined."""
     cfg = make_config("output_dir=outputs", "data.root=null", *overrides)
     metrics = dict.fromkeys(cfg.task.metrics, score) | {"constant_predictor": constant}
     isotropy = {"embedding/ev1": ev1, "embedding/isoscore": isoscore, "head/i1_printed": 0.5, "head/i2_printed": 0.1}
@@ -44,7 +44,7 @@ def make_row(
 
 
 def make_rows(*overrides: str, scores=(0.7, 0.72, 0.71), **parts) -> list[Row]:
-    """Runs of one configuration, of seeds 1, 2, ..."""
+    """Make runs of one configuration, with seeds 1, 2, ..."""
     return [make_row(score, *overrides, f"seed={seed}", **parts) for seed, score in enumerate(scores, 1)]
 
 
@@ -225,7 +225,7 @@ def test_every_seed_is_beside_its_line_where_there_is_room_and_below_elsewhere(m
 def test_settings_that_all_lines_share_are_in_the_title(monkeypatch, capfd):
     text = print_at(80, monkeypatch, capfd, *make_demo())
     assert text.splitlines()[0] == "glue_isobn: rotten_tomatoes (accuracy), minilm"
-    assert text.count("rotten_tomatoes") == 2  # the other time as a difference of scale; the paper has no such score
+    assert text.count("rotten_tomatoes") == 2  # in the title, and as a difference of scale
     text = print_at(80, monkeypatch, capfd, *make_single())
     assert text.splitlines()[0] == "runs: rotten_tomatoes (accuracy), minilm, seed 4"
     assert "Every seed" not in text

@@ -1,4 +1,4 @@
-"""The sentence that answers a sweep: for made-up runs whose answer is known, with the numbers of the evidence."""
+"""Check the verdict on made-up runs whose answer is known, and that its numbers are those of the evidence."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""A sweep ends with the page of its report: the last line is its path, and nothing depends on it."""
+"""Check that a sweep ends by writing its page: the last line is the page's path, and no result depends on it."""
 
 import pytest
 from helpers import make_config

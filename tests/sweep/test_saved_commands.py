@@ -30,7 +30,7 @@ def test_a_damaged_command_is_refused_in_one_line(tmp_path, damage):
 
 
 def test_a_changed_digit_is_no_other_sweep(tmp_path):
-    """A run that only the changed sweep asks for would otherwise be pruned, or another one listed as missing."""
+    """Change a digit: unnoticed, it would let prune remove runs of the sweep, or list other runs as missing."""
     file = save_command(str(tmp_path), COMMAND)
     file.write_text(file.read_text().replace("seed=1,2", "seed=1,3"))
     with pytest.raises(UserError, match=r"json is damaged; remove it if you no longer need that sweep$"):

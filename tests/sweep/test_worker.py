@@ -1,4 +1,4 @@
-"""What a job in the queue carries out is what was submitted, or nothing."""
+"""Check that a job of the queue carries out exactly the run that was submitted, or refuses it."""
 
 import signal
 from dataclasses import replace
@@ -23,7 +23,7 @@ def test_a_run_with_its_own_key_is_carried_out(submitted):
 
 
 def test_a_job_whose_run_has_another_key_now_refuses_it(submitted, tmp_path, capsys):
-    """The job's file may be damaged, or the data or weights may have changed since it was submitted."""
+    """Change a run's key after submission, as a damaged job file or changed data or weights would."""
     cfg, key = submitted
     changed = replace(cfg, optimization=replace(cfg.optimization, lr=cfg.optimization.lr * 2))
     message = "have changed since this job was submitted; start the sweep again"
@@ -36,7 +36,7 @@ def test_a_job_whose_run_has_another_key_now_refuses_it(submitted, tmp_path, cap
 
 @pytest.fixture
 def handled_signals():
-    """In a job, every signal interrupts what it does."""
+    """Install handlers as in a job, where every signal interrupts the work."""
     old = {signum: signal.signal(signum, raise_interrupted) for signum in STOP_SIGNALS}
     yield
     for signum, handler in old.items():

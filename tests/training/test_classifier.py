@@ -236,7 +236,7 @@ def test_settings_are_checked_before_the_width_is_known():
 
 
 class WithStrength(Calibration):
-    """A user's method with a setting."""
+    """Define a user's method with one setting."""
 
     def __init__(self, dim: int, strength: float = 1.0) -> None:
         super().__init__(dim, **({} if strength else {"absent": 1}))

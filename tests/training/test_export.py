@@ -94,7 +94,7 @@ def test_a_head_that_transformers_does_not_have_lies_beside(cli, small, tmp_path
 
 
 def read_exports(folder):
-    """The bytes of every file of the exported runs, by its place below the folder."""
+    """Return the bytes of every file of the exported runs, by its path below the folder."""
     return {file.relative_to(folder): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
@@ -137,7 +137,7 @@ def test_an_export_of_another_epoch_than_the_reported_one_is_not_called_exported
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
 def test_glues_hidden_test_labels_are_no_labels(cli, small, tmp_path, form):
-    """GLUE's test splits have the label -1 everywhere."""
+    """Use a test split like GLUE's, whose labels are -1 in every row."""
     columns = {"train": review_columns(48, 48), "validation": review_columns(16, 16), "test": review_columns(12, 12)}
     columns["test"]["label"] = [-1] * 12
     if form == "parquet":
