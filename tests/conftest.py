@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "driver" in item.fixturenames:
             item.add_marker("browser")
-        if {"glue", "papers"} & set(item.fixturenames):
+        if {"glue", "papers", "sentence_pairs"} & set(item.fixturenames):
             item.add_marker("data")
 
 
@@ -77,6 +77,15 @@ def glue() -> str:
     root = os.environ.get("ISOBENCH_DATA")
     if not root or not (Path(root) / "glue").is_dir():
         pytest.skip("ISOBENCH_DATA does not name a folder with glue/<task>/<split>.parquet")
+    return root
+
+
+@pytest.fixture(scope="session")
+def sentence_pairs() -> str:
+    """The folder with the real sets of sentence pairs, where there is one."""
+    root = os.environ.get("ISOBENCH_DATA")
+    if not root or not (Path(root) / "sts").is_dir():
+        pytest.skip("ISOBENCH_DATA does not name a folder with sts/*.parquet")
     return root
 
 

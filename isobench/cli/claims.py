@@ -1,4 +1,4 @@
-"""Judge the claims of the five papers by an output folder's runs and analyses: ``isobench report`` prints them."""
+"""Judge the claims of the papers by an output folder's runs and analyses: ``isobench report`` prints them."""
 
 from collections.abc import Callable
 from dataclasses import replace

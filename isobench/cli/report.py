@@ -79,7 +79,7 @@ def report(arguments: Sequence[str]) -> None:
 
 
 def report_claims(arguments: list[str]) -> None:
-    """Print the claims of the five papers with their outcomes in this output folder, and write them to files.
+    """Print the claims of the papers with their outcomes in this output folder, and write them to files.
 
     Raises:
         UserError: there is no such folder or rule of selection.

@@ -6,24 +6,28 @@ from pathlib import Path
 from isobench.common.errors import UserError
 
 
-def require_package(package: str, extra: str, needed_by: str) -> Path:
+def require_package(package: str, extra: str, needed_by: str, module: str | None = None) -> Path:
     """Return the folder of an installed package, without importing the package.
 
     Args:
         package: its name on the package index, such as ``rouge-score``.
-        extra: the extra of isobench that installs it: ``embedded``, ``generation`` or ``dashboard``.
+        extra: the extra of isobench that installs it: ``embedded``, ``mpnet``, ``generation`` or ``dashboard``.
         needed_by: the setting or command that needs it, such as ``task=captions``. The error message begins with it.
+        module: the name of its folder, where it is not its own name with underscores.
 
     Raises:
         UserError: the package is not installed.
     """
-    folder = find_package_folder(package)
+    folder = find_package_folder(module or package.replace("-", "_"))
     if folder is None:
         raise UserError(f"{needed_by} needs the package {package}: pip install 'isobench[{extra}]'")
     return folder
 
 
-def find_package_folder(package: str) -> Path | None:
-    """Return the folder of an installed package, None if it is not installed."""
-    spec = find_spec(package.replace("-", "_"))
+def find_package_folder(module: str) -> Path | None:
+    """Return the folder of an installed package, None if it is not installed.
+
+    ``module``: the name of the folder, as in an import statement.
+    """
+    spec = find_spec(module)
     return None if spec is None or spec.origin is None else Path(spec.origin).parent

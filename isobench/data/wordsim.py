@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Data
 from isobench.data.packaged import find_packaged_file
 from isobench.data.parquet import read_field, read_table
-from isobench.data.sources import check_texts
+from isobench.data.scored_pairs import ScoredPairs, make_scored_pairs
 
 PAPER_SETS = ("men", "rw", "simlex999", "ws353_sim", "ws353_rel")  # in the order of the paper's Table 3
 GENSIM_REQUIREMENT = "gensim==4.4.0"
@@ -27,19 +26,7 @@ PARQUET_COLUMNS = ("word1", "word2", "score")
 PART_OF_SPEECH = re.compile(r"-[njv]$")  # some copies of MEN write "sun-n"
 
 
-@dataclass
-class WordPairs:
-    """One set of N word pairs: the first words, the second words and the human scores."""
-
-    first: list[str]
-    second: list[str]
-    scores: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-
-def load_word_pairs(data: Data) -> dict[str, WordPairs]:
+def load_word_pairs(data: Data) -> dict[str, ScoredPairs]:
     """Read every set, by name: the paper's five from ``data.root``, or the two in gensim if that is null.
 
     Raises:
@@ -50,7 +37,7 @@ def load_word_pairs(data: Data) -> dict[str, WordPairs]:
     return {name: read_parquet_set(find_wordsim_folder(data.root), name) for name in PAPER_SETS}
 
 
-def read_embedded_set(name: str) -> WordPairs:
+def read_embedded_set(name: str) -> ScoredPairs:
     """Read one of ``EMBEDDED_SETS`` from gensim's test data; gensim is not imported.
 
     Raises:
@@ -61,7 +48,7 @@ def read_embedded_set(name: str) -> WordPairs:
     file = find_packaged_file(GENSIM_REQUIREMENT, f"test/test_data/{file_name}", sha256, needed_by)
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.reader((line for line in lines if not line.startswith("#")), delimiter="\t"))
-    return WordPairs([row[0] for row in rows], [row[1] for row in rows], np.array([float(row[2]) for row in rows]))
+    return ScoredPairs([row[0] for row in rows], [row[1] for row in rows], np.array([float(row[2]) for row in rows]))
 
 
 def find_wordsim_folder(root: str) -> Path:
@@ -72,7 +59,7 @@ def find_wordsim_folder(root: str) -> Path:
     return folder
 
 
-def read_parquet_set(folder: Path, name: str) -> WordPairs:
+def read_parquet_set(folder: Path, name: str) -> ScoredPairs:
     """Read a set from ``<folder>/<name>.parquet``, which has the columns word1, word2 and score.
 
     Raises:
@@ -83,19 +70,15 @@ def read_parquet_set(folder: Path, name: str) -> WordPairs:
         hint = suggest_nearest(name, (other.stem for other in folder.glob("*.parquet")))
         raise UserError(f"data.root: {file} does not exist; the five sets are {', '.join(PAPER_SETS)} ({hint})")
     table = read_table(file, PARQUET_COLUMNS)
-    first, second = (check_texts(read_field(table, key), "word", str(file)) for key in PARQUET_COLUMNS[:2])
+    pairs = make_scored_pairs((read_field(table, key) for key in PARQUET_COLUMNS), "word", str(file))
     if name == "men":
-        first, second = ([PART_OF_SPEECH.sub("", word) for word in words] for words in (first, second))
-    try:
-        scores = np.asarray(read_field(table, "score"), np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{file} has a score that is not a number") from error
-    if not len(scores) or not np.isfinite(scores).all():
-        raise UserError(f"{file} has {'a score that is not a finite number' if len(scores) else 'no rows'}")
-    return WordPairs(first, second, scores)
+        pairs.first, pairs.second = (
+            [PART_OF_SPEECH.sub("", word) for word in words] for words in (pairs.first, pairs.second)
+        )
+    return pairs
 
 
-def select_single_token_pairs(pairs: WordPairs, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+def select_single_token_pairs(pairs: ScoredPairs, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     """Keep the pairs whose two words are each one known token of the vocabulary.
 
     Words keep their capitals. A byte-level tokenizer gets a space before each word, as in running text.

@@ -1,5 +1,6 @@
 """Define a sentence encoder, which pools the token vectors of a transformers model, and BERT's pooler."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -115,6 +116,23 @@ class SentenceEncoder(nn.Module):
             return self._pool_row(hidden[0], packing)
         assert attention_mask is not None
         return self._pool_padded(hidden, attention_mask)
+
+    def pool_layers(
+        self, layers: Sequence[int | None], input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor
+    ) -> list[Tensor]:
+        """Compute the vectors of padded sentences at several layers in one pass of the model, [b, d] each.
+
+        Args:
+            layers: as the constructor's ``layer``.
+            input_ids: [b, T].
+            attention_mask: [b, T], 0 at padding.
+            arguments: further arguments of the model, shaped as ``input_ids``.
+        """
+        output = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **arguments
+        )
+        hidden = (output.last_hidden_state if layer is None else output.hidden_states[layer] for layer in layers)
+        return [self._pool_padded(states, attention_mask) for states in hidden]
 
     def _pool_padded(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Pool padded token vectors, [b, T, d] -> [b, d]."""

@@ -87,6 +87,20 @@ def rare_tokens_are_nearer(rows: TidyRows) -> Outcome:
     return judge_cases((values[0] < values[-1] for values in cosines.values()), "; ".join(numbers))
 
 
+NEAR = 0.1  # points; a correlation this near a published one counts as repeated; the number is our choice
+
+
+def scores_are_repeated(rows: TidyRows) -> Outcome:
+    """Check that each of our correlations by cosine is within ``NEAR`` points of the published one."""
+    rows = [row for row in rows if row["similarity"] == "cosine"]
+    differences = {f"{row['encoder']}, {row['set']}, {row['metric']}": row["difference"] for row in rows}
+    if not differences:
+        return Outcome(NOT_RUN, "no encoder with published scores")
+    farthest = max(differences, key=lambda name: abs(differences[name]))
+    numbers = f"largest of {len(differences)} differences: {differences[farthest]:+.3f} points ({farthest})"
+    return judge_cases((abs(difference) <= NEAR for difference in differences.values()), numbers)
+
+
 FIGURE_TASKS = ("mrpc", "cola", "sst2", "rte")  # of the adaptation paper's Figures 1 to 3 and of Section 3.2
 RISING_TASKS = ("rte", "mnli", "qnli", "wnli")  # where the paper sees importance rise with variance (Sec. 3.3)
 RELATED = 0.3  # a |Spearman| below this is what the paper calls "no clear relationship"; the number is our choice

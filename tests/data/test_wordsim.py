@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.data import wordsim
-from isobench.data.wordsim import WordPairs
+from isobench.data.scored_pairs import ScoredPairs
 
 # --- Sources.
 
@@ -97,7 +97,7 @@ def test_byte_level_words_get_their_space():
     names = ["Ġgood", "Ġfilm"]
     assert set(names) < set(tokenizer.get_vocab())
     assert len(tokenizer("good")["input_ids"]) > 1
-    pairs = WordPairs(["good", "good", "film"], ["film", "xylophone", "good"], np.array([1.0, 2.0, 3.0]))
+    pairs = ScoredPairs(["good", "good", "film"], ["film", "xylophone", "good"], np.array([1.0, 2.0, 3.0]))
     ids, scores = wordsim.select_single_token_pairs(pairs, tokenizer)
     expected = tokenizer.convert_tokens_to_ids(names)
     assert ids.tolist() == [expected, expected[::-1]]
@@ -117,12 +117,12 @@ def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     first = ["good", "good", "good film", "Good", "great", "bad"]
     second = ["bad", "unheard", "bad", "bad", "great", "awful"]
-    ids, scores = wordsim.select_single_token_pairs(WordPairs(first, second, np.arange(6.0)), tokenizer)
+    ids, scores = wordsim.select_single_token_pairs(ScoredPairs(first, second, np.arange(6.0)), tokenizer)
     number = tokenizer.get_vocab()
     assert ids.tolist() == [
         [number[a], number[b]] for a, b in (("good", "bad"), ("great", "great"), ("bad", "awful"))
     ]
     assert scores.tolist() == [0.0, 4.0, 5.0]
-    nothing, scores = wordsim.select_single_token_pairs(WordPairs(["unheard"], ["good"], np.ones(1)), tokenizer)
+    nothing, scores = wordsim.select_single_token_pairs(ScoredPairs(["unheard"], ["good"], np.ones(1)), tokenizer)
     assert nothing.shape == (0, 2)
     assert len(scores) == 0

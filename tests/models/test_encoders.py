@@ -10,7 +10,7 @@ from helpers import save_tiny
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.data import convert, weights
+from isobench.data import convert, packaged_encoders, weights
 from isobench.models.encoders import load_encoder
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.tokenization import load_tokenizer
@@ -104,7 +104,7 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     from onnx import numpy_helper
 
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
-    file = weights.find_packaged_weights(cfg)
+    file = packaged_encoders.find_packaged_weights(cfg)
     converted = convert.read_weights(file)
     stored = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(file)).graph.initializer}
     word = "distilbert.embeddings.word_embeddings.weight"
@@ -212,18 +212,18 @@ def test_an_unreachable_hub_names_the_ways_out():
 def test_a_changed_package_is_refused(monkeypatch):
     import dataclasses
 
-    package = dataclasses.replace(weights.ENCODER_PACKAGES["minilm"], sha256="0" * 64)
-    monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
+    package = dataclasses.replace(packaged_encoders.ENCODER_PACKAGES["minilm"], sha256="0" * 64)
+    monkeypatch.setitem(packaged_encoders.ENCODER_PACKAGES, "minilm", package)
     with pytest.raises(UserError, match="not the pinned file"):
         weights.fingerprint_encoder(Encoder(name="minilm", embedded="minilm"))
 
 
-@pytest.mark.parametrize("name", sorted(weights.ENCODER_PACKAGES["minilm"].others))
+@pytest.mark.parametrize("name", sorted(packaged_encoders.ENCODER_PACKAGES["minilm"].others))
 def test_a_packages_changed_tokenizer_or_config_is_refused(monkeypatch, name):
     import dataclasses
 
-    intact = weights.ENCODER_PACKAGES["minilm"]
+    intact = packaged_encoders.ENCODER_PACKAGES["minilm"]
     package = dataclasses.replace(intact, others={**intact.others, name: "0" * 64})
-    monkeypatch.setitem(weights.ENCODER_PACKAGES, "minilm", package)
+    monkeypatch.setitem(packaged_encoders.ENCODER_PACKAGES, "minilm", package)
     with pytest.raises(UserError, match=f"{name} is not the pinned file"):
         weights.resolve_name_or_path(Encoder(name="minilm", embedded="minilm"), None)

@@ -280,6 +280,20 @@ def test_words_and_rare_tokens():
     assert claims.rare_tokens_are_nearer(near[::-1]).word == FAILS
 
 
+def test_repeated_scores_are_near_the_published_ones():
+    rows = [
+        {"encoder": "e", "set": "sts12", "metric": metric, "similarity": similarity, "difference": difference}
+        for metric, similarity, difference in (
+            ("spearman", "cosine", 0.01), ("pearson", "cosine", -0.09), ("pearson", "l1", 7.0),
+        )
+    ]  # fmt: skip
+    outcome = claims.scores_are_repeated(rows)
+    assert (outcome.word, "-0.090 points (e, sts12, pearson)" in outcome.numbers) == (HOLDS, True)
+    assert claims.scores_are_repeated([*rows, {**rows[0], "difference": math.nan}]).word == UNDECIDED
+    assert claims.scores_are_repeated([{**row, "difference": 0.2} for row in rows]).word == FAILS
+    assert claims.scores_are_repeated(rows[2:]).word == NOT_RUN
+
+
 def test_every_claim_names_an_experiment_that_is_there():
     from pathlib import Path
 

@@ -1,0 +1,137 @@
+"""Compute vectors of any sentences with a frozen encoder, at several layers at once, and keep them in the cache."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isobench.common.errors import UserError
+from isobench.common.files import cache_dir, sha256_json, shorten_digest
+from isobench.common.progress import track_progress
+from isobench.config.schema import Config
+from isobench.data import weights
+from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
+from isobench.data.loaders import ONE_CHUNK, make_sorted_loader, uses_gpu
+from isobench.data.sources import Examples
+from isobench.data.tokens import Collator, Tokens, tokenise_examples
+from isobench.models import encoders, tokenization
+from isobench.runs.seeding import resolve_seeds
+from isobench.training.build import should_show_progress
+from isobench.training.train import configure_process
+
+VERSION = 1  # of the cached files' content, part of their name: raise it when the vectors change
+SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
+
+Layer = int | None  # as encoder.layer: null is the model's output
+
+
+@dataclass
+class SentenceVectors:
+    """The vectors of N sentences, [N, d] float32; how many were as long as the encoder's longest input; their key.
+
+    ``key`` identifies the vectors: sentences, weights, settings.
+    """
+
+    vectors: Tensor
+    cut: int
+    key: str
+
+
+class FrozenEncoder:
+    """A pretrained encoder whose weights stay as they are; it is loaded only for vectors that are not in the cache.
+
+    Args:
+        cfg: the config; ``encoder.pooling`` must be cls, mean or last.
+        layers: the layers whose vectors will be asked for.
+    """
+
+    def __init__(self, cfg: Config, layers: Sequence[Layer]) -> None:
+        highest = max(
+            (layer for layer in layers if layer is not None), default=None
+        )  # its loader looks whether it exists
+        # Batches are padded, and the layers need every token: both are switches that change no vector.
+        encoder = replace(cfg.encoder, layer=highest, packing=False, first_token_only=False)
+        self.cfg, self.layers = replace(cfg, encoder=encoder), layers
+        configure_process(cfg)
+        self.fingerprint = weights.fingerprint_encoder(cfg.encoder)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The encoder's tokenizer."""
+        return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+
+    @cached_property
+    def loaded(self) -> encoders.LoadedEncoder:
+        """The encoder in evaluation mode; UserError if its checkpoint lacks weights."""
+        loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
+        if loaded.init_seed is not None:
+            reason = "; ".join(loaded.warnings)
+            raise UserError(f"encoder={self.cfg.encoder.name} has no pretrained vectors: {reason}")
+        loaded.encoder.eval()
+        return loaded
+
+    def encode(self, name: str, sentences: Sequence[str]) -> dict[Layer, SentenceVectors]:
+        """Return the sentences' vectors at each layer, in the sentences' order; equal sentences are computed once.
+
+        Args:
+            name: of the set of sentences, for the cache's file names and the progress bar.
+            sentences: N sentences.
+
+        Raises:
+            UserError: the encoder can't be loaded.
+            StorageError: the cache can't be written.
+        """
+        places: dict[str, int] = {}
+        index = [places.setdefault(sentence, len(places)) for sentence in sentences]
+        keys = {layer: self._make_key(list(places), layer) for layer in self.layers}
+        files = {layer: self._name_file(name, key) for layer, key in keys.items()}
+        arrays = {layer: load_cached_arrays(file, dict) for layer, file in files.items()}
+        if missing := [layer for layer, found in arrays.items() if found is None]:
+            computed = self._compute(name, list(places), missing)
+            for layer, found in computed.items():
+                save_cached_arrays(found, files[layer])
+            arrays |= computed
+        return {
+            layer: SentenceVectors(torch.from_numpy(found["vectors"][index]), int(found["cut"][0]), keys[layer])
+            for layer, found in arrays.items()
+            if found is not None
+        }
+
+    def _make_key(self, sentences: list[str], layer: Layer) -> str:
+        """Hash all that decides the vectors of these sentences."""
+        encoder = self.cfg.encoder
+        settings = [encoder.version, encoder.pooling, encoder.token_type_ids, encoder.compile, layer]
+        where = "cuda" if uses_gpu(self.cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
+        return sha256_json([VERSION, torch.__version__, self.fingerprint, settings, where, sentences])
+
+    def _name_file(self, name: str, key: str) -> Path:
+        folder = cache_dir(self.cfg.data.cache) / "sentence_vectors"
+        return folder / f"{name}-{self.cfg.encoder.name}-{shorten_digest(key)}.safetensors"
+
+    @torch.no_grad()
+    def _compute(self, name: str, sentences: list[str], layers: list[Layer]) -> dict[Layer, dict[str, np.ndarray]]:
+        """Compute the vectors of different sentences: layer -> the arrays that the cache keeps."""
+        tokens = self._tokenise(sentences)
+        encoder, device = self.loaded.encoder, torch.device("cuda" if uses_gpu(self.cfg) else "cpu")
+        encoder.to(device)
+        collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)
+        batches = make_sorted_loader(tokens, tokens.lengths, SENTENCES_PER_BATCH, collator, uses_gpu(self.cfg))
+        vectors = {layer: np.empty((len(sentences), self.loaded.dim), np.float32) for layer in layers}
+        bar = f"{name}, {self.cfg.encoder.name}, once"
+        for batch in track_progress(batches, bar, should_show_progress(self.cfg)):
+            (chunk,) = batch["chunks"]
+            pooled = encoder.pool_layers(layers, **{key: tensor.to(device) for key, tensor in chunk.items()})
+            for layer, rows in zip(layers, pooled, strict=True):  # rows: (b, d)
+                vectors[layer][batch["index"].numpy()] = rows.float().cpu().numpy()[batch["restore"].numpy()]
+        return {layer: {"vectors": rows, "cut": np.array([tokens.at_limit])} for layer, rows in vectors.items()}
+
+    def _tokenise(self, sentences: list[str]) -> Tokens:
+        """Tokenise sentences, each cut to the encoder's longest input."""
+        examples = Examples([sentences], np.zeros(len(sentences), np.float32))
+        longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
+        return tokenise_examples(examples, self.tokenizer, longest)
