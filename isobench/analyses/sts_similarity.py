@@ -35,7 +35,7 @@ from isobench.metrics.coordinates import coordinate_share
 from isobench.metrics.similarity import SIMILARITIES
 from isobench.metrics.task import METRIC_FUNCTIONS
 from isobench.runs.identity import drop_targets_of_chain
-from isobench.training.build import build_chain, prepare_chain, should_show_progress
+from isobench.training.build import build_chain, find_prepared_once, prepare_chain, should_show_progress
 from isobench.training.sentence_vectors import FrozenEncoder, SentenceVectors
 
 SetName = Annotated[str, one_of(*SETS)]
@@ -195,7 +195,7 @@ def calibrate(subject: Subject, fitted_on: Tensor, vectors: Tensor) -> Tensor:
     """
     cfg = replace(subject.cfg, calibration=take_batch_whole(subject.cfg.calibration))
     chain, pooler = build_chain(cfg, vectors.shape[1]).double(), nn.Identity()
-    prepare_chain(chain, fitted_on.split(1024), pooler)
+    prepare_chain(chain, find_prepared_once(chain), fitted_on.split(1024), pooler)
     chain.train()(fitted_on, pooler)
     return chain.eval()(vectors, pooler)[0]
 
