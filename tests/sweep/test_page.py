@@ -104,7 +104,7 @@ def test_submitted_runs_come_with_the_command_for_their_page():
     line = format_report_command(make_config(), arguments)
     assert line.endswith(": python -m isobench.report +experiment=glue_isobn seed=1,2")
     analysis = make_config("+experiment=isobn_drift")
-    assert format_report_command(analysis, arguments).endswith("repeat the command")
+    assert format_report_command(analysis, arguments).endswith("repeat the command for the analysis")
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_places_of_tokens_are_found_from_the_mask_too(small):
          "calibration=istar reads the states of all tokens, and there are none after the pooler"),
         (["calibration=istar", "calibration.zeta=1.5"], "zeta must be between 0 and 1, not 1.5"),
         (["calibration=istar", "calibration.strength=much"], "calibration=istar: strength=much must be"),
-        (["calibration=istar", "calibration.strength=.nan"], "strength=nan must be"),
+        (["calibration=istar", "calibration.strength=.nan"], "strength=.nan must be"),
         (["calibration=istar", "calibration.strength=null"], "strength=null must be"),
         (["calibration=istar", "calibration.scope=words"], "scope must be cls or tokens, not 'words'"),
         (["calibration=istar", "calibration.sample=0"], "sample must be a whole number of at least 2, or null"),
