@@ -85,7 +85,8 @@ def check_forecast(*overrides):
     cfg = make_config(*overrides)
     parts = forecast_memory(cfg, read_encoder_config(cfg.encoder), on_gpu=False)
     assert set(parts) <= set(PARTS)
-    assert parts.total() == pytest.approx(measure_peak(cfg), rel=0.1)
+    # The profiler may lose events, and the measured peak is then too low: the largest of three counts.
+    assert parts.total() == pytest.approx(max(measure_peak(cfg) for _ in range(3)), rel=0.1)
 
 
 @pytest.mark.slow
