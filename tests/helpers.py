@@ -213,3 +213,11 @@ def drop_replaced(arguments: Sequence[str]) -> list[str]:
         for place, argument in enumerate(arguments)
         if argument.startswith("-") or last[argument.partition("=")[0].lstrip("+")] == place
     ]
+
+
+def value_and_gradient(function, x):
+    """Compute a function of a tensor, and its gradient for that tensor."""
+    leaf = x.clone().requires_grad_()
+    value = function(leaf)
+    value.backward()
+    return value.detach(), leaf.grad

@@ -57,7 +57,7 @@ class Chain(nn.Module):
 
     @property
     def reads_token_states(self) -> bool:
-        """Whether a method needs the states of all tokens: ``losses`` must then be given them."""
+        """Return whether a method needs the states of all tokens; ``losses`` must then be given them."""
         return any(calibration.reads_token_states for calibration in self)
 
     def forward(self, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -132,10 +132,10 @@ class Chain(nn.Module):
             vectors: the encoder's embeddings, batches [B, d]; token states if the calibration reads those.
             pooler: as in ``forward``.
         """
-        if list(self)[position].reads_token_states:
-            list(self)[position].prepare(vectors)
+        *earlier, prepared = list(self)[: position + 1]
+        if prepared.reads_token_states:
+            prepared.prepare(vectors)
             return
-        earlier = list(self)[:position]
 
         def embeddings() -> Iterator[Tensor]:
             for h in vectors:
@@ -143,7 +143,7 @@ class Chain(nn.Module):
                     h = calibration(self._apply_pooler_at(number, h, pooler))
                 yield self._apply_pooler_at(position, h, pooler)
 
-        list(self)[position].prepare(embeddings())
+        prepared.prepare(embeddings())
 
 
 def select_points(calibration: Calibration, h: Tensor, token_states: Tensor | None) -> Tensor:

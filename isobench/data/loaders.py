@@ -215,6 +215,11 @@ def resolve_chunk_overhead(cfg: Config, dim: int) -> int:
     return ONE_CHUNK if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
 
 
+def name_device(cfg: Config) -> str:
+    """Name the device and its threads for the keys of cached vectors, whose last bits depend on them."""
+    return "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"
+
+
 def uses_gpu(cfg: Config) -> bool:
     """True if Lightning will put this run on a GPU."""
     return cfg.trainer.accelerator == "gpu" or (cfg.trainer.accelerator == "auto" and torch.cuda.is_available())

@@ -16,7 +16,7 @@ SPLIT = "test"
 
 @dataclass(frozen=True)
 class StsSet:
-    """Where a set is: ``hub`` at the commit ``revision``, or ``<data.root>/sts/<file>``; ``pairs``: its size."""
+    """Hold where a set is: ``hub`` at ``revision``, or ``<data.root>/sts/<file>``; ``pairs`` counts its pairs."""
 
     hub: str
     revision: str

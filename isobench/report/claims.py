@@ -1,4 +1,4 @@
-"""What the papers claim, and the check of each claim on our own runs or analyses."""
+"""Define what the papers claim, and check each claim on our own runs or analyses."""
 
 import math
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def nothing_improves(report: Report) -> Outcome:
         return Outcome(NOT_RUN, "no comparison of two or more seeds")
     gains = [
         f"{method} on {column}"
-        for (_, method), columns in find_holm_survivors(report.tables).items()
+        for (_, method), columns in find_holm_survivors(collect_test_family(report.tables)).items()
         for column, difference in columns.items()
         if difference > 0
     ]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from isobench.config.schema import Selection
 from isobench.report.document import Cell, ConfigurationLine
+from isobench.report.parts import name_group
 from isobench.report.selection import find_budget, group_by_configuration, prefer_held_out, score_candidates
 from isobench.runs.grouping import list_setting_values
 from isobench.runs.row import Row, count_troubles
@@ -30,7 +31,7 @@ def list_configurations(
         for choice, runs in choices.items():
             basis = [100 * score for score in candidates.get(choice, [])]
             yield ConfigurationLine(
-                group=f"{encoder}; {part}" if part else encoder,
+                group=name_group(encoder, part),
                 task=task,
                 method=method,
                 settings=describe_settings(runs, varying),
@@ -43,11 +44,7 @@ def list_configurations(
 def read_reported_scores(runs: list[Row], selection: Selection) -> Cell:
     """Read the scores of a configuration's runs, in percent, without the seeds that only select."""
     reported = [row for row in runs if selection.rule != "seeds" or row.cfg.seed not in selection.seeds]
-    scored = [
-        (row.cfg.seed, 100 * row.record.best.score)
-        for row in reported
-        if row.record and row.record.best and not row.record.failure
-    ]
+    scored = [(row.cfg.seed, 100 * epoch.score) for row in reported if (epoch := row.scored_epoch)]
     return Cell(
         values=[score for _, score in scored],
         seeds=[seed for seed, _ in scored],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from isobench.report.effects import Estimate
+from isobench.report.parts import name_group
 
 TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
 # Column name -> its values, one a row: takes less memory than TidyRows. Isotropies are arrays, NaN where missing.
@@ -139,7 +140,7 @@ class ReportTable:
 
     def name_group(self, line: ReportLine) -> str:
         """Name what a line's runs share with the runs that they are compared with: the encoder, and the part."""
-        return f"{line.encoder}; {self.part}" if self.part else line.encoder
+        return name_group(line.encoder, self.part)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from isobench.report.resampling import (
     smallest_stratified_p,
     stratified_permutation_test,
 )
-from isobench.report.seed_statistics import collect_test_family, holm
+from isobench.report.seed_statistics import ComparisonKey, collect_test_family, holm
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
     tested = {name: list(own.tested.values()) for name, own in arms.items() if own.tested}
     tests = {name: stratified_permutation_test(tasks) for name, tasks in tested.items()}
     adjusted = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-    survivors = find_holm_survivors(tables)
+    family = collect_test_family(tables)
+    survivors = find_holm_survivors(family)
     by_method = {}
     for name, tasks in tested.items():
         columns = list(arms[name].tested)
@@ -101,19 +102,22 @@ def measure_effects(tables: Sequence[ReportTable]) -> Effects:
             fewest_seeds=min(len(arm) for pair in tasks for arm in pair),
             single_tasks={c: by for c, by in survivors.get(name, {}).items() if c in columns},
         )
-    family = [copies[0] for copies in collect_test_family(tables).values()]
+    comparisons = [copies[0] for copies in family.values()]
     single_seeds = {
         name: mean_difference(list(own.single_seed.values()))
         for name, own in arms.items()
         if own.single_seed and not own.tested
     }
     least = min((smallest_stratified_p(tasks) for tasks in tested.values()), default=1.0)
-    return Effects(runs, arms, by_method, family, survivors, single_seeds, min(1.0, max(1, len(tested)) * least))
+    return Effects(runs, arms, by_method, comparisons, survivors, single_seeds, min(1.0, max(1, len(tested)) * least))
 
 
-def find_holm_survivors(tables: Sequence[ReportTable]) -> dict[MethodKey, dict[str, float]]:
-    """Find differences that are significant after Holm's correction over all comparisons: method -> column -> it."""
-    family = collect_test_family(tables)
+def find_holm_survivors(family: Mapping[ComparisonKey, list[Comparison]]) -> dict[MethodKey, dict[str, float]]:
+    """Find differences that are significant after Holm's correction over all comparisons: method -> column -> it.
+
+    Args:
+        family: all comparisons of a report, from ``collect_test_family``.
+    """
     adjusted = holm([copies[0].welch or 0.0 for copies in family.values()])
     survivors: dict[MethodKey, dict[str, float]] = {}
     for ((group, method, column, _), copies), p in zip(family.items(), adjusted, strict=True):

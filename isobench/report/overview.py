@@ -10,6 +10,7 @@ from isobench.report.baseline_comparison import MethodKey, is_usable
 from isobench.report.document import Cell, OverviewLine, ReportTable, TidyRows
 from isobench.report.effects import Estimate
 from isobench.report.method_effects import Effects
+from isobench.report.parts import name_group
 
 MethodRuns = dict[tuple[str, str], TidyRows]  # (group, method) -> its selected runs
 
@@ -117,5 +118,5 @@ def group_selected_runs(runs: Iterable[dict[str, Any]], parts: Mapping[str, str]
     for run in runs:
         if run.get("selected", True):
             encoder, part = str(run.get("encoder")), parts.get(str(run.get("key")), "")
-            groups.setdefault((f"{encoder}; {part}" if part else encoder, str(run.get("method"))), []).append(run)
+            groups.setdefault((name_group(encoder, part), str(run.get("method"))), []).append(run)
     return groups

@@ -52,3 +52,8 @@ def name_parts(parts: list[list[Row]]) -> list[str]:
             words.append(f"{setting.partition('.')[2]} {' and '.join(places)}")
         names.append("; ".join([*words, *(scale if any(other != scale for other in scales) else [])]))
     return names
+
+
+def name_group(encoder: str, part: str) -> str:
+    """Name a group of runs that are compared with each other: by its encoder, and its part if there are several."""
+    return f"{encoder}; {part}" if part else encoder

@@ -66,17 +66,16 @@ class SweepLine:
     @cached_property
     def scored_runs(self) -> list[Row]:
         """Return the runs that have a score."""
-        return [row for row in self.runs if row.record and row.record.best and not row.record.failure]
+        return [row for row in self.runs if row.scored_epoch]
 
     @cached_property
     def scores(self) -> list[float]:
         """Return each run's score x 100 in the reported epoch, if it has one; NaN if the metric is undefined."""
         scores = []
-        for row in self.scored_runs:
-            if row.record and row.record.best:
-                metrics = row.record.best.metrics(row.cfg.task.dev_splits[0])
-                is_undefined = metrics.get(row.cfg.task.primary) is None
-                scores.append(math.nan if is_undefined else 100 * row.record.best.score)
+        for row in self.runs:
+            if epoch := row.scored_epoch:
+                is_undefined = epoch.metrics(row.cfg.task.dev_splits[0]).get(row.cfg.task.primary) is None
+                scores.append(math.nan if is_undefined else 100 * epoch.score)
         return scores
 
     @cached_property
@@ -91,7 +90,7 @@ class SweepLine:
 
     def read_isotropy(self, name: str) -> list[float]:
         """Read a measure of isotropy in the reported epoch of the runs that have it."""
-        values = (row.record.best.isotropy.get(name) for row in self.scored_runs if row.record and row.record.best)
+        values = (epoch.isotropy.get(name) for row in self.runs if (epoch := row.scored_epoch))
         return [value for value in values if value is not None]
 
 

@@ -13,7 +13,7 @@ from isobench.data.weight_names import format_encoder_name
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identity
 from isobench.runs.layout import PREDICTIONS_FILE
-from isobench.runs.record import RunRecord
+from isobench.runs.record import Epoch, RunRecord
 
 SCORE_SETTINGS = ("dev_splits", "held_out", "primary")  # of the task; tables look for a record's scores by them
 MAX_NAMED_TROUBLES = 20
@@ -39,6 +39,11 @@ class Row:
         row = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         row.read_record()
         return row
+
+    @property
+    def scored_epoch(self) -> Epoch | None:
+        """Return the reported epoch of a run that has a score; None if it failed, or has not ended."""
+        return self.record.best if self.record and not self.record.failure else None
 
     def read_record(self) -> None:
         """Read the record, or note in ``trouble`` why it can't be read."""

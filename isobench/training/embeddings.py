@@ -17,7 +17,7 @@ from isobench.common.files import (
 )
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
-from isobench.data.loaders import Loaders, uses_gpu
+from isobench.data.loaders import Loaders, name_device, uses_gpu
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 
@@ -36,7 +36,6 @@ def load_pretrained_embeddings(
     Raises:
         StorageError: the cache can't be written.
     """
-    where = "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
     e = cfg.encoder
     settings = [
         e.version,
@@ -48,7 +47,15 @@ def load_pretrained_embeddings(
         e.packing,
     ]
     key = sha256_json(
-        [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed, where]
+        [
+            VERSION,
+            torch.__version__,
+            loaders.train_fingerprint,
+            identity.encoder,
+            settings,
+            loaded.init_seed,
+            name_device(cfg),
+        ]
     )
     name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
     file = cache_dir(cfg.data.cache) / "embeddings" / name

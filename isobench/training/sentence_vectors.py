@@ -16,7 +16,7 @@ from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data import weights
 from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
-from isobench.data.loaders import ONE_CHUNK, make_sorted_loader, uses_gpu
+from isobench.data.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
 from isobench.data.sources import Examples
 from isobench.data.tokens import Collator, Tokens, tokenise_examples
 from isobench.models import encoders, tokenization
@@ -106,8 +106,8 @@ class FrozenEncoder:
         """Hash all that decides the vectors of these sentences."""
         encoder = self.cfg.encoder
         settings = [encoder.version, encoder.pooling, encoder.token_type_ids, encoder.compile, layer]
-        where = "cuda" if uses_gpu(self.cfg) else f"cpu-{torch.get_num_threads()}"  # the last bits differ
-        return sha256_json([VERSION, torch.__version__, self.fingerprint, settings, where, sentences])
+        device = name_device(self.cfg)
+        return sha256_json([VERSION, torch.__version__, self.fingerprint, settings, device, sentences])
 
     def _name_file(self, name: str, key: str) -> Path:
         folder = cache_dir(self.cfg.data.cache) / "sentence_vectors"

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers import value_and_gradient
 
 from isobench.calibration import Decorrelation
 
@@ -13,13 +14,6 @@ def vectors(rows, dim, seed=0):
     return torch.randn(rows, dim, generator=generator, dtype=torch.float64) @ torch.randn(
         dim, dim, generator=generator, dtype=torch.float64
     )
-
-
-def value_and_gradient(function, h):
-    leaf = h.clone().requires_grad_()
-    value = function(leaf)
-    value.backward()
-    return value.detach(), leaf.grad
 
 
 def by_entries(h, variance_weight=1.0, covariance_weight=0.04, gamma=1.0, epsilon=1e-4):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers import value_and_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,13 +15,6 @@ SHAPES = [(2, 5), (3, 3), (7, 4), (40, 6), (5, 40)]
 
 def matrix(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.3
-
-
-def value_and_gradient(penalty, weight):
-    leaf = weight.clone().requires_grad_()
-    value = penalty(leaf)
-    value.backward()
-    return value.detach(), leaf.grad
 
 
 def pairwise(weight: torch.Tensor) -> torch.Tensor:

@@ -4,19 +4,13 @@ import math
 
 import pytest
 import torch
+from helpers import value_and_gradient
 
 from isobench.calibration import SIGReg
 
 
 def vectors(rows, dim, seed=0):
     return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 1.5 + 0.3
-
-
-def value_and_gradient(function, h):
-    leaf = h.clone().requires_grad_()
-    value = function(leaf)
-    value.backward()
-    return value.detach(), leaf.grad
 
 
 def by_integral(h, directions, points=17, t_max=5.0):

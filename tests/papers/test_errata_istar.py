@@ -1,4 +1,4 @@
-"""What the public code of I-STAR computes and what does not add up in it, by computation (experiments/istar)."""
+"""Check by computation what does not add up in the public code of I-STAR (experiments/istar)."""
 
 import pytest
 import torch

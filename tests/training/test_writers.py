@@ -1,4 +1,4 @@
-"""What is being written is never taken for what a killed process left: every writer keeps the file that is locked."""
+"""Check that every writer keeps the file that it locked, so that it is never taken for what a killed process left."""
 
 import os
 from functools import partial
