@@ -128,10 +128,12 @@ def start_node(node: str) -> None:
 
 def stop_node(folder: Path, node: str) -> None:
     """Take a node down as a power cut would: its daemon and everything it started die at once."""
-    pid = int((folder / f"slurmd-{node}.pid").read_text())
-    for victim in [*stepds(node), pid]:
-        for child in [*descendants(victim), victim]:
-            kill(child)
+    slurmd = int((folder / f"slurmd-{node}.pid").read_text())
+    daemons = [slurmd, *stepds(node)]
+    started = [child for daemon in daemons for child in descendants(daemon)]
+    # The daemons first: one that sees its job die reports a job that failed, which SLURM doesn't requeue.
+    for process in (*daemons, *started):
+        kill(process)
 
 
 def stepds(node: str) -> list[int]:
