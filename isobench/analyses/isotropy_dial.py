@@ -93,7 +93,7 @@ def measure_slopes(rows: Sequence[TidyRow]) -> list[TidyRow]:
                 quantities = ("score", *MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
                 for quantity in quantities if part == WHOLE else ("score",):
                     values = series.values[quantity][:, chosen]
-                    mean = average_over_seeds(fit_slopes(doses[chosen], values) if seeds else np.array([]))
+                    mean = average_over_seeds(fit_slopes(doses[chosen].tolist(), values) if seeds else np.array([]))
                     span = float(np.ptp(doses[chosen]))
                     about = {"dial": dial, "doses": part, "quantity": quantity}
                     slopes.append({**names, **about, **name_mean(mean, "slope"), "over_dial": mean.value * span})

@@ -6,13 +6,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from isobench.analyses.isotropy_dial_rows import DIALS, FINISHED, GIVEN_DIAL, WHOLE, collect_all_series, list_groups
 from isobench.analyses.rows import TidyRow
 from isobench.common.files import sha256_file
 from isobench.common.provenance import run_git
 from isobench.common.resources import experiments_dir
+from isobench.report.effects import ALPHA, POWER
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
@@ -94,28 +95,29 @@ def format_time(seconds: float) -> str:
 
 
 def describe_power(file: Path) -> list[str]:
-    """Read the figures of the simulation of the study's power: false positives, coverage, smallest slopes."""
+    """Describe the simulation of the study: its false positives, its coverage, and the slopes that it can find."""
     try:
         power = json.loads(file.read_text(encoding="utf-8"))
-        found = {name: power[name] for name in ("false_positives", "coverage", "smallest_slopes")}
+        false, covered = (list_numbers(power[name], "{:.1%}") for name in ("false_positives", "coverage"))
+        smallest = {
+            f"{row['encoder']}, {row['dial']}": row["points_over_the_dial"] for row in power["smallest_slopes"]
+        }
+        title = f"{power['studies']:,} simulated studies"
+        return [
+            f"{title}: false positives at p < {ALPHA}: {false}.",
+            f"{title}: true values that 95% intervals hold: {covered}.",
+            f"{title}: smallest effect of a whole dial that {POWER:.0%} of them find after Holm's correction, in "
+            f"points: {list_numbers(smallest, '{:.2f}')}.",
+        ]
     except OSError:
         return [f"There is no {file.name}: benchmarks/power.py simulates the study and writes it."]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return [f"{file.name} can't be read: write it again by benchmarks/power.py."]
-    return [
-        f"Simulated studies ({power.get('studies', '?')}): false positives {format_value(found['false_positives'])}; "
-        f"coverage of 95% intervals {format_value(found['coverage'])}; smallest slopes that 80% of the studies find "
-        f"{format_value(found['smallest_slopes'])}."
-    ]
 
 
-def format_value(value: Any) -> str:
-    """Write a value of JSON as text: entries with their names, numbers with three digits."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {format_value(entry)}" for name, entry in value.items())
-    if isinstance(value, list):
-        return "; ".join(map(format_value, value))
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def list_numbers(numbers: Mapping[str, float], form: str) -> str:
+    """Write numbers with their names in one line."""
+    return ", ".join(f"{name} {form.format(number)}" for name, number in numbers.items())
 
 
 def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow], correlations: Sequence[TidyRow]) -> list[str]:

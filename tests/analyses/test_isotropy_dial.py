@@ -1,6 +1,7 @@
 """The analysis of the dose-response study: planted slopes and correlations are found, incomplete seeds are named."""
 
 import itertools
+import json
 import math
 import os
 import subprocess
@@ -300,10 +301,13 @@ def test_the_preregistration_stands_beside_the_first_run(study, tmp_path):
 def test_the_power_simulation_is_quoted(tmp_path):
     file = tmp_path / "power.json"
     assert notes.describe_power(file)[0].startswith("There is no power.json")
-    file.write_text("[]")
-    assert "can't be read" in notes.describe_power(file)[0]
-    file.write_text(
-        '{"false_positives": {"t": 0.0512}, "coverage": {"t": 0.95}, "smallest_slopes": [1.5], "studies": 9}'
-    )
-    (note,) = notes.describe_power(file)
-    assert "Simulated studies (9): false positives t 0.0512; coverage of 95% intervals t 0.95; " in note
+    for text in ("[]", "{", '{"studies": 9, "false_positives": {"a": "x"}, "coverage": {}, "smallest_slopes": []}'):
+        file.write_text(text)
+        assert "can't be read" in notes.describe_power(file)[0]
+    slope = {"encoder": "minilm", "dial": "istar", "points_over_the_dial": 0.514}
+    power = {"false_positives": {"one slope": 0.0512}, "coverage": {"slopes": 0.951}, "smallest_slopes": [slope]}
+    file.write_text(json.dumps({"studies": 9000, **power}))
+    false, covered, smallest = notes.describe_power(file)
+    assert false == "9,000 simulated studies: false positives at p < 0.05: one slope 5.1%."
+    assert covered.endswith("intervals hold: slopes 95.1%.")
+    assert smallest.endswith("80% of them find after Holm's correction, in points: minilm, istar 0.51.")
