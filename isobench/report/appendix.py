@@ -31,7 +31,7 @@ from isobench.runs.row import Row
 APPENDIX_FILE = "appendix.tex"
 UNKNOWN = "not recorded"
 NOT_LISTED = re.compile(  # said elsewhere in the section, or no choice of an experimenter
-    r"calibration\.|task\.(name|text|labels|metrics|primary|\w*splits?|hub|revision|files)\b|encoder\.(name|path|hub)"
+    r"calibration\.|monitors\.|task\.(name|text|labels|metrics|primary|\w*splits?|hub|revision|files)\b|encoder\.(name|path|hub)"
 )
 
 
@@ -56,7 +56,8 @@ def format_appendix(report: Report, rows: list[Row]) -> str:
         report: what was built from the runs.
         rows: all runs of the experiment, ended or not.
     """
-    records = [row.record for row in rows if row.record]
+    ended = [row for row in rows if row.record]
+    records = [row.record for row in ended if row.record]
     return render_paragraphs(
         make_latex_environment(),
         "appendix.tex.j2",
@@ -64,13 +65,14 @@ def format_appendix(report: Report, rows: list[Row]) -> str:
         label=re.sub("[^a-z0-9]+", "-", report.experiment.lower()).strip("-"),
         state=", ".join(f"{count} {name}" for name, count in report.state.items()),
         total=format_count(len(rows), "run"),
+        ended=format_count(len(ended), "run"),
         failures=count_failures(records),
-        encoders=describe_encoders(rows),
-        methods=describe_methods(rows),
-        tasks=describe_tasks(rows),
-        settings=describe_settings(rows),
+        encoders=describe_encoders(ended),
+        methods=describe_methods(ended),
+        tasks=describe_tasks(ended),
+        settings=describe_settings(ended),
         chosen=[line for line in report.configurations if line.is_chosen],
-        seeds=describe_seeds(rows),
+        seeds=describe_seeds(ended),
         streams=", ".join(dict.fromkeys(name for record in records for name in record.seeds)) or UNKNOWN,
         code=describe_code(records),
         packages=describe_packages(records),
@@ -93,7 +95,7 @@ def describe_encoders(rows: list[Row]) -> list[tuple[str, str, str]]:
             (
                 format_encoder_name(row.cfg.encoder),
                 hide_folder(describe_weights(row.cfg.encoder)),
-                shorten_fingerprint(row.record.encoder.fingerprint) or UNKNOWN,
+                shorten_fingerprint(row.record.encoder.fingerprint if row.record else {}) or UNKNOWN,
             )
             for row in rows
             if row.record
@@ -122,11 +124,14 @@ def describe_methods(rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def describe_tasks(rows: list[Row]) -> list[dict[str, str]]:
-    """Describe the tasks: name, source, sizes of the splits, digest of the data's fingerprint, cut texts, measures."""
+    """Describe the tasks: name, source, sizes of the splits, digest of the data's fingerprint, cut texts, metrics.
+
+    Args:
+        rows: runs that have ended.
+    """
     tasks: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
-        if row.record is None:
-            continue
+        assert row.record is not None
         task, data = row.cfg.task, row.record.data
         sizes = ", ".join(f"{split} {count:,}" for split, count in data.examples.items())
         cut = ", ".join(f"{split} {count:,}" for split, count in data.at_limit.items() if count)
@@ -159,7 +164,9 @@ def describe_settings(rows: list[Row]) -> dict[str, list[tuple[str, str]]]:
     listed: dict[str, list[tuple[str, str]]] = {"grid": [], "fixed": []}
     for name, found in values.items():
         if len(found) > 1:
-            listed["grid"].append((name, ", ".join(found) + ("" if name in varying else " (by task or encoder)")))
+            listed["grid"].append(
+                (name, ", ".join(found) + ("" if name in varying else " (one for each task, encoder and method)"))
+            )
         elif "None" not in found:
             listed["fixed"].append((name, next(iter(found))))
     return listed
