@@ -1,4 +1,4 @@
-"""Pairs of runs in reports, from predictions that lie beside made-up records: what is compared, and what is refused."""
+"""Pairs of runs in reports, from predictions beside made-up records: what is compared, and what is refused."""
 
 from dataclasses import replace
 
