@@ -41,11 +41,11 @@ def made_up_runs(metric: str, seeds: int = 4, examples: int = 120, seed: int = 0
 @pytest.mark.parametrize("metric", RESAMPLED_METRICS)
 def test_metrics_on_samples_are_those_of_the_drawn_examples(metric):
     labels, ours, _ = made_up_runs(metric, seeds=2, examples=30)
-    multiplicities = draw_multiplicities(30, resamples=150)
+    multiplicities = draw_multiplicities(30, resamples=50)
     assert (multiplicities.sum(1) == 30).all()
     scores = resample_metric(metric, labels, ours, multiplicities)
-    assert scores.shape == (150, 2)
-    for sample in range(0, 150, 7):
+    assert scores.shape == (50, 2)
+    for sample in range(0, 50, 7):
         drawn = np.repeat(np.arange(30), multiplicities[sample])
         for run in range(2):
             expected = METRIC_FUNCTIONS[metric](labels[drawn], ours[run][drawn])
@@ -69,7 +69,7 @@ def test_metrics_of_one_class_are_those_of_the_definitions(metric):
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews", "pearson", "spearman"])
 def test_the_comparison_is_that_of_a_plain_loop(metric):
     labels, ours, theirs = made_up_runs(metric)
-    multiplicities = draw_multiplicities(120, resamples=60)
+    multiplicities = draw_multiplicities(120, resamples=20)
     found = compare_predictions(metric, labels, ours, theirs, multiplicities)
     score = METRIC_FUNCTIONS[metric]
     d = [100 * (score(labels, a) - score(labels, b)) for a, b in zip(ours, theirs, strict=True)]
@@ -99,9 +99,9 @@ def test_samples_of_the_examples_give_the_exact_covariance_of_accuracy():
     theirs[:, :10] = (labels[:10] + 1) % 3
     changes = (ours == labels).astype(float) - (theirs == labels)
     exact = average_covariance(changes.T) / 200
-    differences, covariance = resample_differences("accuracy", labels, ours, theirs, draw_multiplicities(200, 20_000))
+    differences, covariance = resample_differences("accuracy", labels, ours, theirs, draw_multiplicities(200, 8_000))
     assert differences == pytest.approx(changes.mean(1))
-    assert covariance == pytest.approx(exact, rel=0.05)
+    assert covariance == pytest.approx(exact, rel=0.08)
     assert exact > 0
 
 
