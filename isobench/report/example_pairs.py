@@ -4,8 +4,8 @@
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,9 @@ class NotPairedError(Exception):
     """Two methods' runs can't be paired; the message is a short reason."""
 
 
-class SplitPredictions(NamedTuple):
-    """The predictions of one run for one dev split, in the order of the file, each an array of [examples]."""
+@dataclass(frozen=True)
+class SplitPredictions:
+    """Hold the predictions of one run for one dev split, in the order of the file, each an array of [examples]."""
 
     index: np.ndarray
     labels: np.ndarray
