@@ -31,6 +31,7 @@ from isobench.analyses.isotropy_dial_rows import (
     collect_series,
 )
 from isobench.analyses.rows import select_rows
+from isobench.cli import report
 from isobench.common.errors import UserError
 from isobench.common.plots import use_figure_style
 from isobench.common.resources import conf_dir
@@ -273,8 +274,9 @@ def test_intervals_within_seeds_do_not_see_the_seeds_levels():
     means, margins = average_within_seeds(scores)
     shifted = average_within_seeds(scores + 100 * np.arange(5)[:, None])
     assert shifted[1] == pytest.approx(margins)
-    assert means == pytest.approx(scores.mean(0))
-    rest = (scores - scores.mean(1, keepdims=True))[:, 2] * math.sqrt(4 / 3)
+    rest = (scores - scores.mean(1, keepdims=True))[:, 2]
+    assert means[2] == pytest.approx(rest.mean())
+    rest = rest * math.sqrt(4 / 3)
     assert margins[2] == pytest.approx(stats.t.ppf(0.975, 4) * rest.std(ddof=1) / math.sqrt(5))
     assert average_within_seeds(scores[:1])[1] is None
 
@@ -311,3 +313,23 @@ def test_the_power_simulation_is_quoted(tmp_path):
     assert false == "9,000 simulated studies: false positives at p < 0.05: one slope 5.1%."
     assert covered.endswith("intervals hold: slopes 95.1%.")
     assert smallest.endswith("80% of them find after Holm's correction, in points: minilm, istar 0.51.")
+
+
+@pytest.mark.slow
+def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small, outputs):
+    methods = ["calibration=none,isobn_paper", "calibration.beta=0.5,1.0", "seed=1,2"]
+    study = ["+experiment=isotropy_dial", *small, *methods, "optimization.epochs=1", "task.train_samples=48"]
+    code, out, err = cli(*study)
+    assert code == 0, err
+    assert "INCOMPLETE" not in out
+    folder = outputs / "reports" / "isotropy_dial"
+    assert len((folder / "doses.csv").read_text().splitlines()) == 1 + 2 * (
+        3 + 1 + 1
+    )  # plain is dose 0 of three dials
+    assert not (folder / "report.html").exists()
+    next(outputs.glob("runs/*/result.json")).unlink()
+    report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
+    page = (folder / "report.html").read_text()
+    assert "INCOMPLETE: 5 of 6 runs." in (folder / "tables.txt").read_text()
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert "INCOMPLETE: 5 of 6 runs." in page
