@@ -19,6 +19,7 @@ Three figures come out, and --write puts them into experiments/isotropy_dial/pow
 import argparse
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,12 @@ import numpy as np
 import yaml
 from synthetic_studies import Design, Noise, read_pilot, simulate
 
+from isobench.analyses.isotropy_dial_rows import DIALS, MEASURES
 from isobench.report.dose_response import correlate_partially, student_t
 from isobench.report.effects import ALPHA, POWER
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY, CONF = ROOT / "experiments" / "isotropy_dial", ROOT / "conf"
-SETTINGS = ("beta", "strength", "epsilon")  # of the methods, that the dials turn
-MEASURES = 6  # of isotropy, for the family of partial correlations
 PLANTED = 1.0  # points over a dial's whole range, where coverage is measured with a true effect
 SHARED = 0.5  # share of the isotropy's noise that is the score's own noise, where a correlation is planted
 CHUNK = 1000  # studies at a time, to bound memory
@@ -151,7 +151,7 @@ def measure_correlations(
             for count in chunks(studies):
                 scores = simulate(rng, own, nothing, count, seeds)
                 p_values = []
-                for _ in range(MEASURES if not shared and not with_dose else 1):
+                for _ in range(len(MEASURES) if not shared and not with_dose else 1):
                     isotropy = draw_isotropy(rng, design, scores, shared)
                     _, low, high, p = student_t(correlate(design, isotropy, scores, with_dose))
                     p_values.append(p)
@@ -165,28 +165,25 @@ def measure_correlations(
     return {
         "false_positives": {
             "one partial correlation": float(np.mean(np.concatenate(false))),
-            f"any of {MEASURES} partial correlations, after Holm": float(np.mean(np.concatenate(any_false))),
+            f"any of {len(MEASURES)} partial correlations, after Holm": float(np.mean(np.concatenate(any_false))),
         },
         "coverage": coverage,
     }
 
 
 def read_dials() -> tuple[Design, int]:
-    """Read the study's dials and the number of its seeds from its experiment file.
-
-    The doses of whitening_zca are the places of its values, because each is ten times the one before.
-    """
+    """Read the study's dials and the number of its seeds from its experiment file."""
     grid = yaml.safe_load((CONF / "experiment" / "isotropy_dial.yaml").read_text())["experiment"]["grid"]["embedded"]
-    dials, from_plain = dict[str, list[float]](), dict[str, bool]()
-    for cells in grid:
-        (method,) = cells["calibration"]
-        if method == "none":
-            continue
-        is_soft = "calibration.epsilon" in cells
-        values = next(cells[f"calibration.{name}"] for name in SETTINGS if f"calibration.{name}" in cells)
-        dials[method] = list(range(len(values))) if is_soft else sorted([0, *values])
-        from_plain[method] = not is_soft
-    return Design(dials, from_plain), len(grid[0]["seed"])
+    doses = {dial.name: [0.0] if dial.starts_plain else [] for dial in DIALS}
+    for cells, dial in product(grid, DIALS):
+        names = [name for name in cells if name.startswith("calibration.")]
+        for values in product(*(cells[name] for name in names)):
+            settings = {name.removeprefix("calibration."): value for name, value in zip(names, values, strict=True)}
+            dose = dial.read_dose({"name": cells["calibration"][0], **settings})
+            if dose is not None and dose not in doses[dial.name]:
+                doses[dial.name].append(dose)
+    dials = {name: sorted(own) for name, own in doses.items()}
+    return Design(dials, {dial.name: dial.starts_plain for dial in DIALS}), len(grid[0]["seed"])
 
 
 def main() -> None:

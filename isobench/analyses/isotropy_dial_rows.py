@@ -43,7 +43,8 @@ class Dial:
         unit: what one unit of the dose is.
         fixed: further settings, which all of the dial's runs share.
         starts_plain: whether dose 0 is plain fine-tuning, which the grid has once for all dials.
-        counts_tenfold: whether the dose is the number of tenfold steps of the setting from 0 over 0.0001.
+        steps: sizes of the setting, ascending. The dose is the place of a value's size, from 1, with the value's
+            sign; without steps it is the setting itself.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Dial:
     unit: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
     starts_plain: bool = True
-    counts_tenfold: bool = False
+    steps: tuple[float, ...] = ()
 
     def read_dose(self, calibration: Mapping[str, Any]) -> float | None:
         """Return the dose of a calibration's settings; None if they are none of this dial's."""
@@ -63,16 +64,24 @@ class Dial:
         if method != self.method or any(calibration[name] != value for name, value in self.fixed.items()):
             return None
         value = float(calibration[self.setting] or 0)
-        return round(math.log10(value) + 5, 6) if self.counts_tenfold and value > 0 else value
+        if not self.steps or value == 0:
+            return value
+        return math.copysign(1 + self.steps.index(abs(value)), value) if abs(value) in self.steps else None
 
 
 DIALS = (
     Dial("isobn", "IsoBN (beta)", "isobn_paper", "beta", "1 of beta"),
-    Dial("istar", "I-STAR (strength)", "istar", "strength", "1 of strength"),
-    Dial("cosine", "cosine (strength)", "cosine", "strength", "1 of strength", {"target": "vocabulary"}),
     Dial(
-        "whitening", "whitening (epsilon)", "whitening_zca", "epsilon", "a tenfold epsilon", {"shrinkage": 0.0},
-        starts_plain=False, counts_tenfold=True,
+        "istar", "I-STAR (strength)", "istar", "strength", "a threefold strength",
+        steps=(0.01, 0.03, 0.1, 0.3, 1.0),
+    ),
+    Dial(
+        "cosine", "cosine (strength)", "cosine", "strength", "a threefold strength",
+        {"target": "vocabulary"}, steps=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    ),
+    Dial(
+        "whitening", "whitening (epsilon)", "whitening_zca", "epsilon", "a tenfold epsilon",
+        {"shrinkage": 0.0}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
     ),
 )  # fmt: skip
 
