@@ -289,15 +289,25 @@ def test_the_preregistration_stands_beside_the_first_run(study, tmp_path):
     file.write_text("hypotheses")
     assert "sha256 " in notes.describe_preregistration(study.subjects, file)[0]
     git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b"]
-    when = {**os.environ, "GIT_COMMITTER_DATE": "1000000000 +0000"}
-    for command in (["init", "-q"], ["add", file.name], ["commit", "-q", "-m", "hypotheses"]):
-        subprocess.run([*git, *command], check=True, env=when)
+
+    def commit(seconds):
+        when = {**os.environ, "GIT_COMMITTER_DATE": f"{seconds} +0000"}
+        subprocess.run([*git, "commit", "-q", "-am", "hypotheses"], check=True, env=when)
+
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", file.name], check=True)
+    commit(1_000_000_000)
     (note,) = notes.describe_preregistration(study.subjects, file)
     assert "of 2001-09-09 01:46 UTC" in note
     assert "code abc." in note
+    began = 1_000_000_100
+    os.utime(study.file, (began + 9, began + 9))  # the run took 9 seconds
+    assert len(notes.describe_preregistration(study.subjects, file)) == 1
+    file.write_text("other hypotheses")
+    commit(began + 1)
+    assert "was changed after the first run" in notes.describe_preregistration(study.subjects, file)[1]
     os.utime(study.file, (999_999_999, 999_999_999))
-    _, warning = notes.describe_preregistration(study.subjects, file)
-    assert warning.startswith("WARNING: the first run is older")
+    assert "nothing was preregistered" in notes.describe_preregistration(study.subjects, file)[1]
 
 
 def test_the_power_simulation_is_quoted(tmp_path):
