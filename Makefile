@@ -1,7 +1,7 @@
 # make setup   install into .venv, with uv where it is installed, else with pip
 # make demo    install, then compare plain fine-tuning with IsoBN over five seeds (6 to 12 minutes on 2 cores)
 # make check   lint, types and the fast tests, before each commit (about 75 seconds on 2 cores)
-# make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/testing.md
+# make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/development/testing.md
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
