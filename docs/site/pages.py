@@ -1,8 +1,8 @@
 """Put the repository's pages into the docs site, under the paths that they have in the repository.
 
-MkDocs calls the functions ``on_...`` (mkdocs.yml names this file under ``hooks``). A relative link on a page then leads
-to the same place in the site and in the repository, and MkDocs checks it. Files of code and settings to which a page
-links become pages of the site too. Nothing that is made here is written into the repository.
+MkDocs calls the functions ``on_...`` (mkdocs.yml names this file under ``hooks``). A relative link on a page then
+leads to the same place in the site and in the repository, and MkDocs checks it. Files of code and settings to which a
+page links become pages of the site too. Nothing that is made here is written into the repository.
 """
 
 import functools
@@ -77,7 +77,9 @@ def find_sources(pages: list[str]) -> list[str]:
     """List the files and folders without a page of their own to which pages link, and the files in these folders."""
     shown = {*pages, *find_files(ASSETS)}
     linked = {resolve(page, target) for page in pages for target in LINK.findall((ROOT / page).read_text("utf-8"))}
-    linked |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("conf/**/*.yaml")}  # the reference links to them
+    linked |= {
+        path.relative_to(ROOT).as_posix() for path in ROOT.glob("conf/**/*.yaml")
+    }  # the reference links to them
     sources = {path for path in linked if path and path not in shown and f"{path}/README.md" not in shown}
     inside = [file for path in sources for file in (ROOT / path).glob("*") if file.is_file()]
     return sorted(sources | {file.relative_to(ROOT).as_posix() for file in inside} - shown)

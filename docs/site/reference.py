@@ -49,10 +49,9 @@ def write_commands() -> str:
     with mock.patch.dict(os.environ, wide):
         for word in program.COMMANDS:
             main = importlib.import_module(f"isobench.cli.{word}").main
-            parts.append(make_section(f"isobench {word}", print_help(lambda main=main, word=word: main(f"isobench {word}"))))
+            parts.append(make_section(f"isobench {word}", print_help(main, f"isobench {word}")))
         for word in choices.GROUPS:
-            text = print_help(lambda word=word: choices.main(f"isobench {word}", word))
-            parts.append(make_section(f"isobench {word}", text))
+            parts.append(make_section(f"isobench {word}", print_help(choices.main, f"isobench {word}", word)))
     return "\n".join(parts)
 
 
@@ -61,15 +60,15 @@ def make_section(title: str, text: str) -> str:
     return f"## {title}\n\n~~~~~~ text\n{text.rstrip()}\n~~~~~~\n"
 
 
-def print_help(main: Callable[[], None]) -> str:
-    """Return what a command prints with the flag ``--help``."""
+def print_help(main: Callable[..., None], *arguments: str) -> str:
+    """Return what a command prints with the flag ``--help``; ``arguments`` are those of its function ``main``."""
     printed = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["isobench", "--help"]),
         contextlib.redirect_stdout(printed),
         contextlib.suppress(SystemExit),
     ):
-        main()
+        main(*arguments)
     return printed.getvalue()
 
 
@@ -82,7 +81,9 @@ def write_choices() -> str:
             f"| [`{name}`](../../conf/{group}/{name}.yaml.md) | {escape(text)} |"
             for name, text in choices.list_choices(Path(conf_dir()), group).items()
         ]
-        parts.append("\n".join([f"## {title}: `{sign}{group}=NAME`", "", "| name | what it is |", "|---|---|", *rows]))
+        parts.append(
+            "\n".join([f"## {title}: `{sign}{group}=NAME`", "", "| name | what it is |", "|---|---|", *rows])
+        )
     return "\n\n".join(parts)
 
 
@@ -111,7 +112,11 @@ def list_groups(kind: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
         if rule.has_parts:
             yield from list_groups(rule.kind, f"{prefix}{name}.")
         elif name == "calibration":
-            yield f"{prefix}{name}.", schema.MethodSettings, "Every method has these settings. Its file (Choices) has its own."
+            yield (
+                f"{prefix}{name}.",
+                schema.MethodSettings,
+                "Settings of every method; its file has its own.",
+            )
 
 
 def describe(rule: Rule) -> str:
@@ -193,7 +198,7 @@ def list_fields(part: dict[str, Any], full: dict[str, Any], prefix: str) -> Iter
 
 
 def write_python() -> str:
-    """Name the functions of ``import isobench``, then classes that other pages mention; mkdocstrings fills them in."""
+    """Name the functions of ``import isobench``, then names that other pages mention; mkdocstrings fills them in."""
     names = [f"isobench.api.{name}" for name in isobench.FUNCTIONS]
     return "\n\n".join(f"::: {name}" for name in [*names, *OTHER_NAMES])
 
