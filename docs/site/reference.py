@@ -96,7 +96,7 @@ def write_settings() -> str:
             f"| `{prefix}{name}` | {escape(describe(rule))} | {default} | {escape(comments.get(name, ''))} |"
             for comments in [read_comments(kind)]
             for name, rule in read_rules(kind).items()
-            if not rule.has_parts
+            if not rule.has_parts and name != "calibration"  # which has a table of its own
             for default in [read_default(composed, kind, prefix, name)]
         ]
         title = f"## `{prefix.rstrip('.')}`" if prefix else "## Settings of a whole run"

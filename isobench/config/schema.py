@@ -159,7 +159,7 @@ class Config:
     """Everything a run is made of."""
 
     seed: Seed = 1  # of every random stream that seeds leaves open
-    scale: Annotated[str, one_of("embedded", "paper")] = "embedded"
+    scale: Annotated[str, one_of("embedded", "paper")] = "embedded"  # packaged models and data, or the paper's
     seeds: Seeds = field(default_factory=Seeds)
     data: Data = field(default_factory=Data)
     task: Task = field(default_factory=Task)

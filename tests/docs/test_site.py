@@ -109,7 +109,7 @@ def list_settings(value, prefix=""):
     for name, part in vars(value).items():
         if dataclasses.is_dataclass(part):
             yield from list_settings(part, f"{prefix}{name}.")
-        elif f"{prefix}{name}" != "task.generation":
+        elif f"{prefix}{name}" not in ("task.generation", "calibration"):  # their own settings are below
             yield f"{prefix}{name}"
 
 
