@@ -7,6 +7,7 @@ import importlib
 import inspect
 import io
 import json
+import keyword
 import os
 import re
 import subprocess
@@ -48,7 +49,8 @@ def write_commands() -> str:
     parts = [make_section("isobench", text)]
     with mock.patch.dict(os.environ, wide):
         for word in program.COMMANDS:
-            main = importlib.import_module(f"isobench.cli.{word}").main
+            module = f"{word}_" if keyword.iskeyword(word) else word
+            main = importlib.import_module(f"isobench.cli.{module}").main
             parts.append(make_section(f"isobench {word}", print_help(main, f"isobench {word}")))
         for word in choices.GROUPS:
             parts.append(make_section(f"isobench {word}", print_help(choices.main, f"isobench {word}", word)))
