@@ -96,7 +96,11 @@ def test_a_page_has_the_same_parts_in_the_repository_and_in_the_site(site):
 
 def test_every_command_is_in_the_reference(reference):
     page = reference("commands")
-    words = {file.stem.rstrip("_") for file in ROOT.glob("isobench/cli/*.py") if "\ndef main(prog: str = " in file.read_text()}
+    words = {
+        file.stem.rstrip("_")
+        for file in ROOT.glob("isobench/cli/*.py")
+        if "\ndef main(prog: str = " in file.read_text()
+    }
     words |= {"tasks", "encoders", "methods", "experiments"}
     assert len(words) >= 9
     assert [
