@@ -31,7 +31,7 @@ from isobench.analyses.isotropy_dial_rows import (
 )
 from isobench.analyses.isotropy_dial_tables import (
     build_check_table,
-    build_correlation_table,
+    build_correlation_tables,
     build_half_table,
     build_slope_table,
 )
@@ -67,7 +67,7 @@ def analyse(subjects: list["Subject"]) -> Findings:
             build_slope_table(slopes, progress),
             build_half_table(slopes, progress),
             build_check_table(slopes, progress),
-            build_correlation_table(correlations, progress),
+            *build_correlation_tables(correlations, progress),
         ],
         notes=[*describe_study(subjects), *list_notes(rows, slopes, correlations)],
         differs=[],  # it reproduces no paper

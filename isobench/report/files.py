@@ -8,6 +8,7 @@ from isobench.common.files import make_storage_error, require_writable, write_at
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.tidy import write_columns, write_rows
 from isobench.config.schema import Experiment
+from isobench.report.analysis_outcome import read_outcome
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.html import render_report
@@ -38,7 +39,7 @@ def write_report(experiment: Experiment, rows: list[Row]) -> tuple[Report, Path]
 
 
 def write_report_files(report: Report, folder: Path) -> None:
-    """Write every form of a report, each file whole or not at all.
+    """Write every form of a report, each file whole or not at all; the page shows the folder's analysis, if any.
 
     Raises:
         StorageError: the folder can't be written.
@@ -46,7 +47,7 @@ def write_report_files(report: Report, folder: Path) -> None:
     texts = {
         "report.md": format_markdown(report),
         "tables.tex": format_latex(report),
-        PAGE_FILE: render_report(report),
+        PAGE_FILE: render_report(report, read_outcome(folder)),
     }
     try:
         write_rows(folder, "runs", report.runs)
