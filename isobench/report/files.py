@@ -11,6 +11,7 @@ from isobench.config.schema import Experiment
 from isobench.report.analysis_outcome import read_outcome
 from isobench.report.build import build_report
 from isobench.report.document import Report
+from isobench.report.example_pairs import ExamplePairs
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.runs.layout import report_folder
@@ -33,7 +34,7 @@ def write_report(experiment: Experiment, rows: list[Row]) -> tuple[Report, Path]
     """
     folder = report_folder(rows[0].cfg.output_dir, experiment.name)
     with require_writable(folder):
-        report = build_report(experiment, rows)
+        report = build_report(experiment, rows, ExamplePairs())
         write_report_files(report, folder)
     return report, folder / PAGE_FILE
 
