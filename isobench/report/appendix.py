@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.files import make_storage_error, write_atomic
-from isobench.common.provenance import RECORDED_PACKAGES
 from isobench.common.terminal import format_count
 from isobench.config.schema import split_chain
 from isobench.data.sources import describe_source
@@ -193,11 +192,13 @@ def describe_code(records: list[RunRecord]) -> list[str]:
 
 def describe_packages(records: list[RunRecord]) -> list[tuple[str, str]]:
     """List Python, the platforms and the recorded packages with their versions; several where runs differ."""
-    found: dict[str, dict[str, None]] = {"Python": {}, "platform": {}, **{name: {} for name in RECORDED_PACKAGES}}
+    found: dict[str, dict[str, None]] = {"Python": {}, "platform": {}}
     for record in records:
         provenance: Any = record.provenance
         found["Python"][provenance.python] = None
         found["platform"][provenance.platform] = None
         for name, version in provenance.versions.items():
             found.setdefault(name, {})[version or "not installed"] = None
-    return [(name, " or ".join(versions) or UNKNOWN) for name, versions in found.items()]
+    if len(found) == 2:
+        found["packages"] = {UNKNOWN: None}
+    return [(name, " or ".join(versions)) for name, versions in found.items()]
