@@ -37,7 +37,7 @@ from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
 # Words of the command line, each a module of isobench/cli.
-COMMANDS = ("status", "report", "dashboard", "prune", "wordsim")
+COMMANDS = ("status", "report", "verify", "dashboard", "prune", "wordsim")
 FLAGS_WITH_VALUE = (
     "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
