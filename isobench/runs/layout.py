@@ -4,6 +4,7 @@ OUTPUT_DIR/runs/KEY/          one run, under the first digits of its key (isoben
 OUTPUT_DIR/reports/NAME/      the report or the analysis of an experiment
 OUTPUT_DIR/jobs/              submitted jobs and their logs
 OUTPUT_DIR/commands/          the sweeps that were started in this output folder
+OUTPUT_DIR/imports/           the bundles whose runs were imported into this output folder
 OUTPUT_DIR/isobench-outputs   marks the folder as isobench's: only in such folders does prune remove anything
 """
 
@@ -67,3 +68,8 @@ def jobs_folder(output_dir: str | Path) -> Path:
 def commands_folder(output_dir: str | Path) -> Path:
     """Return the folder with the sweeps that were started."""
     return Path(output_dir) / "commands"
+
+
+def imports_folder(output_dir: str | Path) -> Path:
+    """Return the folder with a file for each bundle that was imported."""
+    return Path(output_dir) / "imports"
