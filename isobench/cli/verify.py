@@ -25,8 +25,8 @@ def main(prog: str = "python -m isobench verify") -> None:
         prog=prog,
         usage="%(prog)s [-h] [--level 1|2] [--retrain N [--seed S]] [--trust] [--json] FOLDER [data.root=FOLDER] "
         "[data.cache=FOLDER] [encoder.path=FOLDER ...]",
-        description="Checks a bundle or an output folder. Level 1 computes scores, tables and keys again and compares "
-        "every sum. Level 2 also compares data, weights, code and machine with the records. --retrain trains N "
+        description="Checks a bundle or an output folder. Level 1 computes scores, tables and keys again and "
+        "compares sums. Level 2 also compares data, weights, code and machine with the records. --retrain trains N "
         "finished runs again, drawn at random. Levels 1 and 2 run nothing that the folder names. Exit code 1 if "
         "anything fails.",
         allow_abbrev=False,

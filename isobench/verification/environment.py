@@ -12,7 +12,7 @@ from isobench.verification.run_check import CheckedRun, Code
 
 
 def check_environment(runs: Mapping[str, CheckedRun], code: Code, ledger: Ledger) -> None:
-    """Note for every run in what its code, packages and machine differ from those here. No difference is a failure."""
+    """Note in what the code, packages and machine of every run differ from those here; no difference is a failure."""
     here = describe_here(code)
     for run in runs.values():
         if run.record is None:

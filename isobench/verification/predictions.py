@@ -86,11 +86,24 @@ def read_bounded_table(content: bytes, columns: tuple[str, ...]) -> pyarrow.Tabl
         ValueError: it has other columns, or too many values.
         pyarrow.ArrowException: it is no Parquet, or damaged.
     """
-    file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=["split", *TEXT_COLUMNS])
-    require_bounded(file.metadata)
+    file = open_parquet(content)
     if tuple(file.schema_arrow.names) != columns:
         raise ValueError(f"the columns are {file.schema_arrow.names}, and should be {list(columns)}")
     return file.read(use_threads=False)
+
+
+def open_parquet(content: bytes) -> pyarrow.parquet.ParquetFile:
+    """Open a Parquet file whose texts will be read as dictionaries, in which each text is stored once.
+
+    Raises:
+        ValueError: it stands for too many values.
+        pyarrow.ArrowException: it is no Parquet, or damaged.
+    """
+    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
+    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
+    file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
+    require_bounded(file.metadata)
+    return file
 
 
 def require_bounded(metadata: Any) -> None:

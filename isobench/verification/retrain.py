@@ -192,8 +192,9 @@ def describe_difference(
     after: Mapping[str, PredictedSplit],
     tolerance: Mapping[str, float],
 ) -> tuple[str, str]:
-    """Describe by how much score and logits differ, and which of both is larger than the tolerance (empty if none)."""
-    assert old.best is not None and new.best is not None
+    """Describe by how much score and logits differ, and which of them exceed the tolerance (empty if none)."""
+    assert old.best is not None
+    assert new.best is not None
     sizes = {"score": abs(old.best.score - new.best.score)}
     if before is not None:
         sizes |= measure_logits(before, after)
@@ -204,7 +205,7 @@ def describe_difference(
 def measure_logits(before: Mapping[str, PredictedSplit], after: Mapping[str, PredictedSplit]) -> dict[str, float]:
     """Return the largest root mean square difference of a split's logits under ``logits``; empty for texts."""
     sizes = [
-        float(np.sqrt(np.mean((own.logits - after[split].logits) ** 2)))  # type: ignore[operator]
+        float(np.sqrt(np.mean((own.logits - after[split].logits) ** 2)))
         for split, own in before.items()
         if own.logits is not None
     ]

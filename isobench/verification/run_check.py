@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from isobench.common.checksums import check_text_checksum
 from isobench.common.errors import UserError, extract_first_line
@@ -165,7 +164,8 @@ def check_scale(cfg: Config, record: RunRecord, name: str, code: Code, ledger: L
 def read_and_check_scores(folder: VerifiedFolder, run: CheckedRun, ledger: Ledger) -> None:
     """Check the reported epoch's scores by the run's predictions."""
     record, cfg = run.record, run.cfg
-    assert record is not None and cfg is not None
+    assert record is not None
+    assert cfg is not None
     file = f"runs/{run.name}/{PREDICTIONS_FILE}"
     if record.best is None:
         if folder.has(file):

@@ -28,7 +28,7 @@ def check_scores(
     A difference in the last digits is no failure if the record was made with other versions or another processor.
     """
     assert record.best is not None
-    problems, roundings = [], []
+    problems, roundings = list[str](), list[str]()
     for split in task.evaluated:
         own, recorded = splits[split], record.best.metrics(split)
         computed: dict[str, Any] = compute_metrics(task, own)

@@ -150,7 +150,8 @@ def describe_change(what: str, recorded: Mapping[str, str], found: list[dict[str
 def check_labels_by_data(run: CheckedRun, locations: Locations, call_once: Memo, ledger: Ledger) -> None:
     """Compare the labels in a run's predictions with those of the data."""
     cfg, labels = run.cfg, run.labels
-    assert cfg is not None and labels is not None
+    assert cfg is not None
+    assert labels is not None
     try:
         expected = call_once(hash_data_labels, cfg.task, locate_data(cfg, locations))
     except (NotAvailable, UserError, OSError) as error:

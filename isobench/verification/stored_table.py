@@ -2,11 +2,10 @@
 
 import pyarrow
 import pyarrow.compute
-import pyarrow.parquet
 
 from isobench.common.reading import MEBIBYTE
 from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
-from isobench.verification.predictions import require_bounded
+from isobench.verification.predictions import open_parquet
 
 TEXT_LIMIT = 512 * MEBIBYTE  # of all texts of a table
 
@@ -19,12 +18,7 @@ def read_stored_table(folder: VerifiedFolder, name: str) -> pyarrow.Table:
         ValueError: it stands for more than isobench writes.
         pyarrow.ArrowException: it is damaged.
     """
-    content = folder.read(name, PREDICTIONS_LIMIT)
-    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
-    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
-    file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
-    require_bounded(file.metadata)
-    table = file.read(use_threads=False)
+    table = open_parquet(folder.read(name, PREDICTIONS_LIMIT)).read(use_threads=False)
     size = 0
     for number, field in enumerate(table.schema):
         if pyarrow.types.is_dictionary(field.type):
