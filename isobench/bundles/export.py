@@ -121,6 +121,8 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
         for path in paths:
             privacy.require_anonymous(path, (folder / path).read_bytes(), machines)
     moments = [run.ended for run in runs.values()] + [read_file_time(file) for file in contents.analysis]
+    records = zip(runs.values(), (row.record for row in staged), strict=True)
+    fingerprints = [(run, record.data.fingerprint, record.encoder.fingerprint) for run, record in records if record]
     manifest = Manifest(
         format=BUNDLE_FORMAT,
         isobench=read_package_version("isobench"),
@@ -130,14 +132,8 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
         planned=contents.planned,
         anonymous=contents.anonymous,
         runs=runs,
-        data={
-            name_fingerprint(row.record.data.fingerprint): row.record.data.fingerprint for row in staged if row.record
-        },
-        weights={
-            name_fingerprint(row.record.encoder.fingerprint): row.record.encoder.fingerprint
-            for row in staged
-            if row.record
-        },
+        data={run.data: data for run, data, _ in fingerprints},
+        weights={run.weights: weights for run, _, weights in fingerprints},
         analysis=sorted(file.name for file in contents.analysis),
         files=files,
     )

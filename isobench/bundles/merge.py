@@ -37,7 +37,8 @@ def import_bundle(bundle: Path, output_dir: str) -> Merged:
     Nothing that the bundle names is imported, opened or run.
 
     Raises:
-        UserError: the bundle is damaged, or a run is in the output folder with other results. Nothing is imported then.
+        UserError: the bundle is damaged, or a run is in the output folder with other results; then nothing is
+            imported.
         StorageError: the output folder can't be written.
     """
     bundle = bundle.expanduser()
@@ -103,9 +104,9 @@ def require_no_conflict(manifest: Manifest, places: dict[Path, Path], output_dir
         elif not (folder / RECORD_FILE).exists() and folder.is_dir() and heartbeat.read_live_heartbeat(folder):
             conflicts.append(f"{folder} is being carried out")
     for place, copy in places.items():
-        if place.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs:
-            if os.path.lexists(place) and not has_content(place, copy):
-                conflicts.append(f"{place} has other content")
+        decides = place.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
+        if decides and os.path.lexists(place) and not has_content(place, copy):
+            conflicts.append(f"{place} has other content")
     if conflicts:
         more = f" and {len(conflicts) - MAX_NAMED} more" if len(conflicts) > MAX_NAMED else ""
         raise UserError(

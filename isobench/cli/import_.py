@@ -17,9 +17,9 @@ def main(prog: str = "python -m isobench import") -> None:
     parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] FOLDER [output_dir=FOLDER]",
-        description="Merges a bundle (isobench export) into an output folder (outputs), for isobench report and "
-        "status to show its runs. Every checksum and every record is checked first, and nothing that the bundle names "
-        "is run. Runs that are there already stay; if one has other results there, nothing is imported.",
+        description="Merges a bundle (isobench export) into an output folder (outputs), so that isobench report "
+        "and status show its runs. Every checksum and every record is checked first, and nothing that the bundle "
+        "names is run. Runs that are there already stay; if one has other results there, nothing is imported.",
         allow_abbrev=False,
     )
     parser.add_argument("bundle", metavar="FOLDER", type=Path, help="the bundle")
