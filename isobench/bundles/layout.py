@@ -10,11 +10,12 @@ BUNDLE/report/                  the report of these runs; the files of an experi
 import hashlib
 import os
 from pathlib import Path
+from typing import Final
 
 from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, SETTINGS_LIMIT, read_bounded
 from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, is_run_folder_name, run_folder_name
 
-BUNDLE_FORMAT = 1  # raise it when the shape of manifest.json or the layout changes
+BUNDLE_FORMAT: Final = 1  # raise it when the shape of manifest.json or the layout changes
 MANIFEST_FILE = "manifest.json"
 CRATE_FILE = "ro-crate-metadata.json"
 COMMANDS_FILE = "commands.txt"

@@ -21,9 +21,7 @@ def train(tiny, reviews, cache):
     def sweep(outputs: Path, seeds: str) -> Path:
         settings = ["+experiment=glue_isobn", f"seed={seeds}", "calibration=none,isobn_paper"]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                sys, "argv", ["isobench", *drop_replaced([*tiny_overrides(tiny, reviews, cache, outputs), *settings])]
-            )
+            patch.setattr(sys, "argv", ["isobench", *tiny_overrides(tiny, reviews, cache, outputs), *settings])
             patch.delenv("HYDRA_FULL_ERROR", raising=False)
             GlobalHydra.instance().clear()
             entry.main()

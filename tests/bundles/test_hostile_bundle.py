@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 FILES = ["config.yaml", "result.json", "predictions.parquet", "report/runs.csv", "commands.txt", "manifest.json"]
 OUTSIDE = [
     "../evil", "/etc/passwd", "runs/../../evil", "runs/0123456789abcdef/../../x", "report/../../x", "report/a/b",
-    "report/.bashrc", "report/", "runs/0123456789abcdef/evil.pkl", "runs/0123456789ABCDEF/result.json", "Commands.txt",
-    "report/a\\b", "report/C:x", "report/a\x00b", "report/a\nb", "report/" + "x" * 300, "ro-crate-metadata.json",
+    "report/.bashrc", "report/", "runs/0123456789abcdef/evil.pkl", "runs/0123456789ABCDEF/result.json",
+    "Commands.txt", "report/a\\b", "report/C:x", "report/a\x00b", "report/a\nb", "report/" + "x" * 300, "ro-crate-metadata.json",
     "manifest.json", "", ".", "runs",
 ]  # fmt: skip
 
@@ -71,8 +71,8 @@ def change_run(**parts):
 @pytest.mark.parametrize(
     "change",
     [
-        change_manifest(format=2), change_manifest(format="1"), change_manifest(format=True), change_manifest(runs=[]),
-        change_manifest(files=None), change_manifest(experiment="../evil"), change_manifest(experiment="a/b"),
+        change_manifest(format=2), change_manifest(format="1"), change_manifest(format=True),
+        change_manifest(runs=[]), change_manifest(files=None), change_manifest(experiment="../evil"), change_manifest(experiment="a/b"),
         change_manifest(runs={}), change_run(folder="runs/../.."), change_run(status="running"),
         change_run(seed=99), change_run(status="failed"), change_run(predictions="removed"), change_run(ended=-1),
         change_run(ended=1e300), lambda m: m["runs"].pop(next(iter(m["runs"]))),
