@@ -20,8 +20,8 @@ FILES = ["config.yaml", "result.json", "predictions.parquet", "report/runs.csv",
 OUTSIDE = [
     "../evil", "/etc/passwd", "runs/../../evil", "runs/0123456789abcdef/../../x", "report/../../x", "report/a/b",
     "report/.bashrc", "report/", "runs/0123456789abcdef/evil.pkl", "runs/0123456789ABCDEF/result.json",
-    "Commands.txt", "report/a\\b", "report/C:x", "report/a\x00b", "report/a\nb", "report/" + "x" * 300, "ro-crate-metadata.json",
-    "manifest.json", "", ".", "runs",
+    "Commands.txt", "report/a\\b", "report/C:x", "report/a\x00b", "report/a\nb", "report/" + "x" * 300,
+    "ro-crate-metadata.json", "manifest.json", "", ".", "runs",
 ]  # fmt: skip
 
 
@@ -72,10 +72,11 @@ def change_run(**parts):
     "change",
     [
         change_manifest(format=2), change_manifest(format="1"), change_manifest(format=True),
-        change_manifest(runs=[]), change_manifest(files=None), change_manifest(experiment="../evil"), change_manifest(experiment="a/b"),
-        change_manifest(runs={}), change_run(folder="runs/../.."), change_run(status="running"),
-        change_run(seed=99), change_run(status="failed"), change_run(predictions="removed"), change_run(ended=-1),
-        change_run(ended=1e300), lambda m: m["runs"].pop(next(iter(m["runs"]))),
+        change_manifest(runs=[]), change_manifest(files=None), change_manifest(experiment="../evil"),
+        change_manifest(experiment="a/b"), change_manifest(runs={}), change_run(folder="runs/../.."),
+        change_run(status="running"), change_run(seed=99), change_run(status="failed"),
+        change_run(predictions="removed"), change_run(ended=-1), change_run(ended=1e300),
+        lambda m: m["runs"].pop(next(iter(m["runs"]))),
         lambda m: m["runs"].update({"x" * 64: next(iter(m["runs"].values()))}),
         lambda m: m["files"].update({"report/RUNS.csv": m["files"]["report/runs.csv"]}),
         lambda m: m["files"]["report/runs.csv"].update({"bytes": -1}),
