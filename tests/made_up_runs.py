@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from helpers import make_config, record_content, review_columns, write_parquet
 
-from isobench.common.checksums import add_json_checksum
-from isobench.common.files import sha256_file, write_json
+from isobench.bundles.export import name_fingerprint
+from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_manifest
+from isobench.common.files import sha256_file
 from isobench.common.provenance import read_cpu_name, read_git_state, read_package_version
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.papers.scale import find_scale_differences
@@ -111,13 +112,23 @@ def make_bundle(outputs: Path, bundle: Path, report: str = "runs") -> Path:
 
 def write_manifest(bundle: Path) -> None:
     """Write the manifest of the files and runs that a bundle has now, as somebody does who changed them."""
-    files = sorted(file for file in bundle.rglob("*") if file.is_file() and file.name != "manifest.json")
-    sums = {
-        file.relative_to(bundle).as_posix(): {"sha256": sha256_file(file), "bytes": file.stat().st_size}
-        for file in files
-    }
-    runs = {}
+    files = {}
+    for file in sorted(bundle.rglob("*")):
+        if file.is_file() and file.name != "manifest.json":
+            about = BundledFile(sha256=sha256_file(file), bytes=file.stat().st_size)
+            files[file.relative_to(bundle).as_posix()] = about
+    runs, data, weights = {}, {}, {}
     for folder in sorted((bundle / "runs").iterdir()):
         record = RunRecord.model_validate_json((folder / "result.json").read_text())
-        runs[record.key] = {"folder": f"runs/{folder.name}", "status": record.status, "seed": record.config["seed"]}
-    write_json(bundle / "manifest.json", add_json_checksum({"format": 1, "files": sums, "runs": runs}))
+        own = [name_fingerprint(part.fingerprint) for part in (record.data, record.encoder)]
+        data[own[0]], weights[own[1]] = record.data.fingerprint, record.encoder.fingerprint
+        runs[record.key] = BundledRun(
+            folder=f"runs/{folder.name}", status=record.status, seed=record.config["seed"], task="sst2",
+            encoder="local", method="any", score=record.best.score, ended=0.0, data=own[0], weights=own[1],
+            predictions="kept" if (folder / "predictions.parquet").exists() else "removed",
+        )  # fmt: skip
+    manifest = Manifest(
+        format=1, isobench="0.1.0", experiment=None, commands=[], created="2026-01-01", planned=len(runs),
+        anonymous=False, runs=runs, data=data, weights=weights, analysis=[], files=files,
+    )  # fmt: skip
+    (bundle / "manifest.json").write_bytes(format_manifest(manifest))

@@ -22,18 +22,19 @@ PAGE_FILE = "report.html"
 
 
 @collect_garbage_rarely()
-def write_report(experiment: Experiment, rows: list[Row]) -> tuple[Report, Path]:
+def write_report(experiment: Experiment, rows: list[Row], folder: Path | None = None) -> tuple[Report, Path]:
     """Build the report of an experiment's runs and write its files; return the report and the page's path.
 
     Args:
         experiment: its name, paper, tables and selection rule.
         rows: the runs with their states (`isobench.runs.state.add_states`), at least one.
+        folder: where the files go; None stands for the experiment's folder in the runs' output folder.
 
     Raises:
         UserError: the selection rule can't be applied to these runs.
         StorageError: the folder can't be written.
     """
-    folder = report_folder(rows[0].cfg.output_dir, experiment.name)
+    folder = folder or report_folder(rows[0].cfg.output_dir, experiment.name)
     with require_writable(folder):
         report = build_report(experiment, rows)
         write_report_files(report, folder)

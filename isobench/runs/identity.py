@@ -57,15 +57,8 @@ class Identifier:
         """Compute a run's identity, as the function of this name does, with its errors."""
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
-        return Identity(self.compute_key(cfg, data, encoder), data, encoder)
-
-    def compute_key(self, cfg: Config, data: dict[str, str], encoder: dict[str, str]) -> str:
-        """Compute a run's key from its config and from the fingerprints that its record has.
-
-        Neither data nor weights are read, so that the key of a run from elsewhere can be checked.
-        """
         decisive = {name: self._call_once(select_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
-        return hash_decisive(cfg, decisive, data, encoder)
+        return Identity(hash_decisive(cfg, decisive, data, encoder), data, encoder)
 
     def _call_once(self, function: Callable[..., Any], *arguments: Any) -> Any:
         call = (function, *map(id, arguments))

@@ -15,7 +15,7 @@ from isobench.common.checksums import MISMATCH, add_json_checksum, read_json
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json, shorten_digest, write_json
 from isobench.common.reading import RECORD_LIMIT
-from isobench.runs.identity import Identifier, Identity
+from isobench.runs.identity import Identity, compute_key
 from isobench.runs.layout import imports_folder, run_folder_name, runs_folder
 from isobench.runs.listing import CHANGED_KEY, print_left_out, read_run_config
 from isobench.runs.row import Row
@@ -93,7 +93,7 @@ def read_imported_rows(
     Raises:
         UserError: the file of an imported bundle is damaged.
     """
-    validator, identifier = ConfigValidator(), Identifier()
+    validator = ConfigValidator()
     left_out: dict[str, list[Path]] = {}
     for key in list_imported_keys(output_dir, experiment):
         folder = runs_folder(output_dir) / run_folder_name(key)
@@ -103,7 +103,7 @@ def read_imported_rows(
             row = Row.of(replace(read_run_config(folder, validator), output_dir=output_dir), key)
             if row.record is not None:
                 row.identity = Identity(key, row.record.data.fingerprint, row.record.encoder.fingerprint)
-                if identifier.compute_key(row.cfg, row.identity.data, row.identity.encoder) != key:
+                if compute_key(row.cfg, row.identity.data, row.identity.encoder) != key:
                     raise UserError(CHANGED_KEY)
         except (UserError, OSError) as error:
             left_out.setdefault(extract_first_line(error), []).append(folder)

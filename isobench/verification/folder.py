@@ -5,12 +5,11 @@ import os
 import stat
 from pathlib import Path
 
+from isobench.bundles.layout import MANIFEST_FILE
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, read_bounded
 from isobench.runs.layout import MARKER_FILE, is_run_folder_name
 
-MANIFEST_FILE = "manifest.json"  # in a bundle
-CRATE_FILE = "ro-crate-metadata.json"  # in a bundle; describes it for archives
 PREDICTIONS_LIMIT = 1024 * MEBIBYTE
 MAX_FILES = 1_000_000
 MAX_DEPTH = 8  # folders below the folder; isobench makes three

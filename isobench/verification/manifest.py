@@ -5,30 +5,89 @@ from typing import Any
 
 import orjson
 
+from isobench.bundles.layout import CRATE_FILE, MANIFEST_FILE
+from isobench.bundles.manifest import (
+    MANIFEST_LIMIT,
+    BundledFile,
+    BundledRun,
+    Manifest,
+    check_paths,
+    describe_error,
+    parse_manifest,
+)
 from isobench.common.checksums import JSON_ENTRY, MISMATCH
-from isobench.common.errors import extract_first_line
+from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json
 from isobench.common.reading import RECORD_LIMIT
-from isobench.runs.layout import ABOUT_FILE
-from isobench.verification.folder import CRATE_FILE, MANIFEST_FILE, VerifiedFolder
+from isobench.runs.layout import ABOUT_FILE, run_folder_name
+from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import Ledger
 from isobench.verification.run_check import CheckedRun
 
-MANIFEST_FORMAT = 1  # that is read
 
-
-def read_manifest(folder: VerifiedFolder, ledger: Ledger) -> dict[str, Any] | None:
+def read_manifest(folder: VerifiedFolder, ledger: Ledger) -> Manifest | None:
     """Read a bundle's manifest and compare its checksum; None, with a failure noted, if it can't be used."""
     try:
-        manifest = read_checksummed_json(folder, MANIFEST_FILE)
-        if manifest.get("format") != MANIFEST_FORMAT:
-            raise ValueError(f"its format is {manifest.get('format')}, and this isobench reads {MANIFEST_FORMAT}")
-        if not all(isinstance(manifest.get(name), dict) for name in ("files", "runs")):
-            raise ValueError("it lacks its files or runs")
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        ledger.fail(MANIFEST_FILE, "files", extract_first_line(error))
+        manifest = parse_manifest(folder.read(MANIFEST_FILE, MANIFEST_LIMIT))
+    except (OSError, UserError, ValueError, TypeError, RecursionError) as error:
+        ledger.fail(MANIFEST_FILE, "files", describe_error(error))
         return None
+    try:
+        check_paths(manifest)
+    except ValueError as error:
+        ledger.fail(MANIFEST_FILE, "files", describe_error(error))
     return manifest
+
+
+def check_manifest(
+    folder: VerifiedFolder, manifest: Manifest, runs: Mapping[str, CheckedRun], ledger: Ledger
+) -> None:
+    """Compare the sums, the names of files and the runs of a manifest with what the bundle has."""
+    for name, about in sorted(manifest.files.items()):
+        if name not in folder.refused:  # which is a failure already
+            ledger.judge(name, "files", compare_sum(folder, name, about))
+    for name in sorted(folder.sizes.keys() - manifest.files.keys() - {MANIFEST_FILE, CRATE_FILE}):
+        ledger.fail(name, "files", "the manifest does not name it")
+    for key, run in manifest.runs.items():
+        ledger.judge(run_folder_name(key), "files", compare_run(key, run, manifest, runs))
+    for name in sorted(runs.keys() - set(map(run_folder_name, manifest.runs))):
+        ledger.fail(name, "files", "the manifest lists no such run")
+
+
+def compare_sum(folder: VerifiedFolder, name: str, about: BundledFile) -> list[str]:
+    """Return what is wrong if a file is not the one that the manifest lists."""
+    if not folder.has(name):
+        return ["it is missing"]
+    if about.bytes != folder.sizes[name]:
+        return [f"it has {folder.sizes[name]} bytes, and the manifest says {about.bytes}"]
+    try:
+        is_same = folder.digest(name) == about.sha256
+    except OSError as error:
+        return [extract_first_line(error)]
+    return [] if is_same else ["its sha256 is not the manifest's"]
+
+
+def compare_run(key: str, about: BundledRun, manifest: Manifest, runs: Mapping[str, CheckedRun]) -> list[str]:
+    """Return what is wrong if a run is not the one that the manifest lists."""
+    run = runs.get(run_folder_name(key))
+    if run is None:
+        return ["the manifest lists this run, and its folder is missing"]
+    if run.record is None or run.cfg is None:
+        return []  # a failure already
+    record, cfg = run.record, run.cfg
+    pairs = {
+        "key": (key, record.key),
+        "status": (about.status, record.status),
+        "seed": (about.seed, cfg.seed),
+        "score": (about.score, record.best.score if record.best else None),
+        "data": (manifest.data.get(about.data), record.data.fingerprint),
+        "weights": (manifest.weights.get(about.weights), record.encoder.fingerprint),
+    }
+    return [
+        f"the manifest says that its {name} is {listed}, and its record {recorded}"
+        for name, (listed, recorded) in pairs.items()
+        if listed != recorded
+    ]
 
 
 def read_checksummed_json(folder: VerifiedFolder, name: str) -> dict[str, Any]:
@@ -45,61 +104,6 @@ def read_checksummed_json(folder: VerifiedFolder, name: str) -> dict[str, Any]:
     if content[JSON_ENTRY] != sha256_json(["", others]):
         raise ValueError(MISMATCH)
     return others
-
-
-def check_manifest(
-    folder: VerifiedFolder, manifest: dict[str, Any], runs: Mapping[str, CheckedRun], ledger: Ledger
-) -> None:
-    """Compare the sums, the names of files and the runs of a manifest with what the bundle has."""
-    listed = manifest["files"]
-    for name, about in sorted(listed.items()):
-        ledger.judge(name, "files", compare_sum(folder, name, about))
-    for name in sorted(folder.sizes.keys() - listed.keys() - {MANIFEST_FILE, CRATE_FILE}):
-        ledger.fail(name, "files", "the manifest does not name it")
-    for name, about in manifest["runs"].items():
-        ledger.judge(str(about_folder(name, about)), "files", compare_run(name, about, runs))
-    known = {about_folder(name, about) for name, about in manifest["runs"].items()}
-    for name in sorted(runs.keys() - known):
-        ledger.fail(name, "files", "the manifest lists no such run")
-
-
-def about_folder(key: str, about: Any) -> str:
-    """Return the name of a listed run's folder."""
-    path = about.get("folder") if isinstance(about, dict) else None
-    return path.rpartition("/")[2] if isinstance(path, str) else key
-
-
-def compare_sum(folder: VerifiedFolder, name: str, about: Any) -> list[str]:
-    """Return what is wrong if a file is not the one that the manifest lists."""
-    if name in folder.refused:
-        return []  # noted for every refused entry
-    if not folder.has(name):
-        return ["it is missing"]
-    if not isinstance(about, dict):
-        return ["the manifest has no sum of it"]
-    if about.get("bytes") != folder.sizes[name]:
-        return [f"it has {folder.sizes[name]} bytes, and the manifest says {about.get('bytes')}"]
-    try:
-        is_same = folder.digest(name) == about.get("sha256")
-    except OSError as error:
-        return [extract_first_line(error)]
-    return [] if is_same else ["its sha256 is not the manifest's"]
-
-
-def compare_run(key: str, about: Any, runs: Mapping[str, CheckedRun]) -> list[str]:
-    """Return what is wrong if a run is not the one that the manifest lists."""
-    run = runs.get(about_folder(key, about))
-    if run is None:
-        return ["the manifest lists this run, and its folder is missing"]
-    if run.record is None or run.cfg is None or not isinstance(about, dict):
-        return []  # noted with the record
-    problems = []
-    if not run.record.key.startswith(key):
-        problems.append(f"the manifest lists it as {key}")
-    for name, value in (("status", run.record.status), ("seed", run.cfg.seed)):
-        if name in about and about[name] != value:
-            problems.append(f"the manifest says {name} {about[name]}, and its record {value}")
-    return problems
 
 
 def check_refused(folder: VerifiedFolder, ledger: Ledger) -> None:

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ def retrain_runs(
     count: int,
     seed: int,
     locations: Locations,
-    declared: Any,
+    declared: Mapping[str, float],
     ledger: Ledger,
 ) -> None:
     """Train some of the finished runs again, drawn at random, and compare what they give with their records.
@@ -52,7 +51,7 @@ def retrain_runs(
         name for name, run in runs.items() if run.cfg and run.record and run.record.status == "finished"
     )
     drawn = random.Random(seed).sample(finished, min(count, len(finished)))
-    tolerance = limit_tolerance(declared if isinstance(declared, dict) else {})
+    tolerance = limit_tolerance(declared)
     reasons: dict[str, str] = {}
     for name in drawn:
         cfg = runs[name].cfg

@@ -63,7 +63,7 @@ def verify(root: Path, options: Options) -> Ledger:
         check_sources(runs, options.locations, ledger)
         check_environment(runs, code, ledger)
     if options.retrain:
-        declared = manifest.get("tolerance") if manifest else None
+        declared = manifest.tolerance if manifest else {}
         retrain_runs(folder, runs, options.retrain, options.seed, options.locations, declared, ledger)
     return ledger
 
