@@ -11,7 +11,7 @@ from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.garbage import collect_garbage_rarely
-from isobench.common.terminal import make_console
+from isobench.common.terminal import make_console, replace_control_characters
 from isobench.verification.ledger import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Ledger
 from isobench.verification.sources import Locations
 from isobench.verification.verify import Options, verify
@@ -95,7 +95,7 @@ def print_ledger(ledger: Ledger, folder: Path) -> None:
     """Print a line for each failure, one for each kind of difference and of what was not checked, and the counts."""
     out = make_console()
     for entry in ledger.list_entries(FAILS):
-        out.print(f"{entry.subject}  {entry.check}: {entry.text}", highlight=False, soft_wrap=True)
+        out.print(clean(f"{entry.subject}  {entry.check}: {entry.text}"), highlight=False, soft_wrap=True)
     for outcome in (DIFFERS, UNCHECKED):
         texts = Counter((entry.check, entry.text) for entry in ledger.list_entries(outcome))
         for (check, text), count in texts.items():
@@ -104,7 +104,7 @@ def print_ledger(ledger: Ledger, folder: Path) -> None:
                 if count > 1
                 else next(entry.subject for entry in ledger.entries if (entry.check, entry.text) == (check, text))
             )
-            out.print(f"{outcome}: {check}: {text} ({where})", highlight=False, soft_wrap=True)
+            out.print(clean(f"{outcome}: {check}: {text} ({where})"), highlight=False, soft_wrap=True)
     table = Table(title=f"Verified: {folder}", title_justify="left", header_style="bold")
     table.add_column("check")
     table.add_column("what was checked", overflow="fold")
@@ -115,6 +115,11 @@ def print_ledger(ledger: Ledger, folder: Path) -> None:
     out.print(table)
     failed = sorted({entry.subject for entry in ledger.entries if entry.outcome == FAILS})
     out.print(f"{len(failed)} of its runs and files fail." if failed else "Nothing that was checked fails.")
+
+
+def clean(text: str) -> str:
+    """Return a text that a stranger's file may have chosen as one line that can be printed."""
+    return replace_control_characters(text).replace("\n", "?").encode(errors="replace").decode()
 
 
 if __name__ == "__main__":

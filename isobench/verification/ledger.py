@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 HOLDS, FAILS, DIFFERS, UNCHECKED = "holds", "fails", "differs", "not checked"
@@ -77,9 +78,11 @@ class Ledger:
 
     def list_entries(self, outcome: str) -> Iterator[Entry]:
         """Yield the entries with an outcome, by subject and in the order of their notes."""
-        ordered = {entry.subject: None for entry in self.entries if entry.outcome == outcome}
-        for subject in ordered:
-            yield from (entry for entry in self.entries if entry.subject == subject and entry.outcome == outcome)
+        by_subject: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.outcome == outcome:
+                by_subject.setdefault(entry.subject, []).append(entry)
+        yield from chain.from_iterable(by_subject.values())
 
     def count(self) -> dict[str, Counter[str]]:
         """Count the subjects of every check that was made by their outcome: check -> outcome -> number.

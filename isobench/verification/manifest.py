@@ -48,6 +48,8 @@ def check_manifest(
             ledger.judge(name, "files", compare_sum(folder, name, about))
     for name in sorted(folder.sizes.keys() - manifest.files.keys() - {MANIFEST_FILE, CRATE_FILE}):
         ledger.fail(name, "files", "the manifest does not name it")
+    if folder.has(CRATE_FILE):
+        ledger.judge(CRATE_FILE, "files", compare_crate(folder))
     for key, run in manifest.runs.items():
         ledger.judge(run_folder_name(key), "files", compare_run(key, run, manifest, runs))
     for name in sorted(runs.keys() - set(map(run_folder_name, manifest.runs))):
@@ -65,6 +67,18 @@ def compare_sum(folder: VerifiedFolder, name: str, about: BundledFile) -> list[s
     except OSError as error:
         return [extract_first_line(error)]
     return [] if is_same else ["its sha256 is not the manifest's"]
+
+
+def compare_crate(folder: VerifiedFolder) -> list[str]:
+    """Return what is wrong if the RO-Crate, which no other file has a sum of, names other files or sums."""
+    try:
+        entities = orjson.loads(folder.read(CRATE_FILE, MANIFEST_LIMIT))["@graph"]
+        sums = {entity["@id"]: entity["sha256"] for entity in entities if "sha256" in entity}
+        wrong = [name for name, sha256 in sums.items() if not folder.has(name) or folder.digest(name) != sha256]
+        lacking = sorted(folder.sizes.keys() - sums.keys() - {CRATE_FILE})
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        return [extract_first_line(error)]
+    return [f"its sum of {name} is not the file's" for name in wrong] + [f"it lacks {name}" for name in lacking]
 
 
 def compare_run(key: str, about: BundledRun, manifest: Manifest, runs: Mapping[str, CheckedRun]) -> list[str]:

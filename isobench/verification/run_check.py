@@ -1,6 +1,6 @@
 """Check one run by its own files: record, config and key agree with each other. Reads nothing else."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from isobench.common.checksums import check_text_checksum
@@ -21,6 +21,7 @@ from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
 from isobench.verification.ledger import Ledger
 from isobench.verification.predictions import read_predictions
 from isobench.verification.scores import check_scores
+from isobench.verification.targets import find_foreign_code
 
 
 @dataclass
@@ -77,15 +78,27 @@ def check_run(folder: VerifiedFolder, name: str, code: Code, ledger: Ledger) -> 
     except (UserError, OSError) as error:
         ledger.fail(name, "record", extract_first_line(error))
         return run
-    if run.cfg is None:
-        run.record = None  # no table can be made of it
-        return run
-    ledger.judge(name, "config", compare_configs(run.cfg, run.record))
-    ledger.judge(name, "record", find_contradictions(run.cfg, run.record, name))
-    check_scale(run.cfg, run.record, name, code, ledger)
-    ledger.judge(name, "key", compare_key(run.cfg, run.record))
-    read_and_check_scores(folder, run, ledger)
+    try:
+        check_contents(folder, run, code, ledger)
+    except Exception as error:  # as above
+        ledger.fail(name, "record", f"it can't be checked: {extract_first_line(error)}")
+        run.record = None
     return run
+
+
+def check_contents(folder: VerifiedFolder, run: CheckedRun, code: Code, ledger: Ledger) -> None:
+    """Check a run's config, record, key and scores against each other; without a config drop the record too."""
+    name, record, cfg = run.name, run.record, run.cfg
+    if cfg is None or record is None:
+        run.record = None  # no table can be made of it
+        return
+    ledger.judge(name, "config", compare_configs(cfg, record))
+    if foreign := find_foreign_code(cfg):  # the class of a method is not in the key
+        ledger.differ(name, "config", f"{foreign}, which isobench does not bring")
+    ledger.judge(name, "record", find_contradictions(cfg, record, name))
+    check_scale(cfg, record, name, code, ledger)
+    ledger.judge(name, "key", compare_key(cfg, record))
+    read_and_check_scores(folder, run, ledger)
 
 
 def read_config(folder: VerifiedFolder, name: str) -> Config:
@@ -102,16 +115,14 @@ def read_config(folder: VerifiedFolder, name: str) -> Config:
 
 def compare_configs(cfg: Config, record: RunRecord) -> list[str]:
     """Return what is wrong if the record's config is not that of config.yaml."""
-    try:
+    if record.config == replace_non_finite(asdict(cfg)):
+        return []
+    try:  # an earlier version's has fewer settings, and the absent ones have their defaults
         recorded = config_from_plain(record.config)
     except Exception as error:  # as above
         return [f"the record's config can't be used: {extract_first_line(error)}"]
-    if recorded == cfg:
-        return []
     names = [name for name, value in vars(cfg).items() if getattr(recorded, name) != value]
-    if all(replace_non_finite(getattr(cfg, name)) == getattr(recorded, name) for name in names):
-        return []
-    return [f"the record's config and config.yaml differ in {', '.join(names)}"]
+    return [f"the record's config and config.yaml differ in {', '.join(names)}"] if names else []
 
 
 def compare_key(cfg: Config, record: RunRecord) -> list[str]:

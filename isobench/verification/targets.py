@@ -23,13 +23,13 @@ def find_foreign_code(cfg: Config) -> str | None:
     return None
 
 
-def find_foreign_class(settings: dict[str, Any], allowed: re.Pattern[str]) -> str | None:
+def find_foreign_class(settings: Any, allowed: re.Pattern[str]) -> str | None:
     """Return what is wrong unless ``_target_`` is a class that isobench defines under this very name.
 
     A dotted path can lead from a module of isobench to everything that this module imports, so the class must be
     defined in isobench. Settings must not hold instructions of Hydra, such as another ``_target_``.
     """
-    target = str(settings.get("_target_"))
+    target = str(settings.get("_target_")) if isinstance(settings, dict) else "None"
     if not allowed.fullmatch(target) or not is_own_class(target):
         return f"is the class {target}"
     own = {key: value for key, value in settings.items() if key != "_target_"}
