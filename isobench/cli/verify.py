@@ -40,7 +40,7 @@ def main(prog: str = "python -m isobench verify") -> None:
         "--trust", action="store_true", help="use the paths and run the classes that the folder's configs name"
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()  # settings may stand after flags
     run_guarded(lambda: print_outcome(options))
 
 
