@@ -159,7 +159,7 @@ def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
 def check_scale(cfg: Config, record: RunRecord, name: str, code: Code, ledger: Ledger) -> None:
     """Check what the record says of the differences from the paper's setting; other versions may say it otherwise.
 
-    A record that says less is a failure in any case, because a report then takes the run for one at the paper's scale.
+    A record that says less is a failure in any case: a report would take the run for one at the paper's scale.
     What depends on the names of data files is not checked, because no path of a config is followed.
     """
     found = set(find_scale_differences(replace(cfg, data=replace(cfg.data, root=None))))
