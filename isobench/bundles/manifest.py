@@ -62,6 +62,9 @@ class Manifest(Part):
     created: str = Field(description="when the newest result was made, UTC")
     planned: Count = Field(description="runs that the commands ask for; those that have ended are in the bundle")
     anonymous: bool = Field(description="whether names of machines, users and folders were taken out of the records")
+    license: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$")] | None = Field(
+        description="SPDX's name of the licence of these results; null if none is stated"
+    )
     runs: dict[Annotated[str, HEX_64], BundledRun]
     data: dict[str, dict[str, str]] = Field(description="fingerprints of data sets")
     weights: dict[str, dict[str, str]] = Field(description="fingerprints of pretrained weights")

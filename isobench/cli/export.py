@@ -1,5 +1,7 @@
 """Run ``isobench export``: write an experiment's runs as a bundle, which can be published, checked and merged."""
 
+import argparse
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +37,7 @@ def main(prog: str = "python -m isobench export") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = FlagParser(
         prog=prog,
-        usage="%(prog)s [-h] --to FOLDER [--anonymous] +experiment=NAME [SETTING=VALUE ...]",
+        usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
         description="Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
         "report, the commands, and a manifest with the sha256 of every file. Give it the sweep's own arguments; "
         "+experiment=NAME alone takes every run of this experiment that was asked for in the output folder. A bundle "
@@ -48,12 +50,22 @@ def main(prog: str = "python -m isobench export") -> None:
         action="store_true",
         help="take names of machines, users and folders out of the records, which get new checksums",
     )
+    parser.add_argument(
+        "--license", metavar="NAME", type=read_licence, help="of these results, as SPDX names it, such as CC-BY-4.0"
+    )
     options, arguments = parser.parse_sweep_arguments()
-    run_guarded(lambda: export(arguments, options.to, options.anonymous))
+    run_guarded(lambda: export(arguments, options.to, options.anonymous, options.license))
+
+
+def read_licence(text: str) -> str:
+    """Read the value of ``--license``; raise argparse's error unless it can be a name of SPDX's list."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text} must be a name of spdx.org/licenses, such as CC-BY-4.0")
 
 
 @collect_garbage_rarely()
-def export(arguments: Sequence[str], target: Path, anonymous: bool = False) -> None:
+def export(arguments: Sequence[str], target: Path, anonymous: bool = False, licence: str | None = None) -> None:
     """Write a bundle of an experiment's ended runs and print what is in it.
 
     Raises:
@@ -74,7 +86,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False) -> N
     analysis = find_analysis_files(rows if not trains else [row for row in ended if has_finished(row)], trains)
     commands = list_commands(cfg.output_dir, experiment.name, arguments, is_general)
     planned = len(rows) if trains else 0
-    manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous))
+    manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
     print_summary(target, manifest, rows if trains else [])
     if not anonymous:
         print_places(ended)
