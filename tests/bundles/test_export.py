@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import subprocess
 
 import orjson
 import pytest
@@ -220,3 +221,13 @@ def test_a_subset_of_a_sweep_is_exported_with_its_own_command(alice, run_export,
     assert "Exported 2 of 2 runs" in out
     assert "seed=2" in (tmp_path / "bundle" / "commands.txt").read_text()
     shutil.rmtree(tmp_path / "bundle")
+
+
+@pytest.mark.skipif(shutil.which("rocrate-validator") is None, reason="roc-validator is not installed")
+def test_the_crate_is_valid(bundle):
+    """roc-validator needs another version of rich, so it is installed elsewhere, and it reads a file of the web."""
+    command = ["rocrate-validator", "-y", "validate", "-p", "ro-crate-1.1", "-l", "required", "--no-paging"]
+    done = subprocess.run([*command, str(bundle)], capture_output=True, text=True, check=False)
+    if "Unable to retrieve the JSON-LD context" in done.stdout + done.stderr:
+        pytest.skip("the RO-Crate context can't be read from the web")
+    assert done.returncode == 0, done.stdout
