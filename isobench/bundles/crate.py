@@ -4,18 +4,19 @@ import mimetypes
 from pathlib import Path
 from typing import Any
 
-from isobench.bundles.layout import CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER, RUNS_FOLDER
+from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER, RUNS_FOLDER
 from isobench.bundles.manifest import BundledFile, Manifest
 from isobench.common.packages import require_package
+from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE
 
 CRATE_VERSION = "1.1"  # of the specification, which most archives read
 OWN_LICENCE = "https://spdx.org/licenses/Apache-2.0"  # of isobench itself, not of the results
 MEDIA_TYPES = {".parquet": "application/vnd.apache.parquet", ".yaml": "application/yaml", ".md": "text/markdown"}
 NAMES = {
-    "commands.txt": "the commands that make these runs",
-    "result.json": "record of a run: settings, scores, isotropy, cost, provenance",
-    "config.yaml": "settings of a run",
-    "predictions.parquet": "predictions of a run's reported epoch",
+    COMMANDS_FILE: "the commands that make these runs",
+    RECORD_FILE: "record of a run: settings, scores, isotropy, cost, provenance",
+    CONFIG_FILE: "settings of a run",
+    PREDICTIONS_FILE: "predictions of a run's reported epoch",
     "report.html": "report of the runs: tables, statistics and figures",
 }
 

@@ -110,7 +110,9 @@ def parse_manifest(text: bytes) -> Manifest:
     if not isinstance(content, dict) or JSON_ENTRY not in content:
         raise ValueError("it is no JSON object with a checksum")
     version = content.get("format")
-    if type(version) is int and version > BUNDLE_FORMAT:
+    if type(version) is not int:
+        raise ValueError("its format is no number")
+    if version > BUNDLE_FORMAT:
         raise UserError(f"the bundle has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
     others = {name: value for name, value in content.items() if name != JSON_ENTRY}
     if content[JSON_ENTRY] != sha256_json(["", others]):

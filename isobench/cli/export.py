@@ -25,7 +25,6 @@ from isobench.config.command_line import check_typed_settings
 from isobench.runs.imports import read_imports
 from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.row import Row, check_predictions
-from isobench.runs.state import find_run_states, format_state_counts
 from isobench.sweep.plan import convert_to_overrides
 from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, read_selection
 from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
@@ -87,7 +86,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     commands = list_commands(cfg.output_dir, experiment.name, arguments, is_general)
     planned = len(rows) if trains else 0
     manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
-    print_summary(target, manifest, rows if trains else [])
+    print_summary(target, manifest)
     if not anonymous:
         print_places(ended)
 
@@ -169,12 +168,14 @@ def format_command(arguments: Sequence[str]) -> str:
     return shlex.join(["python", "-m", "isobench", "-m", *hide_paths_in_arguments(arguments)])
 
 
-def print_summary(target: Path, manifest: Manifest, rows: list[Row]) -> None:
+def print_summary(target: Path, manifest: Manifest) -> None:
     """Print how many runs are in a bundle, what they lack, and how large it is."""
     size = sum(file.bytes for file in manifest.files.values())
-    if rows:
-        states = "" if len(manifest.runs) == len(rows) else f" ({format_state_counts(find_run_states(rows))})"
-        print(f"Exported {len(manifest.runs)} of {format_count(len(rows), 'run')}{states}")
+    if missing := manifest.planned - len(manifest.runs):
+        words = "1 has" if missing == 1 else f"{missing} have"
+        print(f"Exported {len(manifest.runs)} of {manifest.planned} runs; {words} not ended: export again later")
+    elif manifest.runs:
+        print(f"Exported all {format_count(manifest.planned, 'run')}")
     removed = [run.folder for run in manifest.runs.values() if run.predictions == "removed"]
     if removed:
         print(f"Without predictions, which were removed: {', '.join(removed)}")

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def explained_variance(small):
+    pytest.importorskip("rocrate")
     return ["+experiment=isobn_ev", *small, "encoder.pooling=cls", "task.train_samples=60", "calibration=none"]
 
 
@@ -57,6 +58,7 @@ def test_an_analysis_without_training_is_exported_and_imported(
 
 
 def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, run_import, outputs, tmp_path):
+    pytest.importorskip("rocrate")
     drift = ["+experiment=isobn_drift", *small, "calibration=none", "seed=1", "task.train_samples=64"]
     code, _, err = cli(*drift)
     assert code == 0, err
