@@ -38,7 +38,7 @@ from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
 # Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
-COMMANDS = ("status", "report", "export", "import", "dashboard", "prune", "wordsim")
+COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "wordsim")
 FLAGS_WITH_VALUE = (
     "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip

@@ -38,6 +38,7 @@ from isobench.runs.ended import read_ended_row
 from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import compute_key
 from isobench.runs.row import Row
+from isobench.runs.tolerance import TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
         data={run.data: data for run, data, _ in fingerprints},
         weights={run.weights: weights for run, _, weights in fingerprints},
         analysis=sorted(file.name for file in contents.analysis),
+        tolerance=dict(TOLERANCE),
         files=files,
     )
     text = format_manifest(manifest)

@@ -69,6 +69,9 @@ class Manifest(Part):
     data: dict[str, dict[str, str]] = Field(description="fingerprints of data sets")
     weights: dict[str, dict[str, str]] = Field(description="fingerprints of pretrained weights")
     analysis: list[str] = Field(description="the files of the experiment's analysis in report/")
+    tolerance: dict[str, float] = Field(
+        default_factory=dict, description="how far runs that are trained again elsewhere may be (isobench verify)"
+    )
     files: dict[str, BundledFile] = Field(description="every other file but the RO-Crate's, by its relative path")
 
 
