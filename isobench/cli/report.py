@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from isobench.analyses.names import needs_training
+from isobench.analyses.runner import analyse_trained_runs
 from isobench.cli import claims
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
@@ -68,6 +69,8 @@ def report(arguments: Sequence[str]) -> None:
             f"no run of {cfg.experiment.name or 'this sweep'} {missing} in {cfg.output_dir}: run it first"
         )
     rows = add_states(rows)
+    if cfg.analysis:
+        analyse_trained_runs(cfg.experiment, rows)
     built, page = write_report(experiment, rows)
     print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
