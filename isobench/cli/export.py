@@ -13,6 +13,7 @@ from isobench.analyses.names import needs_training
 from isobench.analyses.runner import list_analysis_inputs, read_about
 from isobench.bundles.crate import require_rocrate
 from isobench.bundles.export import Contents, export_bundle
+from isobench.bundles.layout import is_plain_name
 from isobench.bundles.manifest import Manifest
 from isobench.bundles.privacy import find_places, hide_paths_in_arguments
 from isobench.cli.arguments import FlagParser
@@ -82,18 +83,13 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
     trains = not cfg.analysis or needs_training(cfg.analysis)
     ended = select_ended(rows) if trains else []
-    analysis = find_analysis_files(rows if not trains else [row for row in ended if has_finished(row)], trains)
+    analysis = find_analysis_files(rows, trains)
     commands = list_commands(cfg.output_dir, experiment.name, arguments, is_general)
     planned = len(rows) if trains else 0
     manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
     print_summary(target, manifest)
     if not anonymous:
         print_places(ended)
-
-
-def has_finished(row: Row) -> bool:
-    """Return True if a run has a record and no failure."""
-    return row.record is not None and row.record.status == "finished"
 
 
 def select_ended(rows: list[Row]) -> list[Row]:
@@ -117,29 +113,30 @@ def find_analysis_files(rows: list[Row], trains: bool) -> list[Path]:
     """Find the files of the experiment's analysis; none if it has no analysis.
 
     Args:
-        rows: the runs that the analysis was made of.
+        rows: the planned runs.
         trains: whether these are trained runs, so that a bundle is of use without the analysis.
 
     Raises:
         UserError: the analysis is missing, was made of other runs or settings, or a file of it is damaged. If
             ``trains``, only a damaged file is an error, and the others give one line.
     """
-    if not rows or not rows[0].cfg.analysis:
-        return []
     cfg = rows[0].cfg
+    if not cfg.analysis:
+        return []
     folder = report_folder(cfg.output_dir, cfg.experiment.name)
     about = read_about(folder)
-    expected = replace_non_finite(list_analysis_inputs(rows))
-    if about is None or any(about.get(name) != value for name, value in expected.items()):
-        reason = (
-            f"{folder} has no analysis of these runs: python -m isobench +experiment={cfg.experiment.name} makes it"
-        )
+    if trains and not cfg.analysis.get("unfinished"):
+        rows = [row for row in rows if row.record is not None and row.record.status == "finished"]
+    expected = replace_non_finite(list_analysis_inputs(rows)) if rows else {}
+    if about is None or not rows or any(about.get(name) != value for name, value in expected.items()):
+        command = "isobench report" if trains else "python -m isobench"
+        reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"
         if not trains:
             raise UserError(reason)
         print(f"Without the analysis: {reason}")
         return []
     for name, sha256 in about["sha256"].items():
-        if not (folder / name).is_file() or sha256_file(folder / name) != sha256:
+        if not is_plain_name(name) or not (folder / name).is_file() or sha256_file(folder / name) != sha256:
             raise UserError(f"{folder / name} is damaged or missing: repeat the analysis")
     return [*(folder / name for name in sorted(about["sha256"])), folder / ABOUT_FILE]
 
