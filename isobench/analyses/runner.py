@@ -16,11 +16,13 @@ from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, replace_non_finite, require_writable, sha256_file, write_json
 from isobench.common.reading import RECORD_LIMIT
-from isobench.common.terminal import make_console
+from isobench.common.terminal import make_console, print_note
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.row import Row
 from isobench.training.execute import probe_hub_if_needed
+
+RUNNER_SETTINGS = ("_target_", "trains", "unfinished")  # of an analysis; its function takes the other ones
 
 
 def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
@@ -56,6 +58,25 @@ def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
     findings.print_to(out)
     stems = ", ".join(sorted({file.stem for file in files}))
     out.print(f"Written to {folder}/: {stems}", highlight=False, markup=False, soft_wrap=True)
+
+
+def analyse_trained_runs(experiment: Experiment, rows: Sequence[Row]) -> None:
+    """Carry out the analysis of trained runs on those that finished; with ``analysis.unfinished`` on all of them.
+
+    Without a finished run, print a line that says so.
+
+    Args:
+        experiment: the experiment; it names the folder.
+        rows: the planned runs, with the records of those that have ended.
+
+    Raises:
+        UserError: as ``run_analysis``.
+    """
+    finished = [row for row in rows if row.record is not None and row.record.status == "finished"]
+    if finished:
+        run_analysis(experiment, rows if rows[0].cfg.analysis.get("unfinished") else finished)
+    else:
+        print_note("no run has finished, so there is nothing to analyse")
 
 
 def compute_findings(
@@ -164,7 +185,7 @@ def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any
     Raises:
         UserError: there is no such function, or it can't take these settings.
     """
-    settings = {key: value for key, value in analysis.items() if key not in ("_target_", "trains")}
+    settings = {key: value for key, value in analysis.items() if key not in RUNNER_SETTINGS}
     target = analysis.get("_target_")
     if not target:
         raise UserError("analysis._target_ must name a function, such as isobench.analyses.isobn_ev.analyse")

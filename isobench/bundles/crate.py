@@ -4,18 +4,19 @@ import mimetypes
 from pathlib import Path
 from typing import Any
 
-from isobench.bundles.layout import CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER, RUNS_FOLDER
+from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER, RUNS_FOLDER
 from isobench.bundles.manifest import BundledFile, Manifest
 from isobench.common.packages import require_package
+from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE
 
 CRATE_VERSION = "1.1"  # of the specification, which most archives read
-HOMEPAGE = "https://www.apache.org/licenses/LICENSE-2.0"  # of isobench itself, as pyproject.toml says
+OWN_LICENCE = "https://spdx.org/licenses/Apache-2.0"  # of isobench itself, not of the results
 MEDIA_TYPES = {".parquet": "application/vnd.apache.parquet", ".yaml": "application/yaml", ".md": "text/markdown"}
 NAMES = {
-    "commands.txt": "the commands that make these runs",
-    "result.json": "record of a run: settings, scores, isotropy, cost, provenance",
-    "config.yaml": "settings of a run",
-    "predictions.parquet": "predictions of a run's reported epoch",
+    COMMANDS_FILE: "the commands that make these runs",
+    RECORD_FILE: "record of a run: settings, scores, isotropy, cost, provenance",
+    CONFIG_FILE: "settings of a run",
+    PREDICTIONS_FILE: "predictions of a run's reported epoch",
     "report.html": "report of the runs: tables, statistics and figures",
 }
 
@@ -36,6 +37,7 @@ def write_crate(bundle: Path, manifest: Manifest, manifest_file: BundledFile) ->
     Raises:
         OSError: it can't be written.
     """
+    from rocrate.model.contextentity import ContextEntity
     from rocrate.rocrate import ROCrate
 
     crate = ROCrate(version=CRATE_VERSION)
@@ -52,15 +54,23 @@ def write_crate(bundle: Path, manifest: Manifest, manifest_file: BundledFile) ->
             crate.add_dataset(dest_path=folder, properties={"name": name})
     for path, about in {**manifest.files, MANIFEST_FILE: manifest_file}.items():
         crate.add_file(dest_path=path, properties=describe_file(path, about))
-    software: dict[str, Any] = {"@type": "SoftwareApplication", "name": "isobench", "license": {"@id": HOMEPAGE}}
+    software: dict[str, Any] = {"@type": "SoftwareApplication", "name": "isobench", "license": {"@id": OWN_LICENCE}}
     if manifest.isobench:
         software["softwareVersion"] = manifest.isobench
-    from rocrate.model.contextentity import ContextEntity
-
     tool = crate.add(ContextEntity(crate, "#isobench", properties=software))
     root["mentions"] = tool
+    root["license"] = crate.add(ContextEntity(crate, *describe_licence(manifest.license)))
     crate.metadata.write(bundle)
     assert (bundle / CRATE_FILE).is_file()
+
+
+def describe_licence(name: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the address and the description of a licence by its name in SPDX's list; None stands for no licence."""
+    if name is None:
+        text = "The bundle's author states no licence: ask before you publish these files again."
+        return "#licence", {"@type": "CreativeWork", "name": "no licence", "description": text}
+    about = {"@type": "CreativeWork", "name": name, "description": f"The licence that SPDX calls {name}."}
+    return f"https://spdx.org/licenses/{name}", about
 
 
 def describe_file(path: str, about: BundledFile) -> dict[str, Any]:

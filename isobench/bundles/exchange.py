@@ -17,7 +17,7 @@ def replace_folder(new: Path, old: Path) -> None:
     Raises:
         OSError: a folder can't be renamed.
     """
-    os.sync()  # what is renamed is on the disk
+    flush_files(new)
     if not old.exists() or not any(old.iterdir()):
         new.replace(old)
         return
@@ -32,6 +32,14 @@ def replace_folder(new: Path, old: Path) -> None:
         raise
     with contextlib.suppress(OSError):
         aside.rename(new)
+
+
+def flush_files(folder: Path) -> None:
+    """Wait until every file in a folder is on the disk, so that a power cut after a renaming loses nothing."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 def exchange(first: Path, second: Path) -> bool:

@@ -52,6 +52,7 @@ class Contents:
         planned: how many runs the commands ask for.
         analysis: the files of its analysis, the one that lists them among them; empty without one.
         anonymous: take names of machines, users and folders out of the records.
+        licence: SPDX's name of the licence of these results; None states none.
     """
 
     experiment: Experiment
@@ -60,6 +61,7 @@ class Contents:
     planned: int
     analysis: Sequence[Path] = field(default_factory=list)
     anonymous: bool = False
+    licence: str | None = None
 
 
 def export_bundle(target: Path, contents: Contents) -> Manifest:
@@ -132,6 +134,7 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
         created=datetime.fromtimestamp(int(max(moments)), UTC).isoformat(),
         planned=contents.planned,
         anonymous=contents.anonymous,
+        license=contents.licence,
         runs=runs,
         data={run.data: data for run, data, _ in fingerprints},
         weights={run.weights: weights for run, _, weights in fingerprints},

@@ -62,6 +62,9 @@ class Manifest(Part):
     created: str = Field(description="when the newest result was made, UTC")
     planned: Count = Field(description="runs that the commands ask for; those that have ended are in the bundle")
     anonymous: bool = Field(description="whether names of machines, users and folders were taken out of the records")
+    license: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$")] | None = Field(
+        description="SPDX's name of the licence of these results; null if none is stated"
+    )
     runs: dict[Annotated[str, HEX_64], BundledRun]
     data: dict[str, dict[str, str]] = Field(description="fingerprints of data sets")
     weights: dict[str, dict[str, str]] = Field(description="fingerprints of pretrained weights")
@@ -110,7 +113,9 @@ def parse_manifest(text: bytes) -> Manifest:
     if not isinstance(content, dict) or JSON_ENTRY not in content:
         raise ValueError("it is no JSON object with a checksum")
     version = content.get("format")
-    if type(version) is int and version > BUNDLE_FORMAT:
+    if type(version) is not int:
+        raise ValueError("its format is no number")
+    if version > BUNDLE_FORMAT:
         raise UserError(f"the bundle has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
     others = {name: value for name, value in content.items() if name != JSON_ENTRY}
     if content[JSON_ENTRY] != sha256_json(["", others]):

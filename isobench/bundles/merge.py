@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isobench.bundles.bundle_check import NOTHING_IMPORTED, check_analysis, check_run, read_checked_files
+from isobench.bundles.exchange import flush_files
 from isobench.bundles.layout import PREDICTIONS_FILE, RECORD_FILE, REPORT_FOLDER, RUN_FILES, name_run_file
 from isobench.bundles.manifest import Manifest, read_manifest
 from isobench.common.errors import UserError
@@ -56,6 +57,7 @@ def import_bundle(bundle: Path, output_dir: str) -> Merged:
                     check_analysis(bundle, manifest, files)
                 places = place_files(manifest, files, output_dir)
                 require_no_conflict(manifest, places, output_dir)
+                flush_files(staging)
                 return move_files(manifest, places, output_dir)
         except OSError as error:
             raise make_storage_error(error, Path(output_dir)) from error
@@ -131,7 +133,6 @@ def move_files(manifest: Manifest, places: dict[Path, Path], output_dir: str) ->
         UserError: another process has begun to carry out one of the runs; the same command goes on later.
         OSError: the folder can't be written.
     """
-    os.sync()  # a file that appears under its name is on the disk
     mark_output_folder(output_dir)
     new_runs, new_files = [], []
     for key, run in manifest.runs.items():

@@ -141,8 +141,12 @@ def format_config(config: Mapping[str, Any], key: str) -> bytes:
 
 
 def require_anonymous(path: str, content: bytes, names: Iterable[str]) -> None:
-    """Raise UserError if a file still holds one of these names, or the path of the user's home folder."""
+    """Raise UserError if a file still holds one of these names, or the path of the user's home folder.
+
+    Names without a digit, a dot or a dash, such as ``gpu`` or ``login``, are ordinary words and not looked for.
+    """
     home = str(Path.home())
-    for name in (*names, *([home] if len(home) > 1 else [])):
+    telling = [name for name in names if re.search(r"[\d.-]", name)]
+    for name in (*telling, *([home] if len(home) > 1 else [])):
         if re.search(rb"(?<![\w-])" + re.escape(name.encode()) + rb"(?![\w-])", content):
             raise UserError(f"{path} names {name} where it can't be taken out: export without --anonymous")

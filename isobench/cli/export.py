@@ -1,5 +1,7 @@
 """Run ``isobench export``: write an experiment's runs as a bundle, which can be published, checked and merged."""
 
+import argparse
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +13,7 @@ from isobench.analyses.names import needs_training
 from isobench.analyses.runner import list_analysis_inputs, read_about
 from isobench.bundles.crate import require_rocrate
 from isobench.bundles.export import Contents, export_bundle
+from isobench.bundles.layout import is_plain_name
 from isobench.bundles.manifest import Manifest
 from isobench.bundles.privacy import find_places, hide_paths_in_arguments
 from isobench.cli.arguments import FlagParser
@@ -23,7 +26,6 @@ from isobench.config.command_line import check_typed_settings
 from isobench.runs.imports import read_imports
 from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.row import Row, check_predictions
-from isobench.runs.state import find_run_states, format_state_counts
 from isobench.sweep.plan import convert_to_overrides
 from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, read_selection
 from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
@@ -35,7 +37,7 @@ def main(prog: str = "python -m isobench export") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = FlagParser(
         prog=prog,
-        usage="%(prog)s [-h] --to FOLDER [--anonymous] +experiment=NAME [SETTING=VALUE ...]",
+        usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
         description="Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
         "report, the commands, and a manifest with the sha256 of every file. Give it the sweep's own arguments; "
         "+experiment=NAME alone takes every run of this experiment that was asked for in the output folder. A bundle "
@@ -48,12 +50,22 @@ def main(prog: str = "python -m isobench export") -> None:
         action="store_true",
         help="take names of machines, users and folders out of the records, which get new checksums",
     )
+    parser.add_argument(
+        "--license", metavar="NAME", type=read_licence, help="of these results, as SPDX names it, such as CC-BY-4.0"
+    )
     options, arguments = parser.parse_sweep_arguments()
-    run_guarded(lambda: export(arguments, options.to, options.anonymous))
+    run_guarded(lambda: export(arguments, options.to, options.anonymous, options.license))
+
+
+def read_licence(text: str) -> str:
+    """Read the value of ``--license``; raise argparse's error unless it can be a name of SPDX's list."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text} must be a name of spdx.org/licenses, such as CC-BY-4.0")
 
 
 @collect_garbage_rarely()
-def export(arguments: Sequence[str], target: Path, anonymous: bool = False) -> None:
+def export(arguments: Sequence[str], target: Path, anonymous: bool = False, licence: str | None = None) -> None:
     """Write a bundle of an experiment's ended runs and print what is in it.
 
     Raises:
@@ -71,18 +83,13 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False) -> N
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
     trains = not cfg.analysis or needs_training(cfg.analysis)
     ended = select_ended(rows) if trains else []
-    analysis = find_analysis_files(rows if not trains else [row for row in ended if has_finished(row)], trains)
+    analysis = find_analysis_files(rows, trains)
     commands = list_commands(cfg.output_dir, experiment.name, arguments, is_general)
     planned = len(rows) if trains else 0
-    manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous))
-    print_summary(target, manifest, rows if trains else [])
+    manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
+    print_summary(target, manifest)
     if not anonymous:
         print_places(ended)
-
-
-def has_finished(row: Row) -> bool:
-    """Return True if a run has a record and no failure."""
-    return row.record is not None and row.record.status == "finished"
 
 
 def select_ended(rows: list[Row]) -> list[Row]:
@@ -106,29 +113,30 @@ def find_analysis_files(rows: list[Row], trains: bool) -> list[Path]:
     """Find the files of the experiment's analysis; none if it has no analysis.
 
     Args:
-        rows: the runs that the analysis was made of.
+        rows: the planned runs.
         trains: whether these are trained runs, so that a bundle is of use without the analysis.
 
     Raises:
         UserError: the analysis is missing, was made of other runs or settings, or a file of it is damaged. If
             ``trains``, only a damaged file is an error, and the others give one line.
     """
-    if not rows or not rows[0].cfg.analysis:
-        return []
     cfg = rows[0].cfg
+    if not cfg.analysis:
+        return []
     folder = report_folder(cfg.output_dir, cfg.experiment.name)
     about = read_about(folder)
-    expected = replace_non_finite(list_analysis_inputs(rows))
-    if about is None or any(about.get(name) != value for name, value in expected.items()):
-        reason = (
-            f"{folder} has no analysis of these runs: python -m isobench +experiment={cfg.experiment.name} makes it"
-        )
+    if trains and not cfg.analysis.get("unfinished"):
+        rows = [row for row in rows if row.record is not None and row.record.status == "finished"]
+    expected = replace_non_finite(list_analysis_inputs(rows)) if rows else {}
+    if about is None or not rows or any(about.get(name) != value for name, value in expected.items()):
+        command = "isobench report" if trains else "python -m isobench"
+        reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"
         if not trains:
             raise UserError(reason)
         print(f"Without the analysis: {reason}")
         return []
     for name, sha256 in about["sha256"].items():
-        if not (folder / name).is_file() or sha256_file(folder / name) != sha256:
+        if not is_plain_name(name) or not (folder / name).is_file() or sha256_file(folder / name) != sha256:
             raise UserError(f"{folder / name} is damaged or missing: repeat the analysis")
     return [*(folder / name for name in sorted(about["sha256"])), folder / ABOUT_FILE]
 
@@ -157,12 +165,14 @@ def format_command(arguments: Sequence[str]) -> str:
     return shlex.join(["python", "-m", "isobench", "-m", *hide_paths_in_arguments(arguments)])
 
 
-def print_summary(target: Path, manifest: Manifest, rows: list[Row]) -> None:
+def print_summary(target: Path, manifest: Manifest) -> None:
     """Print how many runs are in a bundle, what they lack, and how large it is."""
     size = sum(file.bytes for file in manifest.files.values())
-    if rows:
-        states = "" if len(manifest.runs) == len(rows) else f" ({format_state_counts(find_run_states(rows))})"
-        print(f"Exported {len(manifest.runs)} of {format_count(len(rows), 'run')}{states}")
+    if missing := manifest.planned - len(manifest.runs):
+        words = "1 has" if missing == 1 else f"{missing} have"
+        print(f"Exported {len(manifest.runs)} of {manifest.planned} runs; {words} not ended: export again later")
+    elif manifest.runs:
+        print(f"Exported all {format_count(manifest.planned, 'run')}")
     removed = [run.folder for run in manifest.runs.values() if run.predictions == "removed"]
     if removed:
         print(f"Without predictions, which were removed: {', '.join(removed)}")

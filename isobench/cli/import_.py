@@ -66,7 +66,7 @@ def describe_import(merged: Merged, output_dir: str) -> str:
         place = "" if output_dir == DEFAULT_OUTPUT_DIR else f" output_dir={output_dir}"
         lines.append(f"Show them: isobench {'report' if name else 'status'}{name}{place}")
         if manifest.analysis:
-            lines.append("Its analysis is not imported: repeat the experiment's command to make it of all runs")
+            lines.append("Its analysis is not imported: the report makes it of all runs")
     else:
         lines.append(f"Imported {format_count(len(merged.new_files), 'file')} of the analysis {manifest.experiment}")
     return "\n".join(lines)

@@ -41,16 +41,17 @@ def read_git_state() -> dict[str, Any] | None:
     if not (folder / ".git").exists():
         return None
     try:
-        commit = _run_git(folder, "rev-parse", "HEAD")
+        commit = run_git(folder, "rev-parse", "HEAD")
         return {
             "commit": commit,
-            "dirty": bool(_run_git(folder, "status", "--porcelain", "--untracked-files=no")),
+            "dirty": bool(run_git(folder, "status", "--porcelain", "--untracked-files=no")),
         }
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _run_git(folder: Path, *arguments: str) -> str:
+def run_git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder and return what it prints; raises OSError or subprocess.SubprocessError if it fails."""
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 

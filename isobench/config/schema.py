@@ -96,8 +96,7 @@ class Trainer:
 
     precision: Annotated[str, one_of("32-true", "bf16-mixed", "16-mixed")] = "32-true"
     accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "mps")] = "auto"
-    # Ask torch for algorithms that give the same bits every time. False can be faster on a GPU.
-    deterministic: bool = True
+    deterministic: bool = True  # ask torch for algorithms that repeat every bit; False can be faster on a GPU
     # Whose random numbers dropout uses: isobench's own on a CPU (lanes), or torch's. isobench/models/dropout.py.
     dropout: Annotated[str, one_of("auto", "lanes", "torch")] = "auto"
     threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
@@ -150,6 +149,7 @@ class Experiment:
     paper: Annotated[str, NAME] | None = None  # whose published numbers are compared with
     tables: list[str] = field(default_factory=list)  # of that paper
     selection: Selection = field(default_factory=Selection)
+    order: list[str] = field(default_factory=list)  # start runs by these settings, such as [encoder, seed]
     # For each scale a list of sub-grids, each a mapping from an override to its values.
     grid: dict[str, list[dict[str, list[Any]]]] = field(default_factory=dict)
 

@@ -1,13 +1,14 @@
 """Find the runs that the arguments of status, report or dashboard mean."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import print_note
 from isobench.config.bounds import check_value
 from isobench.config.command_line import check_typed_settings
-from isobench.config.schema import Selection, to_config
+from isobench.config.schema import Config, Selection, to_config
 from isobench.runs.imports import list_imported_keys, read_imported_rows
 from isobench.runs.labels import label_rows
 from isobench.runs.layout import run_folder_name
@@ -39,6 +40,23 @@ def are_general(overrides: Sequence[str]) -> bool:
     return all(text.startswith(GENERAL_SETTINGS) for text in drop_launch_arguments(list(overrides)))
 
 
+def replace_foreign_parts(row: Row, own: Config, experiment: str | None) -> Row:
+    """Replace what an imported run's config says of its analysis and its experiment by what the command line says.
+
+    A report imports the function that ``analysis`` names, and a stranger wrote the config.
+    """
+    row.cfg = replace(row.cfg, analysis=own.analysis)
+    if experiment is not None:
+        row.cfg = replace(row.cfg, experiment=replace(own.experiment, name=experiment))
+    return row
+
+
+def read_analysis_target(arguments: Sequence[str]) -> str | None:
+    """Read which function the command line's experiment names as its analysis; None if it has none."""
+    with compose_sweep(drop_selection(arguments)) as (_, base, _):
+        return base.analysis.get("_target_")  # type: ignore[no-any-return]
+
+
 @collect_garbage_rarely()
 def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
     """Find the runs of a sweep, or of an output folder.
@@ -59,6 +77,7 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
         name, output_dir = find_experiment_name(base), base.output_dir
         is_general = are_general(overrides)
         config_dirs, _ = split_config_dirs(arguments)
+        own = to_config(base)
         sweeps, imported = list[SweepCommand](), list[str]()
         if is_general:
             sweeps = [command for command in read_commands(output_dir) if name in (None, command.experiment)]
@@ -72,7 +91,8 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
             rows.update({key: run.row for key, run in plan_saved_command(command, output_dir, config_dirs).items()})
         except UserError as error:
             print_note(f"left out: {error}")
-    rows.update({row.folder.key: row for row in read_imported_rows(output_dir, name, excluded=rows)})
+    for row in read_imported_rows(output_dir, name, excluded=rows):
+        rows[row.folder.key] = replace_foreign_parts(row, own, name)
     if name is None:
         other_rows = read_run_rows(output_dir, excluded={run_folder_name(key) for key in rows})
         rows.update({row.folder.key: row for row in other_rows})

@@ -21,6 +21,7 @@ from isobench.config.schema import Config
 from isobench.data.own_check import check_own_files
 from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
+from isobench.runs.grouping import read_setting
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row, check_predictions, print_troubles
@@ -93,7 +94,9 @@ class GridSweeper(Sweeper):
             print_memory_forecast([run.row.cfg for run, _ in open_runs])
             print_left_out(planned)
             return
-        open_runs.sort(key=lambda pair: pair[1].was_killed)  # a run that killed its process may do so again: last
+        places = find_places(rows[0].cfg.experiment.order, rows)
+        # A run that killed its process may do so again: last.
+        open_runs.sort(key=lambda pair: (pair[1].was_killed, places[pair[0].row.folder.key]))
         for run, _ in open_runs:
             require_metric_packages(run.row.cfg)
         todo = [dataclasses.replace(run, overrides=self._add_tracking_group(run)) for run, _ in open_runs]
@@ -134,7 +137,7 @@ class GridSweeper(Sweeper):
         print_troubles(rows)
         print_missing_exports(rows)
         if rows[0].cfg.analysis:
-            self._analyse_finished_runs(rows)
+            runner.analyse_trained_runs(rows[0].cfg.experiment, rows)
         elif self.base.report:
             write_page(rows, sys.argv[1:])
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
@@ -142,14 +145,6 @@ class GridSweeper(Sweeper):
         have_all_ended = all(row.record is not None for row in rows)
         if code := choose_exit_code(rows, damaged, elsewhere, *([] if have_all_ended else codes)):
             raise SystemExit(code)
-
-    def _analyse_finished_runs(self, rows: list[Row]) -> None:
-        """Carry out the analysis of trained runs on the runs that finished."""
-        finished = [row for row in rows if row.record is not None and row.record.status == "finished"]
-        if finished:
-            runner.run_analysis(rows[0].cfg.experiment, finished)
-        else:
-            print("isobench: no run has finished, so there is nothing to analyse", file=sys.stderr)
 
     def _add_tracking_group(self, run: PlannedRun) -> list[str]:
         """Add a W&B group to a run's overrides where it has none; a sweep without an experiment is one group."""
@@ -197,6 +192,27 @@ def format_announcement(rows: list[Row], states: list[RunState], todo: list[Plan
     forecast = format_forecast([run.row for run in todo], Forecast(rows)) if todo else ""
     about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
     return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
+
+
+def find_places(order: list[str], rows: list[Row]) -> dict[str, list[int]]:
+    """Find each run's place, by its key, in a sweep that is started by the values of these settings.
+
+    Args:
+        order: dotted settings or sections, the outermost first. Values come in the order of the grid.
+        rows: all runs of the sweep.
+
+    Raises:
+        UserError: no run has such a setting.
+    """
+    places: dict[str, list[int]] = {row.folder.key: [] for row in rows}
+    for name in order:
+        texts = [str(read_setting(row.cfg, name)) for row in rows]
+        if set(texts) == {"-"}:
+            raise UserError(f"experiment.order: no run has the setting {name}: name one, such as seed")
+        ranks = {text: rank for rank, text in enumerate(dict.fromkeys(texts))}
+        for row, text in zip(rows, texts, strict=True):
+            places[row.folder.key].append(ranks[text])
+    return places
 
 
 def print_left_out(planned: list[PlannedRun]) -> None:

@@ -11,8 +11,6 @@ from hydra.core.global_hydra import GlobalHydra
 from isobench import __main__ as entry
 from isobench.cli import export, import_, report
 
-pytest.importorskip("rocrate")
-
 
 @pytest.fixture(scope="session")
 def train(tiny, reviews, cache):
@@ -50,6 +48,7 @@ def bob(trained, tmp_path):
 @pytest.fixture
 def run_export(command, reviews, cache):
     """Export an output folder's experiment; returns exit code, output and error."""
+    pytest.importorskip("rocrate")
 
     def run(outputs: Path, target: Path, *more: str):
         settings = ["+experiment=glue_isobn", f"output_dir={outputs}", f"data.root={reviews}", f"data.cache={cache}"]
@@ -72,6 +71,7 @@ def run_report(command):
 @pytest.fixture(scope="session")
 def exported(trained, tmp_path_factory, reviews, cache):
     """Alice's bundle; tests copy it."""
+    pytest.importorskip("rocrate")
     target = tmp_path_factory.mktemp("bundle") / "alice"
     settings = ["+experiment=glue_isobn", f"output_dir={trained['alice']}", f"data.root={reviews}"]
     export.export([*settings, f"data.cache={cache}"], target)

@@ -120,9 +120,9 @@ def test_a_folder_behind_a_link_is_not_read(bundle, run_import, tmp_path, place)
     refuse(run_import, bundle, tmp_path, "link")
 
 
-def forge_record(bundle, change, also_config: bool = True) -> None:
+def forge_record(bundle, change, also_config: bool = True, run=None) -> None:
     """Change a run's record, and its config with it, and give every file the checksums of its new content."""
-    run = pick_run(bundle)
+    run = run or pick_run(bundle)
     content = json.loads((run / "result.json").read_text())
     change(content)
     (run / "result.json").write_bytes(format_record(content))
@@ -174,7 +174,14 @@ def test_yaml_that_could_harm_is_refused(bundle, run_import, tmp_path, text):
 def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report, tmp_path, monkeypatch):
     (tmp_path / "evil_bundle.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\nclass Evil: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    forge_record(bundle, lambda record: record["config"]["calibration"].update(_target_="evil_bundle.Evil"))
+
+    def name_evil(record):
+        record["config"]["calibration"]["_target_"] = "evil_bundle.Evil"
+        record["config"]["monitors"] = {}
+        record["config"]["analysis"] = {"_target_": "evil_bundle.Evil", "trains": True}
+
+    for run in sorted((bundle / "runs").iterdir()):
+        forge_record(bundle, name_evil, run=run)
     code, _, err = run_import(bundle, tmp_path / "outputs")
     assert code == 0, err
     assert run_report(tmp_path / "outputs")[0] == 0

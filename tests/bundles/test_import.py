@@ -9,7 +9,9 @@ from bundle_tools import pick_run, read_content
 
 from isobench import load_runs
 from isobench.bundles import merge
+from isobench.cli import import_
 from isobench.cli.prune import judge_runs
+from isobench.common.errors import UserError
 from isobench.runs.heartbeat import Beat
 from isobench.runs.record_file import format_record
 
@@ -144,7 +146,6 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
     ("arguments", "message"),
     [
         (["BUNDLE", "seed=1"], "it takes output_dir=FOLDER only"),
-        (["BUNDLE", "output_dir=a", "output_dir=b"], "given twice"),
         (["MISSING"], "is no folder"),
         (["EMPTY"], "is no bundle: it has no manifest.json"),
         ([], "required: FOLDER"),
@@ -153,8 +154,6 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
     ],
 )
 def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
-    from isobench.cli import import_
-
     (tmp_path / "EMPTY").mkdir()
     places = {"BUNDLE": str(bundle), "MISSING": str(tmp_path / "x"), "EMPTY": str(tmp_path / "EMPTY")}
     for word, place in places.items():
@@ -164,3 +163,8 @@ def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
     assert (code, len(err.splitlines())) == (2, 1)
     assert message in err
     assert read_content(bundle) == before
+
+
+def test_two_output_folders_are_refused():
+    with pytest.raises(UserError, match="given twice"):
+        import_.read_output_dir(["output_dir=a", "output_dir=b"])

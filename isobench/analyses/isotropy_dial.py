@@ -1,0 +1,176 @@
+"""Dose and response: does the score follow the dose of a method that changes isotropy, does it follow isotropy?
+
+Every statistic is computed for each seed by itself; intervals and tests are Student's t over the seeds
+(isobench.report.dose_response). The hypotheses were written down before the first run:
+experiments/isotropy_dial/preregistration.md.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isobench.analyses.findings import Findings
+from isobench.analyses.isotropy_dial_figures import draw_doses, draw_isotropy
+from isobench.analyses.isotropy_dial_notes import describe_progress, describe_study, list_notes
+from isobench.analyses.isotropy_dial_rows import (
+    ACROSS,
+    DIALS,
+    FINISHED,
+    GIVEN_DIAL,
+    GIVEN_DOSE,
+    MEASURES,
+    VOCABULARY_MEASURES,
+    WHOLE,
+    WITHIN,
+    Series,
+    build_rows,
+    collect_all_series,
+    list_groups,
+)
+from isobench.analyses.isotropy_dial_tables import (
+    build_check_table,
+    build_correlation_table,
+    build_half_table,
+    build_slope_table,
+)
+from isobench.analyses.rows import TidyRow
+from isobench.common.errors import UserError
+from isobench.report.dose_response import SeedMean, average_over_seeds, correlate_partially, fit_slopes
+from isobench.report.seed_statistics import holm
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+HALVES = {"up to 0": (-math.inf, 0.0), "from 0": (0.0, math.inf)}  # the doses of I-STAR, which change sign
+
+
+def analyse(subjects: list["Subject"]) -> Findings:
+    """Estimate how scores follow doses and isotropy, from the records of trained runs.
+
+    Args:
+        subjects: all planned runs, also those without a result, which are named.
+
+    Raises:
+        UserError: no finished run is a dose of a dial.
+    """
+    rows = build_rows(subjects)
+    if not any(row["state"] == FINISHED for row in rows):
+        raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
+    progress = describe_progress(subjects)
+    slopes, correlations = measure_slopes(rows), measure_correlations(rows)
+    return Findings(
+        numbers={"doses": rows, "slopes": slopes, "correlations": correlations},
+        figures={"isotropy": draw_isotropy(rows, progress), "dose": draw_doses(rows, progress)},
+        tables=[
+            build_slope_table(slopes, progress),
+            build_half_table(slopes, progress),
+            build_check_table(slopes, progress),
+            build_correlation_table(correlations, progress),
+        ],
+        notes=[*describe_study(subjects), *list_notes(rows, slopes, correlations)],
+        differs=[],  # it reproduces no paper
+    )
+
+
+def measure_slopes(rows: Sequence[TidyRow]) -> list[TidyRow]:
+    """Measure the slope in the dose of score and isotropy, for each encoder, task and dial.
+
+    Holm's correction is made over the slopes of the score over all doses. I-STAR's halves, with the doses up to 0 and
+    from 0, and the slopes of isotropy are not corrected.
+    """
+    slopes = []
+    for encoder, task in list_groups(rows):
+        names = {"encoder": encoder, "task": task}
+        for dial, series in collect_all_series(rows, encoder, task).items():
+            doses, seeds = np.array(series.doses), len(series.seeds)
+            parts = {WHOLE: (-math.inf, math.inf)} | (HALVES if dial == "istar" else {})
+            for part, (low, high) in parts.items():
+                chosen = (low <= doses) & (doses <= high)
+                if chosen.sum() < 2:
+                    continue
+                quantities = ("score", *MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
+                for quantity in quantities if part == WHOLE else ("score",):
+                    values = series.values[quantity][:, chosen]
+                    mean = average_over_seeds(fit_slopes(doses[chosen].tolist(), values) if seeds else np.array([]))
+                    span = float(np.ptp(doses[chosen]))
+                    about = {"dial": dial, "doses": part, "quantity": quantity}
+                    slopes.append({**names, **about, **name_mean(mean, "slope"), "over_dial": mean.value * span})
+                    slopes[-1] |= {"over_low": mean.low * span, "over_high": mean.high * span}
+    add_holm([row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE])
+    return [{"p_holm": math.nan, **row} for row in slopes]
+
+
+def measure_correlations(rows: Sequence[TidyRow]) -> list[TidyRow]:
+    """Measure Spearman's correlation of score and isotropy, for each encoder, task and measure.
+
+    It is measured within each dial, across all dials, across them given the dial, and given the dial and the dose
+    within it. Holm's correction is made over those given the dial.
+    """
+    correlations: list[TidyRow] = []
+    for encoder, task in list_groups(rows):
+        series = collect_all_series(rows, encoder, task)
+        for measure in MEASURES:
+            names = {"encoder": encoder, "task": task, "measure": measure}
+            for dial, one in series.items():
+                found = correlate_where_defined(one.values[measure], one.values["score"])
+                correlations.append({**names, "kind": WITHIN, "dial": dial, **name_correlation(found)})
+            for kind, found in correlate_across(series, measure).items():
+                correlations.append({**names, "kind": kind, "dial": "", **name_correlation(found)})
+    add_holm([row for row in correlations if row["kind"] == GIVEN_DIAL])
+    return [{"p_holm": math.nan, **row} for row in correlations]
+
+
+def correlate_across(series: dict[str, Series], measure: str) -> dict[str, np.ndarray]:
+    """Correlate score and a measure over the doses of all dials, seed by seed: kind -> correlations, [S].
+
+    Seeds that lack a run of any dial are left out. Plain fine-tuning is one run across dials. Given the dial, it is
+    dose 0 of each dial that starts there, because each dial is then looked at by itself.
+    """
+    if len(series) < 2:
+        return {}
+    seeds = sorted(set.intersection(*(set(one.seeds) for one in series.values())))
+    x, y = (np.hstack([one.select_seeds(seeds, name) for one in series.values()]) for name in (measure, "score"))
+    dials = np.repeat(np.eye(len(series)), [len(one.doses) for one in series.values()], axis=0)  # [n, dials]
+    doses = np.concatenate([np.array(one.doses) - np.mean(one.doses) for one in series.values()])
+    once = find_first_runs(series)
+    return {
+        ACROSS: correlate_where_defined(x[:, once], y[:, once]),
+        GIVEN_DIAL: correlate_where_defined(x, y, dials),
+        GIVEN_DOSE: correlate_where_defined(x, y, np.hstack([dials, dials * doses[:, None]])),
+    }
+
+
+def find_first_runs(series: dict[str, Series]) -> np.ndarray:
+    """Mark the doses of all dials, one after another, that are no repetition of plain fine-tuning: [n] booleans."""
+    starts_plain = {dial.name: dial.starts_plain for dial in DIALS}
+    is_plain = [starts_plain[name] and dose == 0 for name, one in series.items() for dose in one.doses]
+    return np.array([not plain or not any(is_plain[:place]) for place, plain in enumerate(is_plain)])
+
+
+def correlate_where_defined(x: np.ndarray, y: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
+    """Correlate as ``correlate_partially``; NaN for a seed with a value that is not finite. [S, n] -> [S]"""
+    if not len(x):
+        return np.array([])
+    is_defined = np.isfinite(x).all(-1) & np.isfinite(y).all(-1)
+    return np.where(is_defined, correlate_partially(x, y, given), math.nan)
+
+
+def name_mean(mean: SeedMean, name: str) -> TidyRow:
+    """Return a mean over seeds as columns of a tidy row."""
+    return {name: mean.value, "low": mean.low, "high": mean.high, "p": mean.p, "seeds": mean.seeds}
+
+
+def name_correlation(found: np.ndarray) -> TidyRow:
+    """Return the mean of correlations over seeds, [S], as columns; its interval ends at -1 and 1."""
+    mean = average_over_seeds(found)
+    low, high = (float(np.clip(end, -1, 1)) for end in (mean.low, mean.high))
+    return name_mean(mean._replace(low=low, high=high), "correlation")
+
+
+def add_holm(family: Sequence[TidyRow]) -> None:
+    """Add ``p_holm`` to the rows of one family of tests; NaN without a p."""
+    tested = [row for row in family if not math.isnan(row["p"])]
+    for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
+        row["p_holm"] = p

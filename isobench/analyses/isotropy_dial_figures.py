@@ -1,0 +1,102 @@
+"""Figures of the study ``isotropy_dial``: the score against isotropy, and against the dose of each dial."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from isobench.analyses.isotropy_dial_rows import DIALS, MEASURES, Series, collect_all_series, list_groups
+from isobench.analyses.rows import TidyRow
+from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_grid, make_panels
+from isobench.report.dose_response import student_t
+
+
+def draw_isotropy(rows: Sequence[TidyRow], progress: str) -> Figure:
+    """Draw the score against each isotropy measure: a row of panels an encoder and task, a colour a dial.
+
+    A point is the mean over the seeds that have all doses of the dial, with its standard error. A line joins the
+    doses of a dial in their order. Plain fine-tuning is black.
+
+    Args:
+        rows: of ``build_rows``.
+        progress: what begins the title, such as that the study is incomplete.
+    """
+    groups = list_groups(rows)
+    figure, axes = make_panels(len(groups), len(MEASURES), 1.7, sharey="row")
+    for (encoder, task), line in zip(groups, axes, strict=True):
+        series = collect_all_series(rows, encoder, task)
+        line[0].set_ylabel(escape_math(f"{encoder}\n{task}: score"))
+        for axis, (measure, label) in zip(line, MEASURES.items(), strict=True):
+            axis.set_xlabel(label)
+            for dial, colour in zip(DIALS, PALETTE, strict=False):
+                if dial.name in series and series[dial.name].seeds:
+                    draw_path(axis, series[dial.name], measure, colour, dial.label)
+                    if dial.starts_plain:
+                        mark_plain(axis, series[dial.name], measure)
+    handles = {
+        label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles) or 1)
+    figure.suptitle(f"{progress}Score against the isotropy of the embeddings", fontsize=8)
+    return figure
+
+
+def draw_path(axis: Axes, series: Series, measure: str, colour: str, label: str) -> None:
+    """Draw a dial's mean scores against a measure, joined in the order of the doses."""
+    x, scores = series.values[measure].mean(0), series.values["score"]
+    error = scores.std(0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else None
+    axis.errorbar(x, scores.mean(0), error, color=colour, marker="o", markersize=2.5, linewidth=0.8, label=label)
+
+
+def mark_plain(axis: Axes, series: Series, measure: str) -> None:
+    """Mark plain fine-tuning, dose 0 of a dial."""
+    if 0 in series.doses:
+        place = series.doses.index(0)
+        point = (series.values[name][:, place].mean() for name in (measure, "score"))
+        axis.plot(*map(np.atleast_1d, point), "D", color="black", markersize=4, zorder=5, label="plain fine-tuning")
+
+
+def draw_doses(rows: Sequence[TidyRow], progress: str) -> Figure:
+    """Draw the score against the dose: a panel a dial, a line an encoder and task, with a 95% interval.
+
+    The interval is of differences within seeds: each seed's mean over the doses is taken away first, because a level
+    that all doses of a seed share says nothing about the slope.
+
+    Args:
+        rows: of ``build_rows``.
+        progress: what begins the title, such as that the study is incomplete.
+    """
+    figure, axes = make_panel_grid([dial.label for dial in DIALS], 2.2, 2)
+    groups = list_groups(rows)
+    for dial, axis in zip(DIALS, axes, strict=True):
+        for number, (encoder, task) in enumerate(groups):
+            series = collect_all_series(rows, encoder, task).get(dial.name)
+            if series is None or not series.seeds:
+                continue
+            colour, style = PALETTE[number % len(PALETTE)], LINE_STYLES[number // len(PALETTE) % len(LINE_STYLES)]
+            means, margins = average_within_seeds(series.values["score"])
+            label = f"{encoder}, {task}"
+            axis.errorbar(series.doses, means, margins, color=colour, ls=style, marker="o", markersize=3, label=label)
+        axis.set(xlabel="dose", ylabel="score")
+    handles = {
+        label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3) or 1)
+    figure.suptitle(f"{progress}Score against the dose, 95% intervals within seeds", fontsize=8)
+    return figure
+
+
+def average_within_seeds(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Average scores [S, k] over seeds, with half the 95% interval of each mean within seeds.
+
+    Each seed's mean over the doses is taken away, and the rest is scaled by sqrt(k / (k - 1)), because taking it away
+    makes the rest smaller (Cousineau 2005, Morey 2008).
+
+    Returns:
+        Means [k], and half intervals [k]; None for a single seed.
+    """
+    k = scores.shape[1]
+    rest = (scores - scores.mean(1, keepdims=True)) * np.sqrt(k / (k - 1))
+    mean, low, _, _ = student_t(rest.T)
+    return scores.mean(0), None if len(scores) < 2 else np.nan_to_num(mean - low)

@@ -1,0 +1,172 @@
+"""The dials of the study ``isotropy_dial``, and what its runs gave: a tidy row a run, arrays with a row a seed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.config.schema import format_method_name
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+PLAIN = "none"  # the method of plain fine-tuning
+FINISHED = "finished"
+WHOLE = "all doses"  # what a slope is fitted over; other names are of a part of them
+WITHIN, ACROSS = "within one dial", "across dials"  # kinds of correlations
+GIVEN_DIAL, GIVEN_DOSE = "across, given the dial", "across, given the dial and its dose"
+MEASURES = {  # of the calibrated embeddings of the dev set, by their names in a record
+    "embedding/ev1": "EV1",
+    "embedding/isoscore": "IsoScore",
+    "embedding/i1": "I1",
+    "embedding/i2": "I2",
+    "embedding/average_cosine": "average cosine",
+    "embedding/effective_rank": "effective rank",
+}
+VOCABULARY_MEASURES = {
+    name.replace("embedding/", "vocabulary/"): f"vocabulary's {label}" for name, label in MEASURES.items()
+}
+
+
+@dataclass(frozen=True)
+class Dial:
+    """A method with the one setting that turns isotropy.
+
+    Attributes:
+        name: short name in tidy rows.
+        label: name in tables and figures.
+        method: name of the calibration.
+        setting: the setting that is turned.
+        unit: what one unit of the dose is.
+        fixed: further settings, which all of the dial's runs share.
+        starts_plain: whether dose 0 is plain fine-tuning, which the grid has once for all dials.
+        steps: sizes of the setting, ascending. The dose is the place of a value's size, from 1, with the value's
+            sign; without steps it is the setting itself.
+    """
+
+    name: str
+    label: str
+    method: str
+    setting: str
+    unit: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    starts_plain: bool = True
+    steps: tuple[float, ...] = ()
+
+    def read_dose(self, calibration: Mapping[str, Any]) -> float | None:
+        """Return the dose of a calibration's settings; None if they are none of this dial's."""
+        method = format_method_name(dict(calibration))
+        if method == PLAIN and self.starts_plain:
+            return 0.0
+        if method != self.method or any(calibration[name] != value for name, value in self.fixed.items()):
+            return None
+        value = float(calibration[self.setting] or 0)
+        if not self.steps or value == 0:
+            return value
+        return math.copysign(1 + self.steps.index(abs(value)), value) if abs(value) in self.steps else None
+
+
+DIALS = (
+    Dial("isobn", "IsoBN (beta)", "isobn_paper", "beta", "1 of beta"),
+    Dial(
+        "istar", "I-STAR (strength)", "istar", "strength", "a threefold strength",
+        steps=(0.01, 0.03, 0.1, 0.3, 1.0),
+    ),
+    Dial(
+        "cosine", "cosine (strength)", "cosine", "strength", "a threefold strength",
+        {"target": "vocabulary"}, steps=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    ),
+    Dial(
+        "whitening", "whitening (epsilon)", "whitening_zca", "epsilon", "a tenfold epsilon",
+        {"shrinkage": 0.0}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+    ),
+)  # fmt: skip
+
+
+class Series(NamedTuple):
+    """What a dial's runs gave on one encoder and task.
+
+    Attributes:
+        doses: the k doses that were planned, ascending.
+        seeds: the S seeds whose runs finished at all k doses, ascending.
+        values: score or measure -> its values, [S, k]; NaN where one is undefined.
+        left_out: each other seed -> why, such as "dose 3 is missing".
+    """
+
+    doses: list[float]
+    seeds: list[int]
+    values: dict[str, np.ndarray]
+    left_out: dict[int, str]
+
+    def select_seeds(self, seeds: Sequence[int], column: str) -> np.ndarray:
+        """Return the values of some of its seeds, [len(seeds), k]."""
+        return self.values[column][[self.seeds.index(seed) for seed in seeds]]
+
+
+def build_rows(subjects: Sequence["Subject"]) -> list[TidyRow]:
+    """Build a tidy row for each run and each dial that it is a dose of; the score is x 100."""
+    return [
+        {
+            "encoder": subject.encoder,
+            "task": subject.task,
+            "seed": subject.cfg.seed,
+            "dial": dial.name,
+            "dose": dose,
+            "method": subject.cfg.calibration["name"],
+            **read_outcome(subject),
+        }
+        for subject in subjects
+        for dial in DIALS
+        if (dose := dial.read_dose(subject.cfg.calibration)) is not None
+    ]
+
+
+def read_outcome(subject: "Subject") -> dict[str, Any]:
+    """Read a run's state, score x 100 and isotropy; NaN for what it does not have, or is undefined."""
+    record = subject.record
+    best = record.best if record is not None and record.status == FINISHED else None
+    state = "missing" if record is None else FINISHED if best is not None else "failed"
+    isotropy = best.isotropy if best is not None else {}
+    values = {name: isotropy.get(name) for name in (*MEASURES, *VOCABULARY_MEASURES)}
+    return {
+        "state": state,
+        "score": 100 * best.score if best is not None else math.nan,
+        **{name: math.nan if value is None else float(value) for name, value in values.items()},
+    }
+
+
+def collect_series(rows: Sequence[TidyRow], encoder: str, task: str, dial: Dial) -> Series:
+    """Collect a dial's values on one encoder and task; ``rows``: those of ``build_rows``."""
+    own = select_rows(rows, {"encoder": encoder, "task": task, "dial": dial.name})
+    doses = sorted(list_distinct(own, "dose"))
+    seeds, left_out, chosen = [], {}, []
+    for seed in sorted(list_distinct(own, "seed")):
+        cells = {row["dose"]: row for row in own if row["seed"] == seed}
+        lacking = [
+            f"dose {dose:g} {'failed' if dose in cells and cells[dose]['state'] == 'failed' else 'is missing'}"
+            for dose in doses
+            if dose not in cells or cells[dose]["state"] != FINISHED
+        ]
+        if lacking:
+            left_out[seed] = ", ".join(lacking)
+        else:
+            seeds.append(seed)
+            chosen.append([cells[dose] for dose in doses])
+    columns = ("score", *MEASURES, *VOCABULARY_MEASURES)
+    shape = (len(seeds), len(doses))
+    values = {name: np.array([[row[name] for row in cells] for cells in chosen]).reshape(shape) for name in columns}
+    return Series(doses, seeds, values, left_out)
+
+
+def collect_all_series(rows: Sequence[TidyRow], encoder: str, task: str) -> dict[str, Series]:
+    """Collect the series of the dials that have at least two doses on one encoder and task, by the dials' names."""
+    series = {dial.name: collect_series(rows, encoder, task, dial) for dial in DIALS}
+    return {name: one for name, one in series.items() if len(one.doses) > 1}
+
+
+def list_groups(rows: Sequence[TidyRow]) -> list[tuple[str, str]]:
+    """List the pairs of encoder and task, in their order."""
+    return list(dict.fromkeys((row["encoder"], row["task"]) for row in rows))

@@ -1,0 +1,127 @@
+"""Estimate how a score follows a dose or an isotropy, with the seeds as the independent repetitions of a study.
+
+All doses of one seed share the initialisation, the order of the examples and the dev set, so their scores are not
+independent. Each statistic is therefore computed for every seed by itself, and Student's t is applied to the seeds'
+values. That is exact for normal values, however the scores of one seed depend on each other.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from isobench.report.effects import ALPHA
+
+
+class SeedMean(NamedTuple):
+    """The mean of a statistic over seeds; NaN where it can't be computed.
+
+    Attributes:
+        value: the mean.
+        low: lower end of its 95% interval by Student's t.
+        high: upper end.
+        p: two-sided p of the t-test of a mean of 0.
+        seeds: the number of seeds.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    seeds: int
+
+
+def average_over_seeds(values: np.ndarray) -> SeedMean:
+    """Average a statistic over seeds, with Student's interval and p; seeds without a finite value are left out.
+
+    Args:
+        values: one for each seed. [S]
+    """
+    finite = np.asarray(values, dtype=np.float64)
+    finite = finite[np.isfinite(finite)]
+    if not len(finite):
+        return SeedMean(math.nan, math.nan, math.nan, math.nan, 0)
+    mean, low, high, p = (float(part) for part in student_t(finite))
+    return SeedMean(mean, low, high, p, len(finite))
+
+
+def student_t(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Compute mean, 95% interval and two-sided p of one-sample t-tests along the last axis.
+
+    With fewer than two values, or no spread, interval and p are NaN: such values say nothing about other seeds.
+
+    Args:
+        values: [..., S]
+
+    Returns:
+        Mean, low, high and p, each [...].
+    """
+    from scipy import special  # imported here because it is slow, and planning a sweep doesn't need it
+
+    values = np.asarray(values, dtype=np.float64)
+    count, mean = values.shape[-1], values.mean(axis=-1)
+    if count < 2:
+        undefined = np.full(mean.shape, math.nan)
+        return mean, undefined, undefined, undefined
+    error = values.std(axis=-1, ddof=1) / math.sqrt(count)
+    has_spread = error > np.finfo(np.float64).eps * np.abs(values).max(axis=-1)
+    error = np.where(has_spread, error, math.nan)
+    margin = special.stdtrit(count - 1, 1 - ALPHA / 2) * error
+    return mean, mean - margin, mean + margin, 2 * special.stdtr(count - 1, -np.abs(mean / error))
+
+
+def fit_slopes(doses: Sequence[float], scores: np.ndarray) -> np.ndarray:
+    """Fit each seed's scores by a straight line in the dose, by least squares; returns the slopes, [...].
+
+    Args:
+        doses: at least two different ones. [k]
+        scores: of one seed at these doses. [..., k]
+
+    Raises:
+        ValueError: all doses are equal.
+    """
+    centred = np.asarray(doses, dtype=np.float64) - np.mean(doses)
+    total = float(centred @ centred)
+    if total == 0:
+        raise ValueError("a slope needs at least two different doses")
+    slopes: np.ndarray = np.asarray(scores, dtype=np.float64) @ (centred / total)
+    return slopes
+
+
+def rank_along(values: np.ndarray) -> np.ndarray:
+    """Rank values from 1 along the last axis; equal values get the mean of their ranks. [..., n] -> [..., n]"""
+    smaller = (values[..., None, :] < values[..., :, None]).sum(-1)
+    equal = (values[..., None, :] == values[..., :, None]).sum(-1)
+    return smaller + (equal + 1) / 2
+
+
+def correlate_partially(x: np.ndarray, y: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
+    """Compute Spearman's partial correlation within each seed: [..., n] and [..., n] -> [...].
+
+    x and y are ranked. Both ranks are reduced by their least-squares fit on a constant and ``given``; the result is
+    the correlation of what is left. NaN where nothing is left of x or y, or where fewer than three degrees of freedom
+    remain.
+
+    Args:
+        x: isotropy of a seed's runs. [..., n]
+        y: their scores. [..., n]
+        given: what is held fixed, such as a column of 0 and 1 for each method; the same for all seeds. [n, k]
+    """
+    n = x.shape[-1]
+    constant = np.ones((n, 1))
+    basis = span(constant if given is None else np.hstack([constant, given]))
+    if n - basis.shape[1] < 3:
+        return np.full(x.shape[:-1], math.nan)
+    rest = [ranks - (ranks @ basis) @ basis.T for ranks in (rank_along(x), rank_along(y))]
+    lengths = [np.linalg.norm(part, axis=-1) for part in rest]
+    is_defined = np.minimum(*lengths) > 1e-9 * n  # below it only rounding is left
+    product = np.where(is_defined, lengths[0] * lengths[1], math.nan)
+    return np.clip((rest[0] * rest[1]).sum(-1) / product, -1, 1)
+
+
+def span(columns: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis of the space that columns span: [n, k] -> [n, rank]."""
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    basis: np.ndarray = left[:, values > values[0] * 1e-10]
+    return basis

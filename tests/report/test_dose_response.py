@@ -1,0 +1,101 @@
+"""Test the statistics of a dose-response study against scipy and against formulas written out."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from isobench.report.dose_response import (
+    average_over_seeds,
+    correlate_partially,
+    fit_slopes,
+    rank_along,
+    span,
+    student_t,
+)
+
+RNG = np.random.default_rng(0)
+
+
+def test_students_t_is_scipys():
+    values = RNG.normal(0.3, 2, size=10)
+    expected = stats.ttest_1samp(values, 0)
+    low, high = expected.confidence_interval(0.95)
+    found = average_over_seeds(values)
+    assert found == pytest.approx((values.mean(), low, high, expected.pvalue, 10), rel=1e-12)
+
+
+def test_a_seed_without_a_value_is_left_out():
+    values = RNG.normal(size=6)
+    assert average_over_seeds(np.append(values, math.nan)) == average_over_seeds(values)
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [1.5], [2.0, 2.0, 2.0], [0.1 + 0.2, 0.3]])
+def test_without_spread_there_is_no_interval(values):
+    found = average_over_seeds(np.array(values))
+    assert all(map(math.isnan, (found.p, found.low, found.high)))
+
+
+def test_students_t_along_the_last_axis():
+    values = RNG.normal(size=(4, 3, 7))
+    mean, low, high, p = student_t(values)
+    one = average_over_seeds(values[2, 1])
+    assert (mean[2, 1], low[2, 1], high[2, 1], p[2, 1]) == pytest.approx(one[:4], rel=1e-12)
+
+
+def test_a_slope_is_that_of_least_squares():
+    doses, scores = [-5, -1, 0, 2, 3], RNG.normal(size=(6, 5))
+    expected = [np.polyfit(doses, row, 1)[0] for row in scores]
+    assert fit_slopes(doses, scores) == pytest.approx(expected, rel=1e-10)
+
+
+def test_equal_doses_have_no_slope():
+    with pytest.raises(ValueError, match="two different doses"):
+        fit_slopes([1, 1], np.zeros((2, 2)))
+
+
+def test_ranks_are_scipys():
+    values = np.array([[3.0, 1, 3, 2, 3], [0, 0, 0, 0, 0]])
+    assert rank_along(values).tolist() == stats.rankdata(values, axis=-1).tolist()
+
+
+def test_without_anything_given_it_is_spearmans_correlation():
+    x, y = RNG.normal(size=(2, 5, 9)).round(1)
+    expected = [stats.spearmanr(a, b).statistic for a, b in zip(x, y, strict=True)]
+    assert correlate_partially(x, y) == pytest.approx(expected, rel=1e-12)
+
+
+def test_given_one_variable_it_is_the_textbooks_partial_correlation():
+    x, y, z = RNG.normal(size=(3, 12))
+    ranks = [stats.rankdata(v) for v in (x, y, z)]
+    xy, xz, yz = (np.corrcoef(ranks[i], ranks[j])[0, 1] for i, j in ((0, 1), (0, 2), (1, 2)))
+    expected = (xy - xz * yz) / math.sqrt((1 - xz**2) * (1 - yz**2))
+    assert float(correlate_partially(x, y, ranks[2][:, None])) == pytest.approx(expected, rel=1e-12)
+
+
+def test_given_the_method_only_differences_within_methods_count():
+    method = np.repeat(np.eye(2), 6, axis=0)  # [12, 2]; linearly dependent with the constant
+    x = np.concatenate([np.arange(6), 100 + np.arange(6)]).astype(float)
+    y = np.concatenate([np.arange(6), -100 + np.arange(6)]).astype(float)
+    assert correlate_partially(x, y) < 0
+    assert float(correlate_partially(x, y, method)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("x", "given"),
+    [
+        (np.ones(8), None),  # nothing varies
+        (np.arange(8.0), np.arange(8.0)[:, None]),  # nothing is left of x
+        (np.arange(8.0), np.eye(8)[:, :5]),  # two degrees of freedom are left
+    ],
+)
+def test_where_nothing_is_left_there_is_no_correlation(x, given):
+    assert math.isnan(correlate_partially(x, RNG.normal(size=8), given))
+
+
+def test_the_basis_spans_the_columns():
+    columns = np.column_stack([np.ones(5), np.arange(5), 2 + 3 * np.arange(5)])
+    basis = span(columns)
+    assert basis.shape == (5, 2)
+    assert basis @ basis.T @ columns == pytest.approx(columns, abs=1e-12)
