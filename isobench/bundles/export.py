@@ -37,6 +37,7 @@ from isobench.report.files import write_report
 from isobench.runs.ended import read_ended_row
 from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import compute_key
+from isobench.runs.record_file import parse_record
 from isobench.runs.row import Row
 from isobench.runs.tolerance import TOLERANCE
 
@@ -155,11 +156,11 @@ def copy_run(folder: Path, row: Row, anonymous: bool) -> BundledRun:
         UserError: a file holds a key or a token, or the record can't be made anonymous.
         OSError: a file can't be read or written.
     """
-    record, key, source = row.record, row.folder.key, row.folder.path
-    assert record is not None
+    key, source = row.folder.key, row.folder.path
     place = folder / name_run_file(key, RECORD_FILE)
     place.parent.mkdir(parents=True)
     text, config = (source / RECORD_FILE).read_bytes(), (source / CONFIG_FILE).read_bytes()
+    record = parse_record(text, source / RECORD_FILE)
     if anonymous:
         original = orjson.loads(text)
         text = privacy.anonymise_record(original)
@@ -174,6 +175,8 @@ def copy_run(folder: Path, row: Row, anonymous: bool) -> BundledRun:
     if record.predictions is not None and (source / PREDICTIONS_FILE).is_file():
         shutil.copyfile(source / PREDICTIONS_FILE, place.with_name(PREDICTIONS_FILE))
         predictions = "kept"
+        if describe_file(place.parent, PREDICTIONS_FILE).sha256 != record.predictions.sha256:
+            raise UserError(f"{source} was changed while it was exported: repeat the export")
     task, encoder, method = read_run_names(row.cfg)
     return BundledRun(
         folder=place.parent.relative_to(folder).as_posix(),

@@ -13,6 +13,7 @@ from isobench.bundles.layout import (
     MANIFEST_FILE,
     PREDICTIONS_FILE,
     RECORD_FILE,
+    REPORT_FOLDER,
     RUNS_FOLDER,
     is_bundle_path,
     name_run_file,
@@ -144,7 +145,7 @@ def check_paths(manifest: Manifest) -> None:
     if listed != expected:
         raise ValueError(f"its runs and its files disagree on {min(listed ^ expected)}")
     for name in manifest.analysis:
-        if f"report/{name}" not in manifest.files:
+        if f"{REPORT_FOLDER}/{name}" not in manifest.files:
             raise ValueError(f"it lacks the analysis's file {name!r}")
 
 

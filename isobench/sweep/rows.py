@@ -54,7 +54,7 @@ def replace_foreign_parts(row: Row, own: Config, experiment: str | None) -> Row:
 def read_analysis_target(arguments: Sequence[str]) -> str | None:
     """Read which function the command line's experiment names as its analysis; None if it has none."""
     with compose_sweep(drop_selection(arguments)) as (_, base, _):
-        return base.analysis.get("_target_")  # type: ignore[no-any-return]
+        return base.analysis.get("_target_")
 
 
 @collect_garbage_rarely()

@@ -16,7 +16,7 @@ from isobench.config.schema import config_from_plain
 from isobench.runs.identity import compute_key
 from isobench.runs.record_file import format_record
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
 RUN_FILES = ("config.yaml", "result.json", "predictions.parquet")
 

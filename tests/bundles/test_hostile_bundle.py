@@ -14,7 +14,7 @@ from isobench.bundles.layout import is_bundle_path
 from isobench.common.checksums import add_text_checksum
 from isobench.runs.record_file import format_record
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
 FILES = ["config.yaml", "result.json", "predictions.parquet", "report/runs.csv", "commands.txt", "manifest.json"]
 OUTSIDE = [

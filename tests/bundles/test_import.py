@@ -15,7 +15,7 @@ from isobench.common.errors import UserError
 from isobench.runs.heartbeat import Beat
 from isobench.runs.record_file import format_record
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
 
 def read_runs(outputs):
