@@ -17,7 +17,9 @@ from isobench.common.tidy import guard_table, list_columns, make_table
 from isobench.config.bounds import check_value
 from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
 from isobench.config.schema import Experiment
+from isobench.report.analysis_outcome import read_outcome
 from isobench.report.build import build_report
+from isobench.report.document import Report
 from isobench.report.files import PAGE_FILE
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
@@ -58,12 +60,22 @@ def check_report(
         return
     rows = [make_row(folder, runs[key], status, experiment) for key, status in statuses.items()]
     try:
-        expected = render_files(experiment, rows)
+        expected = render_files(experiment, rows, folder, path)
     except Exception as error:  # as above
         ledger.fail(path, "tables", f"its report can't be made from the records: {extract_first_line(error)}")
         return
     for file, content in expected.items():
         compare_file(folder, f"{path}/{file}", content, is_same_code, ledger)
+
+
+def render_page(report: Report, folder: VerifiedFolder, path: str) -> bytes:
+    """Make the page of a report: with the outcome of the folder's analysis, unless it was written without it."""
+    page, name = render_report(report).encode(), f"{path}/{PAGE_FILE}"
+    has_links = any(refused.startswith(f"{path}/") for refused in folder.refused)
+    outcome = None if has_links else read_outcome(folder.root / path)
+    if outcome is None or (folder.has(name) and folder.read(name) == page):
+        return page
+    return render_report(report, outcome).encode()
 
 
 def read_origin(
@@ -134,7 +146,9 @@ def make_row(folder: VerifiedFolder, run: CheckedRun, status: str, experiment: E
     return Row(cfg, RunFolder(output_dir, key), record, state, identity=identity)
 
 
-def render_files(experiment: Experiment, rows: list[Row]) -> dict[str, pyarrow.Table | bytes]:
+def render_files(
+    experiment: Experiment, rows: list[Row], folder: VerifiedFolder, path: str
+) -> dict[str, pyarrow.Table | bytes]:
     """Make every file of a report: name -> a table for Parquet, or the bytes of any other file."""
     report = build_report(experiment, rows)
     files: dict[str, pyarrow.Table | bytes] = {}
@@ -144,12 +158,8 @@ def render_files(experiment: Experiment, rows: list[Row]) -> dict[str, pyarrow.T
         buffer = pyarrow.BufferOutputStream()
         pyarrow.csv.write_csv(guard_table(table), buffer)
         files[f"{name}.csv"] = buffer.getvalue().to_pybytes()
-    texts = {
-        "report.md": format_markdown(report),
-        "tables.tex": format_latex(report),
-        PAGE_FILE: render_report(report),
-    }
-    return files | {name: text.encode() for name, text in texts.items()}
+    files |= {"report.md": format_markdown(report).encode(), "tables.tex": format_latex(report).encode()}
+    return files | {PAGE_FILE: render_page(report, folder, path)}
 
 
 def compare_file(
