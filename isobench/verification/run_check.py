@@ -33,12 +33,14 @@ class CheckedRun:
         record: None if it has not ended, or its record can't be read.
         cfg: None if its config can't be read or is not valid.
         labels: split -> hash of the labels in its predictions; None if these are absent or can't be read.
+        has_unusable_predictions: its file of predictions is a link, damaged, or not of the form that runs write.
     """
 
     name: str
     record: RunRecord | None = None
     cfg: Config | None = None
     labels: dict[str, str] | None = None
+    has_unusable_predictions: bool = False
 
 
 class Code:
@@ -180,8 +182,9 @@ def read_and_check_scores(folder: VerifiedFolder, run: CheckedRun, ledger: Ledge
     assert cfg is not None
     file = f"runs/{run.name}/{PREDICTIONS_FILE}"
     if record.best is None:
-        if folder.has(file):
+        if folder.has(file) or file in folder.refused:
             ledger.fail(run.name, "scores", "it has predictions, and no epoch ended")
+            run.has_unusable_predictions = True
         return
     if not folder.has(file) and file not in folder.refused:
         ledger.skip(run.name, "scores", "no predictions")
@@ -196,6 +199,7 @@ def read_and_check_scores(folder: VerifiedFolder, run: CheckedRun, ledger: Ledge
         splits = read_predictions(content, cfg.task, record.data.examples)
     except Exception as error:  # a damaged Parquet file may raise anything
         ledger.fail(run.name, "scores", f"its predictions can't be used: {extract_first_line(error)}")
+        run.has_unusable_predictions = True
         return
     for problem in problems:
         ledger.fail(run.name, "scores", problem)

@@ -93,7 +93,11 @@ def test_a_run_without_predictions_is_counted_as_not_checked(folder):
     ledger = verify(folder, Options())
     assert not ledger.has_failed
     assert ledger.count()["scores"] == {HOLDS: 3, UNCHECKED: 1}
-    assert [entry.text for entry in ledger.list_entries(UNCHECKED)] == ["no predictions"]
+    texts = {entry.check: entry.text for entry in ledger.list_entries(UNCHECKED)}
+    assert texts.keys() == {"scores", "tables"}
+    assert texts["scores"] == "no predictions"
+    assert ledger.count()["tables"][HOLDS] >= 4  # the rows and what did not change
+    assert sum(ledger.count()["tables"].values()) == 7
 
 
 def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder):
