@@ -80,9 +80,8 @@ def read_locations(settings: list[str], trust: bool) -> Locations:
     for text in settings:
         name, sign, value = text.partition("=")
         if name not in SETTINGS or not sign or not value:
-            raise UserError(
-                f"{text} is no setting of verify: {suggest_nearest(name, SETTINGS)} (written NAME=FOLDER)"
-            )
+            hint = suggest_nearest(name, SETTINGS)
+            raise UserError(f"{text} is no setting of verify, which are written NAME=FOLDER: {hint}")
         values[name].append(value)
     for name in ("data.root", "data.cache"):
         if len(values[name]) > 1:
