@@ -9,6 +9,7 @@ import keyword
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -54,8 +55,7 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         program = "python -m isobench" if Path(sys.argv[0]).name == "__main__.py" else "isobench"
         word = sys.argv.pop(1)
-        module = f"{word}_" if keyword.iskeyword(word) else word
-        importlib.import_module(f"isobench.cli.{module}").main(f"{program} {word}")
+        import_command(word).main(f"{program} {word}")
         return
     if sys.argv[1:2] and sys.argv[1] in choices.GROUPS:
         word = sys.argv.pop(1)
@@ -63,6 +63,11 @@ def main() -> None:
         return
     register_schema()
     run_guarded(run_hydra)
+
+
+def import_command(word: str) -> ModuleType:
+    """Import the module of isobench/cli that carries out a word of the command line."""
+    return importlib.import_module(f"isobench.cli.{word}{'_' if keyword.iskeyword(word) else ''}")
 
 
 def run_hydra() -> None:

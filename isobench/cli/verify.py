@@ -4,6 +4,7 @@ import argparse
 import json
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -13,8 +14,9 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, replace_control_characters
 from isobench.verification.ledger import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Ledger
-from isobench.verification.sources import Locations
-from isobench.verification.verify import Options, verify
+
+if TYPE_CHECKING:
+    from isobench.verification.sources import Locations
 
 SETTINGS = ("data.root", "data.cache", "encoder.path")
 
@@ -59,6 +61,8 @@ def print_outcome(options: argparse.Namespace) -> None:
         SystemExit: 1 if anything fails.
         UserError: it is no such folder, a setting is wrong, or no run can be trained again.
     """
+    from isobench.verification.verify import Options, verify  # imports torch
+
     locations = read_locations(options.settings, options.trust)
     chosen = Options(options.level, options.retrain, options.seed, locations)
     ledger = verify(options.folder.expanduser(), chosen)
@@ -70,12 +74,14 @@ def print_outcome(options: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-def read_locations(settings: list[str], trust: bool) -> Locations:
+def read_locations(settings: list[str], trust: bool) -> "Locations":
     """Read where the user says that data and weights are.
 
     Raises:
         UserError: a setting is not one of ``SETTINGS``, or is given twice.
     """
+    from isobench.verification.sources import Locations  # imports torch
+
     values: dict[str, list[str]] = {name: [] for name in SETTINGS}
     for text in settings:
         name, sign, value = text.partition("=")
