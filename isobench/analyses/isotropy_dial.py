@@ -31,7 +31,7 @@ from isobench.analyses.isotropy_dial_rows import (
 )
 from isobench.analyses.isotropy_dial_tables import (
     build_check_table,
-    build_correlation_table,
+    build_correlation_tables,
     build_half_table,
     build_slope_table,
 )
@@ -67,7 +67,7 @@ def analyse(subjects: list["Subject"]) -> Findings:
             build_slope_table(slopes, progress),
             build_half_table(slopes, progress),
             build_check_table(slopes, progress),
-            build_correlation_table(correlations, progress),
+            *build_correlation_tables(correlations, progress),
         ],
         notes=[*describe_study(subjects), *list_notes(rows, slopes, correlations)],
         differs=[],  # it reproduces no paper
@@ -80,26 +80,26 @@ def measure_slopes(rows: Sequence[TidyRow]) -> list[TidyRow]:
     Holm's correction is made over the slopes of the score over all doses. I-STAR's halves, with the doses up to 0 and
     from 0, and the slopes of isotropy are not corrected.
     """
-    slopes = []
+    slopes: list[TidyRow] = []
     for encoder, task in list_groups(rows):
-        names = {"encoder": encoder, "task": task}
         for dial, series in collect_all_series(rows, encoder, task).items():
-            doses, seeds = np.array(series.doses), len(series.seeds)
-            parts = {WHOLE: (-math.inf, math.inf)} | (HALVES if dial == "istar" else {})
-            for part, (low, high) in parts.items():
-                chosen = (low <= doses) & (doses <= high)
-                if chosen.sum() < 2:
-                    continue
-                quantities = ("score", *MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
-                for quantity in quantities if part == WHOLE else ("score",):
-                    values = series.values[quantity][:, chosen]
-                    mean = average_over_seeds(fit_slopes(doses[chosen].tolist(), values) if seeds else np.array([]))
-                    span = float(np.ptp(doses[chosen]))
-                    about = {"dial": dial, "doses": part, "quantity": quantity}
-                    slopes.append({**names, **about, **name_mean(mean, "slope"), "over_dial": mean.value * span})
-                    slopes[-1] |= {"over_low": mean.low * span, "over_high": mean.high * span}
+            about = {"encoder": encoder, "task": task, "dial": dial}
+            quantities = ("score", *MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
+            slopes += [{**about, "doses": WHOLE, **fit_line(series, quantity)} for quantity in quantities]
+            for half, ends in (HALVES if dial == "istar" else {}).items():
+                if sum(ends[0] <= dose <= ends[1] for dose in series.doses) > 1:
+                    slopes.append({**about, "doses": half, **fit_line(series, "score", ends)})
     add_holm([row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE])
-    return [{"p_holm": math.nan, **row} for row in slopes]
+    return slopes
+
+
+def fit_line(series: Series, quantity: str, ends: tuple[float, float] = (-math.inf, math.inf)) -> TidyRow:
+    """Fit score or measure by a line in the doses between two ends; return slope and change over these doses."""
+    chosen = [place for place, dose in enumerate(series.doses) if ends[0] <= dose <= ends[1]]
+    doses = [series.doses[place] for place in chosen]
+    mean, span = average_over_seeds(fit_slopes(doses, series.values[quantity][:, chosen])), max(doses) - min(doses)
+    change = {"over_dial": mean.value * span, "over_low": mean.low * span, "over_high": mean.high * span}
+    return {"quantity": quantity, **name_mean(mean, "slope"), **change}
 
 
 def measure_correlations(rows: Sequence[TidyRow]) -> list[TidyRow]:
@@ -119,7 +119,7 @@ def measure_correlations(rows: Sequence[TidyRow]) -> list[TidyRow]:
             for kind, found in correlate_across(series, measure).items():
                 correlations.append({**names, "kind": kind, "dial": "", **name_correlation(found)})
     add_holm([row for row in correlations if row["kind"] == GIVEN_DIAL])
-    return [{"p_holm": math.nan, **row} for row in correlations]
+    return correlations
 
 
 def correlate_across(series: dict[str, Series], measure: str) -> dict[str, np.ndarray]:
@@ -158,8 +158,9 @@ def correlate_where_defined(x: np.ndarray, y: np.ndarray, given: np.ndarray | No
 
 
 def name_mean(mean: SeedMean, name: str) -> TidyRow:
-    """Return a mean over seeds as columns of a tidy row."""
-    return {name: mean.value, "low": mean.low, "high": mean.high, "p": mean.p, "seeds": mean.seeds}
+    """Return a mean over seeds as columns of a tidy row; ``p_holm`` is NaN until ``add_holm`` fills it."""
+    ends = {"low": mean.low, "high": mean.high}
+    return {name: mean.value, **ends, "p": mean.p, "p_holm": math.nan, "seeds": mean.seeds}
 
 
 def name_correlation(found: np.ndarray) -> TidyRow:
@@ -170,7 +171,7 @@ def name_correlation(found: np.ndarray) -> TidyRow:
 
 
 def add_holm(family: Sequence[TidyRow]) -> None:
-    """Add ``p_holm`` to the rows of one family of tests; NaN without a p."""
+    """Fill ``p_holm`` in the rows of one family of tests; it stays NaN without a p."""
     tested = [row for row in family if not math.isnan(row["p"])]
     for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
         row["p_holm"] = p

@@ -58,10 +58,10 @@ def mark_plain(axis: Axes, series: Series, measure: str) -> None:
 
 
 def draw_doses(rows: Sequence[TidyRow], progress: str) -> Figure:
-    """Draw the score against the dose: a panel a dial, a line an encoder and task, with a 95% interval.
+    """Draw the score less the seed's mean against the dose: a panel a dial, a line an encoder and task.
 
-    The interval is of differences within seeds: each seed's mean over the doses is taken away first, because a level
-    that all doses of a seed share says nothing about the slope.
+    Each seed's mean over the doses is taken away, because a level that all doses of a seed share says nothing about
+    the slope. The 95% intervals are of these differences.
 
     Args:
         rows: of ``build_rows``.
@@ -78,25 +78,25 @@ def draw_doses(rows: Sequence[TidyRow], progress: str) -> Figure:
             means, margins = average_within_seeds(series.values["score"])
             label = f"{encoder}, {task}"
             axis.errorbar(series.doses, means, margins, color=colour, ls=style, marker="o", markersize=3, label=label)
-        axis.set(xlabel="dose", ylabel="score")
+        axis.set(xlabel="dose", ylabel="score less the seed's mean")
     handles = {
         label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3) or 1)
-    figure.suptitle(f"{progress}Score against the dose, 95% intervals within seeds", fontsize=8)
+    figure.suptitle(f"{progress}Score against the dose, with 95% intervals over seeds", fontsize=8)
     return figure
 
 
 def average_within_seeds(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Average scores [S, k] over seeds, with half the 95% interval of each mean within seeds.
+    """Average scores [S, k], less each seed's mean over the doses, with half the 95% interval of each average.
 
-    Each seed's mean over the doses is taken away, and the rest is scaled by sqrt(k / (k - 1)), because taking it away
-    makes the rest smaller (Cousineau 2005, Morey 2008).
+    For the interval the differences are scaled by sqrt(k / (k - 1)), because taking the mean away makes them smaller
+    (Cousineau 2005, Morey 2008).
 
     Returns:
-        Means [k], and half intervals [k]; None for a single seed.
+        Averages [k], and half intervals [k]; None for a single seed.
     """
     k = scores.shape[1]
-    rest = (scores - scores.mean(1, keepdims=True)) * np.sqrt(k / (k - 1))
-    mean, low, _, _ = student_t(rest.T)
-    return scores.mean(0), None if len(scores) < 2 else np.nan_to_num(mean - low)
+    rest = scores - scores.mean(1, keepdims=True)
+    mean, low, _, _ = student_t(rest.T * np.sqrt(k / (k - 1)))
+    return rest.mean(0), None if len(scores) < 2 else np.nan_to_num(mean - low)

@@ -61,7 +61,7 @@ def count_runs(subjects: Sequence["Subject"]) -> list[str]:
 
 
 def describe_preregistration(subjects: Sequence["Subject"], file: Path) -> list[str]:
-    """Put the commit of the preregistration beside the first run; warn if the run is the older one.
+    """Put the commits of the preregistration beside the first run; warn if the run is older than one of them.
 
     The first run is the one that began first, by the time of its record's file and the seconds that it took.
     """
@@ -74,12 +74,18 @@ def describe_preregistration(subjects: Sequence["Subject"], file: Path) -> list[
     code = f"code {git.commit[:12]}{' with changes' if git.dirty else ''}" if git else "code of an installed package"
     run = f"the first run began {format_time(start)}, {code}"
     try:
-        commit, seconds = run_git(file.parent, "log", "-1", "--format=%H %ct", "--", file.name).split()
-    except (OSError, subprocess.SubprocessError, ValueError):  # an installed package, or the file is not committed
+        log = run_git(file.parent, "log", "--format=%H %ct", "--", file.name).splitlines()  # the newest first
+        (last, changed), (oldest, written) = (line.split() for line in (log[0], log[-1]))
+    except (OSError, subprocess.SubprocessError, IndexError):  # an installed package, or the file is in no commit
         return [f"{file.name}: sha256 {sha256_file(file)}, in no commit; {run}."]
-    notes = [f"{file.name}: commit {commit[:12]} of {format_time(float(seconds))}; {run}."]
-    if start < float(seconds):
-        notes.append(f"WARNING: the first run is older than the last commit that changed {file.name}.")
+    notes = [
+        f"{file.name}: first commit {oldest[:12]} of {format_time(float(written))}, "
+        f"last commit {last[:12]} of {format_time(float(changed))}; {run}."
+    ]
+    if start < float(written):
+        notes.append(f"WARNING: the first run is older than {file.name}: nothing was preregistered.")
+    elif start < float(changed):
+        notes.append(f"WARNING: {file.name} was changed after the first run: its last section must say how and why.")
     return notes
 
 

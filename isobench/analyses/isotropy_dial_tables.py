@@ -1,7 +1,7 @@
 """Tables of the study ``isotropy_dial``: slopes in the dose, and correlations of score and isotropy."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
@@ -28,83 +28,86 @@ def build_slope_table(slopes: Sequence[TidyRow], progress: str) -> Table:
         slopes: rows of ``measure_slopes``.
         progress: what begins the title, such as that the study is incomplete.
     """
-    table = make_table(
-        f"{progress}Slope of the score (points) in the dose, all doses",
-        ("encoder", "task", "dial"),
-        ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", "p after Holm", "seeds"),
-    )
+    headings = ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", "p after Holm", "seeds")
+    table = make_table(f"{progress}Slope of the score (points) in the dose, all doses", ("dial",), headings)
     primary = [row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE]
-    for encoder in list_distinct(primary, "encoder"):
-        for row in select_rows(primary, {"encoder": encoder}):
-            table.add_row(*name_slope(row), *format_slope(row), format_p(row["p_holm"]), str(row["seeds"]))
+    for name, group in split_by_study(primary).items():
+        table.add_row(name, style="bold")
+        for row in group:
+            cells = (*format_slope(row), format_p(row["p_holm"]), str(row["seeds"]))
+            table.add_row(LABELS[row["dial"]], *cells)
         table.add_section()
     return table
 
 
 def build_half_table(slopes: Sequence[TidyRow], progress: str) -> Table:
     """Build the table of the slopes over one half of a dial, which are secondary and not corrected."""
-    table = make_table(
-        f"{progress}Secondary, not corrected: slope of the score over one half of the dial",
-        ("encoder", "task", "dial", "doses"),
-        ("a unit of dose", "95% interval", "whole half", "95% interval", "p", "seeds"),
-    )
-    for row in slopes:
-        if row["quantity"] == "score" and row["doses"] != WHOLE:
-            table.add_row(*name_slope(row), row["doses"], *format_slope(row), str(row["seeds"]))
+    headings = ("a unit of dose", "95% interval", "whole half", "95% interval", "p", "seeds")
+    title = f"{progress}Secondary, not corrected: slope of the score over one half of the dial"
+    table = make_table(title, ("dial, doses",), headings)
+    halves = [row for row in slopes if row["quantity"] == "score" and row["doses"] != WHOLE]
+    for name, group in split_by_study(halves).items():
+        table.add_row(name, style="bold")
+        for row in group:
+            table.add_row(f"{LABELS[row['dial']]}, {row['doses']}", *format_slope(row), str(row["seeds"]))
+        table.add_section()
     return table
 
 
 def build_check_table(slopes: Sequence[TidyRow], progress: str) -> Table:
     """Build the table that shows whether a dial turns isotropy: what each measure changes by over the whole dial."""
-    table = make_table(
-        f"{progress}Manipulation check: change of isotropy over the whole dial (* p < {ALPHA}, not corrected)",
-        ("encoder", "task", "dial"),
-        [label.replace("average ", "") for label in MEASURES.values()],
-    )
-    labels = MEASURES | VOCABULARY_MEASURES
-    found = [row for row in slopes if row["quantity"] in labels and row["doses"] == WHOLE]
-    for encoder, task, dial in dict.fromkeys((row["encoder"], row["task"], row["dial"]) for row in found):
-        own = select_rows(found, {"encoder": encoder, "task": task, "dial": dial})
-        for names, of_what in ((MEASURES, ""), (VOCABULARY_MEASURES, ", vocabulary")):
-            cells = {row["quantity"]: row for row in own if row["quantity"] in names}
-            if cells:
-                table.add_row(encoder, task, LABELS[dial] + of_what, *(format_change(cells[name]) for name in names))
-    return table
-
-
-def build_correlation_table(correlations: Sequence[TidyRow], progress: str) -> Table:
-    """Build the table of Spearman's correlations of score and isotropy: a row an encoder, task and measure."""
-    dials = [dial.name for dial in DIALS if any(row["dial"] == dial.name for row in correlations)]
-    table = make_table(
-        f"{progress}Spearman's correlation of score and isotropy, mean over seeds (within dials: * p < {ALPHA})",
-        ("encoder, task, measure",),
-        (*dials, "across", "given the dial", "95% interval", "Holm", "given dial, dose", "95% interval", "seeds"),
-        wrap_numbers=True,
-    )
-    for encoder, task in dict.fromkeys((row["encoder"], row["task"]) for row in correlations):
-        table.add_row(f"{encoder}, {task}", style="bold")
-        for measure, label in MEASURES.items():
-            own = select_rows(correlations, {"encoder": encoder, "task": task, "measure": measure})
-            within = {row["dial"]: row for row in own if row["dial"]}
-            across = {row["kind"]: row for row in own if not row["dial"]}
-            cells = [format_correlation(within[dial]) if dial in within else "" for dial in dials]
-            if across:
-                plain, dial, dose = across[ACROSS], across[GIVEN_DIAL], across[GIVEN_DOSE]
-                cells += [format_correlation(plain)]
-                cells += [
-                    format_number(dial["correlation"], "+.2f"),
-                    format_interval(dial["low"], dial["high"], "+.2f"),
-                ]
-                cells += [format_p(dial["p_holm"]), format_number(dose["correlation"], "+.2f")]
-                cells += [format_interval(dose["low"], dose["high"], "+.2f"), str(dial["seeds"])]
-            table.add_row(label, *cells)
+    title = f"{progress}Manipulation check: change of isotropy over the whole dial (* p < {ALPHA}, not corrected)"
+    table = make_table(title, ("dial",), MEASURES.values())
+    matrices = ((MEASURES, ""), (VOCABULARY_MEASURES, ", vocabulary"))
+    for name, group in split_by_study(row for row in slopes if row["quantity"] != "score").items():
+        table.add_row(name, style="bold")
+        for dial in list_distinct(group, "dial"):
+            cells = {row["quantity"]: row for row in select_rows(group, {"dial": dial})}
+            for measures, of_what in matrices:
+                if cells.keys() >= measures.keys():
+                    changes = (mark(format_number(cells[key]["over_dial"], "+.3g"), cells[key]) for key in measures)
+                    table.add_row(LABELS[dial] + of_what, *changes)
         table.add_section()
     return table
 
 
-def name_slope(row: TidyRow) -> tuple[str, str, str]:
-    """Name a slope's encoder, task and dial."""
-    return row["encoder"], row["task"], LABELS[row["dial"]]
+def build_correlation_tables(correlations: Sequence[TidyRow], progress: str) -> list[Table]:
+    """Build a table of Spearman's correlations of score and isotropy for each encoder and task: a row a measure."""
+    tables = []
+    for name, group in split_by_study(correlations).items():
+        dials = [dial for dial in list_distinct(group, "dial") if dial]
+        title = f"{progress}Spearman's correlation of score and isotropy, {name} (* p < {ALPHA}, not corrected)"
+        headings = (
+            "across",
+            "given dial",
+            "95% interval",
+            "p after Holm",
+            "given dial, dose",
+            "95% interval",
+            "seeds",
+        )
+        table = make_table(title, ("measure",), (*dials, *headings), wrap_numbers=True)
+        for measure, label in MEASURES.items():
+            own = select_rows(group, {"measure": measure})
+            within = {row["dial"]: row for row in own if row["dial"]}
+            across = {row["kind"]: row for row in own if not row["dial"]}
+            cells = [format_correlation(within[dial]) for dial in dials]
+            if across:
+                given_dial, given_dose = across[GIVEN_DIAL], across[GIVEN_DOSE]
+                cells += [format_correlation(across[ACROSS]), format_correlation(given_dial)]
+                cells += [format_ends(given_dial), format_p(given_dial["p_holm"])]
+                cells += [format_correlation(given_dose), format_ends(given_dose), str(given_dial["seeds"])]
+            table.add_row(label, *cells)
+        tables.append(table)
+    return tables
+
+
+def split_by_study(rows: Iterable[TidyRow]) -> dict[str, list[TidyRow]]:
+    """Split rows by encoder and task, which name them."""
+    groups: dict[str, list[TidyRow]] = {}
+    for row in rows:
+        groups.setdefault(f"{row['encoder']}, {row['task']}", []).append(row)
+    return groups
 
 
 def format_slope(row: TidyRow) -> list[str]:
@@ -116,14 +119,14 @@ def format_slope(row: TidyRow) -> list[str]:
     ]  # fmt: skip
 
 
-def format_change(row: TidyRow) -> str:
-    """Write what a measure changes by over the whole dial, with a star where p is small."""
-    return mark(format_number(row["over_dial"], "+.3g"), row)
-
-
 def format_correlation(row: TidyRow) -> str:
     """Write a correlation, with a star where p is small."""
     return mark(format_number(row["correlation"], "+.2f"), row)
+
+
+def format_ends(row: TidyRow) -> str:
+    """Write the interval of a correlation."""
+    return format_interval(row["low"], row["high"], "+.2f")
 
 
 def mark(text: str, row: TidyRow) -> str:

@@ -11,9 +11,11 @@ from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.configurations import describe_settings, list_configurations
 from isobench.report.document import Cell, ConfigurationLine, Report, ReportedRow, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
+from isobench.report.example_pairs import ExamplePairs
 from isobench.report.generation_notes import describe_generation
 from isobench.report.method_effects import measure_effects
 from isobench.report.overview import build_overview
+from isobench.report.pair_notes import describe_pairs
 from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_columns
 from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
 from isobench.report.parts import name_parts, split_into_parts
@@ -28,12 +30,13 @@ from isobench.runs.row import Row, count_troubles, find_failure
 DEFAULT_STATISTICS = ["mean", "sd"]  # of a cell, if the paper has no table
 
 
-def build_report(experiment: Experiment, rows: list[Row]) -> Report:
+def build_report(experiment: Experiment, rows: list[Row], pairs: ExamplePairs | None = None) -> Report:
     """Build the report of these runs, ended or not.
 
     Args:
         experiment: its name, paper, tables and selection rule.
         rows: the runs with their states (`isobench.runs.state.add_states`).
+        pairs: reads predictions to compare methods over shared seeds and dev examples; None to leave this out.
 
     Raises:
         UserError: the selection rule can't be applied to these runs.
@@ -45,7 +48,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
     for part, name in zip(parts, name_parts(parts), strict=True):
         varying_in_part = find_varying_settings(part) if len(parts) > 1 else varying
         selected, rule = select_runs(part, experiment.selection, varying_in_part)
-        part_tables = build_tables(experiment, selected, varying_in_part)
+        part_tables = build_tables(experiment, selected, varying_in_part, pairs)
         for table in part_tables:
             table.part = name
             table.title += f" ({name})" if name else ""
@@ -74,7 +77,7 @@ def build_report(experiment: Experiment, rows: list[Row]) -> Report:
         selection=f"{describe_rules(rules, name_parts(parts))} From each run: its {describe_epoch_rule(rows)}.",
         state=dict(Counter(row.state for row in rows)),
         scale=list_scale_differences(rows),
-        evidence=describe_evidence(effects),
+        evidence=[*describe_evidence(effects), *describe_pairs(effects)],
         failures=[sentence for row in rows if (sentence := describe_failure(row))],
         provenance=summarize_provenance(runs),
         notes=[*describe_generation(rows), *list_warnings(rows)],
@@ -100,30 +103,34 @@ def describe_rules(rules: list[str], parts: list[str]) -> str:
     return " ".join(f"Of {part}: {rule}" for part, rule in zip(parts, rules, strict=True))
 
 
-def build_tables(experiment: Experiment, rows: list[Row], varying: list[str]) -> list[ReportTable]:
+def build_tables(
+    experiment: Experiment, rows: list[Row], varying: list[str], pairs: ExamplePairs | None
+) -> list[ReportTable]:
     """Build the paper's tables that have columns for these runs; if there is none, one table of all tasks."""
     tables = []
     for name, content, columns in list_paper_tables(experiment, rows):
         if columns:
             what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
             title = f"{experiment.paper}, {name}: {what}"
-            tables.append(build_table(name, title, PaperTable(content, columns, rows), varying))
+            tables.append(build_table(name, title, PaperTable(content, columns, rows), varying, pairs))
             if form:
                 tables[-1].notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
     if not tables:
         content = PublishedTable(what="", form=DEFAULT_STATISTICS, cells={}, columns={}, methods={})
         tasks = {row.cfg.task.name: row.cfg.task for row in rows}
         table = PaperTable(content, list(build_foreign_columns(list(tasks.values()), [SCORE_KIND])), rows)
-        tables.append(build_table("", "mean and standard deviation over seeds", table, varying))
+        tables.append(build_table("", "mean and standard deviation over seeds", table, varying, pairs))
     return tables
 
 
-def build_table(name: str, title: str, table: PaperTable, varying: list[str]) -> ReportTable:
+def build_table(
+    name: str, title: str, table: PaperTable, varying: list[str], pairs: ExamplePairs | None
+) -> ReportTable:
     """Build a table with its cells; ``varying``: settings in which its runs may differ."""
     lines = []
     for encoder, method in table.lines:
         cells = {AVERAGE: build_average_cell(table, encoder, method)} if table.has_average else {}
-        cells |= {column.title: build_cell(table, encoder, method, column) for column in table.columns}
+        cells |= {column.title: build_cell(table, encoder, method, column, pairs) for column in table.columns}
         runs = [row for key, group in table.runs_by_key.items() if key[:2] == (encoder, method) for row in group]
         lines.append(
             ReportLine(encoder, method, cells, table.format_time(encoder, method), describe_settings(runs, varying))
@@ -146,7 +153,7 @@ def build_average_cell(table: PaperTable, encoder: str, method: str) -> Cell:
     return cell
 
 
-def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> Cell:
+def build_cell(table: PaperTable, encoder: str, method: str, column: Column, pairs: ExamplePairs | None) -> Cell:
     """Build a cell: values by seed, their statistics as printed, verdict, comparison with plain fine-tuning."""
     rows = table.find_runs(encoder, method, column.task)
     scored = [(row.cfg.seed, value) for row in rows if (value := column.read_value(row)) is not None]
@@ -164,6 +171,8 @@ def build_cell(table: PaperTable, encoder: str, method: str, column: Column) -> 
     constant = any(table.is_constant(encoder, name, column) for name in (method, BASE_METHOD))
     if method != BASE_METHOD and column.is_score and cell.values and base and not constant:
         cell.comparison = compare(cell.values, base, table.content.marks)
+        if pairs:
+            cell.comparison.paired = pairs.compare(rows, table.find_runs(encoder, BASE_METHOD, column.task), column)
     return cell
 
 

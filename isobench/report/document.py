@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from isobench.report.effects import Estimate
+from isobench.report.paired_bootstrap import PairedComparison
 from isobench.report.parts import name_group
 
 TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
@@ -27,10 +28,10 @@ class Comparison:
         permutation: two-sided p of the permutation test.
         holm: Welch's p after Holm's correction over all comparisons of the report.
         effect: Hedges' g.
-        low: lower end of its 95% interval.
-        high: upper end of its 95% interval.
+        low, high: ends of its 95% interval.
         student: two-sided p of Student's two-sample t-test.
         marks: the test that the mark comes from, welch or student.
+        paired: over shared seeds and dev examples, or why there is none; None if it was not asked for.
     """
 
     difference: float
@@ -42,6 +43,7 @@ class Comparison:
     high: float | None = None
     student: float | None = None
     marks: str = "welch"
+    paired: PairedComparison | None = None
 
     @property
     def mark_p(self) -> float | None:
@@ -81,8 +83,7 @@ class ReportLine:
     """A line of a table: one encoder and method.
 
     Attributes:
-        encoder: its name.
-        method: its name.
+        encoder, method: their names.
         cells: column title -> cell.
         time: training time per epoch over plain fine-tuning's, as printed.
         settings: the configuration that was selected, in words, by task if tasks differ; empty without a choice.
@@ -194,8 +195,7 @@ class ConfigurationLine:
 
     Attributes:
         group: the encoder, and the part of the runs.
-        task: its name.
-        method: its name.
+        task, method: their names.
         settings: the values of the settings that vary, in words.
         cell: the scores of the seeds that are reported, in percent.
         selected_by: mean of the scores that decided the choice, in percent; None if it could not be chosen.

@@ -11,8 +11,10 @@ from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.provenance import read_git_state, read_package_version
 from isobench.common.tidy import write_columns, write_rows
 from isobench.config.schema import Experiment
+from isobench.report.analysis_outcome import read_outcome
 from isobench.report.build import build_report
 from isobench.report.document import Report
+from isobench.report.example_pairs import ExamplePairs
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.runs.layout import REPORT_FILE, report_folder
@@ -36,14 +38,14 @@ def write_report(experiment: Experiment, rows: list[Row], folder: Path | None = 
     """
     folder = folder or report_folder(rows[0].cfg.output_dir, experiment.name)
     with require_writable(folder):
-        report = build_report(experiment, rows)
+        report = build_report(experiment, rows, ExamplePairs())
         write_report_files(report, folder)
         write_origin(experiment, folder)
     return report, folder / PAGE_FILE
 
 
 def write_report_files(report: Report, folder: Path) -> None:
-    """Write every form of a report, each file whole or not at all.
+    """Write every form of a report, each file whole or not at all; the page shows the folder's analysis, if any.
 
     Raises:
         StorageError: the folder can't be written.
@@ -51,7 +53,7 @@ def write_report_files(report: Report, folder: Path) -> None:
     texts = {
         "report.md": format_markdown(report),
         "tables.tex": format_latex(report),
-        PAGE_FILE: render_report(report),
+        PAGE_FILE: render_report(report, read_outcome(folder)),
     }
     try:
         write_rows(folder, "runs", report.runs)

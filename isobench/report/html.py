@@ -10,6 +10,7 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from isobench.report import figures, page_data, page_figures, page_overview
+from isobench.report.analysis_outcome import AnalysisOutcome
 from isobench.report.baseline_comparison import BASE_METHOD, label_method
 from isobench.report.claims import OUTCOME_SYMBOLS
 from isobench.report.document import Cell, Report, ReportTable
@@ -28,8 +29,8 @@ DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
 
 
-def render_report(report: Report) -> str:
-    """Write the page; equal reports give the same page.
+def render_report(report: Report, outcome: AnalysisOutcome | None = None) -> str:
+    """Write the page, with the outcome of an analysis if there is one; equal reports give the same page.
 
     ``runs`` and ``epochs`` may lack any column and any value, and every part of the report may be empty: the page
     then says what is missing.
@@ -54,7 +55,8 @@ def render_report(report: Report) -> str:
         facts=overview.list_facts(),
         configurations=configurations,
         max_configurations=page_overview.MAX_CONFIGURATIONS,
-        contents=list_contents(overview, configurations, shown_views, curves),
+        contents=list_contents(overview, configurations, shown_views, curves, outcome),
+        outcome=outcome,
         styles=styles,
         total=sum(report.state.values()),
         scales=page_data.list_distinct_values(report.runs, "scale"),
@@ -116,10 +118,15 @@ def has_several_configs(report: Report) -> bool:
 
 
 def list_contents(
-    overview: OverviewTable, configurations: list[Any], views: list["_TableView"], curves: list[CurveGroup]
+    overview: OverviewTable,
+    configurations: list[Any],
+    views: list["_TableView"],
+    curves: list[CurveGroup],
+    outcome: AnalysisOutcome | None,
 ) -> list[tuple[str, str]]:
     """List the page's sections below its first table: id and heading of each."""
     sections = {
+        "analysis": ("Analysis", outcome is not None),
         "configurations": ("Configurations", bool(configurations)),
         "tables": ("Tables", bool(views or not overview.groups)),
         "training": ("Over training", bool(curves)),

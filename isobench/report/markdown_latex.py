@@ -6,6 +6,7 @@ from typing import Any
 from isobench.report.baseline_comparison import label_method
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.effects import ALPHA
+from isobench.report.evidence import BASELINE, describe_p, format_interval, format_points
 from isobench.report.seed_statistics import choose_mark, format_mark_legend
 from isobench.report.templating import make_latex_environment, make_markdown_environment, render_paragraphs
 
@@ -24,6 +25,8 @@ def format_markdown(report: Report) -> str:
         scale=describe_scale(report),
         head=lambda table: ["encoder", "method", *table.columns, "training time"],
         rows=list_table_rows,
+        pair_head=["encoder", "method", "column", f"difference from {BASELINE}, points", "p", "seeds", "examples"],
+        pair_rows=list_pair_rows(report),
         needs_legend=needs_legend,
         legend=format_legend,
     )
@@ -67,6 +70,25 @@ def list_table_rows(table: ReportTable) -> list[list[str]]:
         for row in table.reported
     ]
     return ours + reported
+
+
+def list_pair_rows(report: Report) -> list[list[str]]:
+    """List the rows of a Markdown table: encoder, method, column, difference with interval, p, seeds and examples.
+
+    In a row without a test, the reason stands in the place of the difference.
+    """
+    rows = []
+    for table in report.tables:
+        for line in table.lines:
+            for column in table.columns:
+                comparison = line.cells[column].comparison if column in line.cells else None
+                if comparison and (pair := comparison.paired):
+                    numbers = [pair.reason, "-", "-", "-"]
+                    if not pair.reason:
+                        difference = format_interval(pair.difference, format_points)
+                        numbers = [difference, describe_p(pair.p), str(pair.seeds), f"{pair.examples:,}"]
+                    rows.append([table.name_group(line), format_method(line), column, *numbers])
+    return rows
 
 
 def needs_legend(table: ReportTable) -> bool:

@@ -57,10 +57,13 @@ class Column:
         if self.isotropy:
             number = best.isotropy.get(self.isotropy)
         else:
-            primary = row.cfg.task.primary
             scores = best.metrics(self.split or row.cfg.task.dev_splits[0])
-            number = scores.get(primary if primary in self.metrics else self.metrics[0])
+            number = scores.get(self.find_metric(row.cfg.task))
         return math.nan if number is None else (100 if self.is_score else 1) * float(number)
+
+    def find_metric(self, task: Task) -> str:
+        """Return the metric that the column of scores shows: the task's primary one if it is among the printed."""
+        return task.primary if task.primary in self.metrics else self.metrics[0]
 
     def format_value(self, number: float | None) -> str | None:
         """Write a number as the paper prints it.

@@ -31,6 +31,7 @@ from isobench.analyses.isotropy_dial_rows import (
     collect_series,
 )
 from isobench.analyses.rows import select_rows
+from isobench.cli import report
 from isobench.common.errors import UserError
 from isobench.common.plots import use_figure_style
 from isobench.common.resources import conf_dir
@@ -273,8 +274,9 @@ def test_intervals_within_seeds_do_not_see_the_seeds_levels():
     means, margins = average_within_seeds(scores)
     shifted = average_within_seeds(scores + 100 * np.arange(5)[:, None])
     assert shifted[1] == pytest.approx(margins)
-    assert means == pytest.approx(scores.mean(0))
-    rest = (scores - scores.mean(1, keepdims=True))[:, 2] * math.sqrt(4 / 3)
+    rest = (scores - scores.mean(1, keepdims=True))[:, 2]
+    assert means[2] == pytest.approx(rest.mean())
+    rest = rest * math.sqrt(4 / 3)
     assert margins[2] == pytest.approx(stats.t.ppf(0.975, 4) * rest.std(ddof=1) / math.sqrt(5))
     assert average_within_seeds(scores[:1])[1] is None
 
@@ -287,15 +289,25 @@ def test_the_preregistration_stands_beside_the_first_run(study, tmp_path):
     file.write_text("hypotheses")
     assert "sha256 " in notes.describe_preregistration(study.subjects, file)[0]
     git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b"]
-    when = {**os.environ, "GIT_COMMITTER_DATE": "1000000000 +0000"}
-    for command in (["init", "-q"], ["add", file.name], ["commit", "-q", "-m", "hypotheses"]):
-        subprocess.run([*git, *command], check=True, env=when)
+
+    def commit(seconds):
+        when = {**os.environ, "GIT_COMMITTER_DATE": f"{seconds} +0000"}
+        subprocess.run([*git, "commit", "-q", "-am", "hypotheses"], check=True, env=when)
+
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", file.name], check=True)
+    commit(1_000_000_000)
     (note,) = notes.describe_preregistration(study.subjects, file)
     assert "of 2001-09-09 01:46 UTC" in note
     assert "code abc." in note
+    began = 1_000_000_100
+    os.utime(study.file, (began + 9, began + 9))  # the run took 9 seconds
+    assert len(notes.describe_preregistration(study.subjects, file)) == 1
+    file.write_text("other hypotheses")
+    commit(began + 1)
+    assert "was changed after the first run" in notes.describe_preregistration(study.subjects, file)[1]
     os.utime(study.file, (999_999_999, 999_999_999))
-    _, warning = notes.describe_preregistration(study.subjects, file)
-    assert warning.startswith("WARNING: the first run is older")
+    assert "nothing was preregistered" in notes.describe_preregistration(study.subjects, file)[1]
 
 
 def test_the_power_simulation_is_quoted(tmp_path):
@@ -311,3 +323,23 @@ def test_the_power_simulation_is_quoted(tmp_path):
     assert false == "9,000 simulated studies: false positives at p < 0.05: one slope 5.1%."
     assert covered.endswith("intervals hold: slopes 95.1%.")
     assert smallest.endswith("80% of them find after Holm's correction, in points: minilm, istar 0.51.")
+
+
+@pytest.mark.slow
+def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small, outputs):
+    methods = ["calibration=none,isobn_paper", "calibration.beta=0.5,1.0", "seed=1,2"]
+    study = ["+experiment=isotropy_dial", *small, *methods, "optimization.epochs=1", "task.train_samples=48"]
+    code, out, err = cli(*study)
+    assert code == 0, err
+    assert "INCOMPLETE" not in out
+    folder = outputs / "reports" / "isotropy_dial"
+    assert len((folder / "doses.csv").read_text().splitlines()) == 1 + 2 * (
+        3 + 1 + 1
+    )  # plain is dose 0 of three dials
+    assert not (folder / "report.html").exists()
+    next(outputs.glob("runs/*/result.json")).unlink()
+    report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
+    page = (folder / "report.html").read_text()
+    assert "INCOMPLETE: 5 of 6 runs." in (folder / "tables.txt").read_text()
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert "INCOMPLETE: 5 of 6 runs." in page

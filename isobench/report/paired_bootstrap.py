@@ -1,0 +1,194 @@
+"""Compare two methods that share seeds and dev examples, for new seeds and new examples together.
+
+The Multi-Bootstrap (Sellam et al., arXiv 2106.16163) resamples seeds and examples and reads an interval from the
+quantiles of the resampled differences. With few seeds that interval is wrong in three ways. Resampling n seeds gives
+(n - 1) / n of their variance. Normal quantiles stand where n seeds need Student's. And what depends on seed and
+example together is counted three times: with the seeds, with the examples, and with both. So the variance is put
+together from its parts here. With d_i the difference of the two methods' scores of seed i:
+
+    Var(mean d) = A + C
+    A = (sample variance of d_i) / n: seeds, and what depends on seed and example together
+    C = covariance of d_i and d_k (i != k) over resampled examples, mean over pairs of seeds: what examples do alike
+        in every seed; 0 where it is estimated to be negative
+
+This is Obuchowski and Rockette's variance for readers and cases (1995). Its t statistic has (n - 1) (1 + C / A)
+degrees of freedom here. Hillis's (2007) square 1 + C / A, and his interval then holds the true value in only 92% of
+studies with 3 seeds where C is a tenth of A. No result is surer than a paired t-test over the seeds alone.
+benchmarks/power_pairs.py shows how often the intervals hold the true value and how often p is below .05 by chance.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from isobench.report.effects import ALPHA, NO_ESTIMATE, Estimate
+from isobench.report.resampled_metrics import resample_metric
+
+RESAMPLES = 1_000  # of the examples, as in the paper
+MIN_SEEDS = 3  # with 2 the simulated intervals are so wide that they nearly always hold the true value
+MIN_EXAMPLES = 100  # the fewest that the simulation has
+MIN_DISAGREEMENTS = 10  # of the two methods' correctness, over all seeds and examples
+MIN_CLASS_EXAMPLES = 20  # of the rarest class, for metrics other than accuracy
+CORRELATIONS = ("pearson", "spearman", "pearson_spearman")  # metrics of scores; the others are of classes
+ALL_EQUAL = "every seed has the same difference, so that the spread over seeds is unknown"
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Hold the comparison of a method with plain fine-tuning over shared seeds and dev examples, in points.
+
+    Attributes:
+        difference: mean over seeds, with its 95% interval for new seeds and new examples; NaN where none was made.
+        p: two-sided.
+        seeds: the number of shared seeds.
+        examples: the number of dev examples.
+        reason: why no comparison was made; empty if one was.
+    """
+
+    difference: Estimate = NO_ESTIMATE
+    p: float = math.nan
+    seeds: int = 0
+    examples: int = 0
+    reason: str = ""
+
+
+class PairedTest(NamedTuple):
+    """The test of paired differences: arrays with one entry a study, or numbers.
+
+    Attributes:
+        value: mean difference over seeds.
+        margin: half the width of its 95% interval; NaN where the seeds do not differ.
+        p: two-sided; NaN where the seeds do not differ.
+    """
+
+    value: np.ndarray
+    margin: np.ndarray
+    p: np.ndarray
+
+
+def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -> PairedTest:
+    """Test whether the mean difference of two methods is zero for new seeds and new examples.
+
+    Args:
+        differences: score of the method less that of plain fine-tuning with the same seed, [..., seeds].
+        covariance: of the differences of two seeds over samples of examples, mean over pairs of seeds, [...].
+
+    Returns:
+        Mean, half width of the 95% interval, and p, [...]. The interval is the wider, and p the larger, of two: with
+        the variance above, and of the paired t-test over seeds.
+    """
+    from scipy import special  # slow to import, and planning a sweep does not need it
+
+    seeds = differences.shape[-1]
+    value = differences.mean(-1)
+    own = np.asarray(differences.var(-1, ddof=1) / seeds)  # A
+    own = np.where(own > (1e-12 * (1 + np.abs(value))) ** 2, own, np.nan)  # less is rounding
+    shared = np.maximum(covariance, 0.0)  # C
+    freedom = (seeds - 1) * (1 + shared / own)
+    errors, freedoms = (np.stack(parts) for parts in ((np.sqrt(own + shared), np.sqrt(own)), (freedom, freedom)))
+    freedoms[1] = seeds - 1
+    margin = (special.stdtrit(freedoms, 1 - ALPHA / 2) * errors).max(0)
+    return PairedTest(value, margin, (2 * special.stdtr(freedoms, -np.abs(value) / errors)).max(0))
+
+
+def average_covariance(samples: np.ndarray) -> np.ndarray:
+    """Average the covariances of all pairs of columns.
+
+    Args:
+        samples: [..., samples, columns], two columns or more.
+
+    Returns:
+        [...]; computed from the variance of the columns' mean, so that no covariance matrix is made.
+    """
+    columns = samples.shape[-1]
+    of_mean = samples.mean(-1).var(-1, ddof=1)
+    return (columns * of_mean - samples.var(-2, ddof=1).mean(-1)) / (columns - 1)
+
+
+def draw_multiplicities(examples: int, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+    """Draw bootstrap samples of examples: how often each sample has each example, [resamples, examples] of uint8.
+
+    A sample has as many examples as there are, drawn with replacement. That one is drawn more than 255 times, which
+    the type could not hold, has a probability under 1e-500.
+    """
+    rng = np.random.default_rng(seed)
+    multiplicities = np.empty((resamples, examples), np.uint8)
+    for row in multiplicities:
+        row[:] = np.bincount(rng.integers(examples, size=examples), minlength=examples)
+    return multiplicities
+
+
+def compare_predictions(
+    metric: str,
+    labels: np.ndarray,
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    multiplicities: np.ndarray | None = None,
+) -> PairedComparison:
+    """Compare two methods by their predictions for the same examples with the same seeds.
+
+    Args:
+        metric: one of `isobench.report.resampled_metrics.RESAMPLED_METRICS`.
+        labels: true classes or scores, [examples].
+        ours: predicted classes or scores of the method, [seeds, examples].
+        theirs: the same of plain fine-tuning, with the same seeds in the same order.
+        multiplicities: bootstrap samples from ``draw_multiplicities``; drawn here if they are not given. Accuracy
+            needs none: its covariance is computed as infinitely many samples would give it.
+    """
+    seeds, examples = ours.shape
+    if reason := find_obstacle(metric, labels, ours, theirs):
+        return PairedComparison(seeds=seeds, examples=examples, reason=reason)
+    if metric == "accuracy":
+        changes = (ours == labels).astype(np.float64) - (theirs == labels)
+        differences, covariance = changes.mean(1), average_covariance(changes.T) / examples
+    else:
+        if multiplicities is None:
+            multiplicities = draw_multiplicities(examples)
+        differences, covariance = resample_differences(metric, labels, ours, theirs, multiplicities)
+    if not np.isfinite(differences).all() or not np.isfinite(covariance):
+        reason = "the score is undefined on some samples of the examples"
+        return PairedComparison(seeds=seeds, examples=examples, reason=reason)
+    test = judge_differences(100 * differences, 1e4 * covariance)
+    if math.isnan(test.p):
+        return PairedComparison(seeds=seeds, examples=examples, reason=ALL_EQUAL)
+    value, margin = float(test.value), float(test.margin)
+    return PairedComparison(Estimate(value, value - margin, value + margin), float(test.p), seeds, examples)
+
+
+def resample_differences(
+    metric: str, labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray, multiplicities: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute each seed's difference, [seeds], and their covariance over bootstrap samples of the examples.
+
+    A sample of m examples gives (m - 1) / m of the covariance, which is made good.
+    """
+    seeds, examples = ours.shape
+    both = np.concatenate([ours, theirs])
+    whole = resample_metric(metric, labels, both, np.ones((1, examples)))[0]
+    scores = resample_metric(metric, labels, both, multiplicities)
+    covariance = average_covariance(scores[:, :seeds] - scores[:, seeds:]) * examples / (examples - 1)
+    return whole[:seeds] - whole[seeds:], covariance
+
+
+def find_obstacle(metric: str, labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> str:
+    """Say why the simulation does not cover these predictions; empty if it does."""
+    seeds, examples = ours.shape
+    if seeds < MIN_SEEDS:
+        return f"{seeds} shared seed{'s' * (seeds != 1)}, fewer than {MIN_SEEDS}"
+    if examples < MIN_EXAMPLES:
+        return f"{examples} dev examples, fewer than {MIN_EXAMPLES}"
+    if not all(np.isfinite(values).all() for values in (labels, ours, theirs)):
+        return "a label or a prediction is not a finite number"
+    if any((run == run[0]).all() for run in (*ours, *theirs)):
+        return "a run predicts the same for every example"
+    if metric in CORRELATIONS:
+        return ""
+    disagreements = int(((ours == labels) != (theirs == labels)).sum())
+    if disagreements < MIN_DISAGREEMENTS:
+        return f"the methods disagree on {disagreements} predictions, fewer than {MIN_DISAGREEMENTS}"
+    rarest = min(np.unique(labels, return_counts=True)[1])
+    if metric != "accuracy" and (rarest < MIN_CLASS_EXAMPLES or rarest == examples):
+        return f"a class has fewer than {MIN_CLASS_EXAMPLES} dev examples"
+    return ""
