@@ -129,6 +129,6 @@ def write_manifest(bundle: Path) -> None:
         )  # fmt: skip
     manifest = Manifest(
         format=1, isobench="0.1.0", experiment=None, commands=[], created="2026-01-01", planned=len(runs),
-        anonymous=False, runs=runs, data=data, weights=weights, analysis=[], files=files,
+        anonymous=False, license="CC-BY-4.0", runs=runs, data=data, weights=weights, analysis=[], files=files,
     )  # fmt: skip
     (bundle / "manifest.json").write_bytes(format_manifest(manifest))
