@@ -28,8 +28,8 @@ from isobench.bundles.layout import (
     name_run_file,
 )
 from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_manifest, read_manifest
-from isobench.common.errors import UserError
-from isobench.common.files import make_storage_error, read_file_time, sha256_json, shorten_digest
+from isobench.common.errors import StorageError, UserError
+from isobench.common.files import name_system_error, read_file_time, sha256_json, shorten_digest
 from isobench.common.provenance import read_package_version
 from isobench.common.temporaries import make_temporary_folder
 from isobench.config.schema import Experiment, config_from_plain
@@ -83,7 +83,10 @@ def export_bundle(target: Path, contents: Contents) -> Manifest:
             manifest = fill_bundle(temporary, contents)
             replace_folder(temporary, target)
     except OSError as error:
-        raise make_storage_error(error, target) from error
+        reason = f"{error.filename or target}: {name_system_error(error)}"
+        raise StorageError(
+            f"no bundle is written: {reason}; make room, or name another folder: --to FOLDER"
+        ) from error
     return manifest
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from isobench.bundles.layout import MANIFEST_FILE
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, read_bounded
-from isobench.runs.layout import MARKER_FILE, is_run_folder_name
+from isobench.runs.layout import CHECKPOINTS_FOLDER, MARKER_FILE, is_run_folder_name, runs_folder
 
 PREDICTIONS_LIMIT = 1024 * MEBIBYTE
 MAX_FILES = 1_000_000
 MAX_DEPTH = 8  # folders below the folder; isobench makes three
 CHECKED_FOLDERS = ("runs", "reports")  # of an output folder; the others hold jobs, logs and commands
-NOT_CHECKED_FOLDERS = ("checkpoints",)  # of an output folder's run
+NOT_CHECKED_FOLDERS = (CHECKPOINTS_FOLDER,)  # of an output folder's run
 
 
 class VerifiedFolder:
@@ -39,7 +39,7 @@ class VerifiedFolder:
             raise UserError(f"{root} is no folder: name a bundle or an output folder")
         self.is_bundle = os.path.lexists(root / MANIFEST_FILE)
         self._list_entries(root, "", 0)
-        known = self.is_bundle or (root / MARKER_FILE).is_file() or (root / "runs").is_dir()
+        known = self.is_bundle or (root / MARKER_FILE).is_file() or runs_folder(root).is_dir()
         if not known:
             raise UserError(
                 f"{root} is neither a bundle (it has no {MANIFEST_FILE}) nor an output folder of isobench"
