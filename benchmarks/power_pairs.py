@@ -20,6 +20,8 @@ import argparse
 import time
 from dataclasses import asdict, dataclass
 
+from common import write_result
+
 import numpy as np
 from scipy import special
 
@@ -184,8 +186,6 @@ def format_line(row: dict, planted: float) -> str:
 
 
 def main() -> None:
-    from common import write_result  # late, so that a test can import the simulation without a timing's environment
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=10_000)
     parser.add_argument("--resampled", type=int, default=2_000, help="studies of each metric that needs resamples")

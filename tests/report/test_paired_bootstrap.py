@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -182,6 +183,7 @@ def test_a_score_that_is_undefined_on_some_samples_is_refused():
 @pytest.fixture
 def power_pairs(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setitem(sys.modules, "common", SimpleNamespace(write_result=None))  # it changes a process's settings
     import power_pairs
 
     yield power_pairs
