@@ -5,6 +5,7 @@ Hydra composes the config. Importing this file is quick: torch and its like are 
 
 import importlib
 import itertools
+import keyword
 import re
 import sys
 from pathlib import Path
@@ -36,8 +37,8 @@ from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
-# Words of the command line, each a module of isobench/cli.
-COMMANDS = ("status", "report", "dashboard", "prune", "wordsim")
+# Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
+COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "wordsim")
 FLAGS_WITH_VALUE = (
     "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
@@ -53,7 +54,8 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         program = "python -m isobench" if Path(sys.argv[0]).name == "__main__.py" else "isobench"
         word = sys.argv.pop(1)
-        importlib.import_module(f"isobench.cli.{word}").main(f"{program} {word}")
+        module = f"{word}_" if keyword.iskeyword(word) else word
+        importlib.import_module(f"isobench.cli.{module}").main(f"{program} {word}")
         return
     if sys.argv[1:2] and sys.argv[1] in choices.GROUPS:
         word = sys.argv.pop(1)

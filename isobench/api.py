@@ -22,7 +22,7 @@ from isobench.config.explain import explain_config_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config
 from isobench.report.tidy_rows import read_origin, read_outcome
-from isobench.runs.folder import RunFolder
+from isobench.runs.ended import read_ended_rows
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
@@ -30,11 +30,9 @@ from isobench.runs.grouping import (
     read_run_names,
     read_value,
 )
-from isobench.runs.identity import Identity
-from isobench.runs.layout import CONFIG_FILE, RECORD_FILE, run_folder_name, runs_folder
-from isobench.runs.listing import list_run_folders, parse_config, read_config_text
+from isobench.runs.imports import read_imports
+from isobench.runs.layout import runs_folder
 from isobench.runs.record import RunRecord
-from isobench.runs.record_file import read_record_file
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.sweep.plan import convert_to_overrides
 from isobench.sweep.replay import plan_saved_command
@@ -176,37 +174,12 @@ def choose_type(name: str, values: Iterable[Any]) -> str:
     return "Float64" if kinds <= {int, float} else "string"
 
 
-def read_ended_rows(folder: str) -> list[Row]:
-    """Read config and record of every run in an output folder that has ended.
-
-    Raises:
-        UserError: a record or config is damaged.
-    """
-    rows = []
-    for path in list_run_folders(folder):
-        try:
-            record = read_record_file(path / RECORD_FILE)
-        except FileNotFoundError:
-            continue
-        if run_folder_name(record.key) != path.name:
-            raise UserError(f"{path / RECORD_FILE} is not this run's record; remove it to run again")
-        try:
-            cfg = parse_config(read_config_text(path))
-        except Exception as error:  # it may be damaged in many ways
-            raise UserError(
-                f"{path / CONFIG_FILE} is damaged or was changed: remove the folder to run again"
-            ) from error
-        identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
-        rows.append(Row(cfg, RunFolder(folder, record.key), record, "done", identity=identity))
-    return rows
-
-
 def find_keys_of_sweeps(folder: str, experiment: str) -> set[str]:
-    """Return the keys of the runs that an experiment's sweeps in an output folder ask for.
+    """Return the keys of the runs that an experiment's sweeps and imported bundles in an output folder ask for.
 
     A run may have been carried out by another command before. A sweep that can't be planned any more is left out.
     """
-    keys: set[str] = set()
+    keys = {key for bundle in read_imports(folder) if bundle.experiment == experiment for key in bundle.keys}
     for command in read_commands(folder):
         if command.experiment == experiment:
             with keep_global_hydra():
