@@ -1,7 +1,8 @@
 # make setup   install into .venv, with uv where it is installed, else with pip
 # make demo    install, then compare plain fine-tuning with IsoBN over five seeds (6 to 12 minutes on 2 cores)
 # make check   lint, types and the fast tests, before each commit (about 75 seconds on 2 cores)
-# make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/testing.md
+# make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/development/testing.md
+# make docs    build the documentation into build/site/index.html, without a network (about 15 seconds)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +12,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 pip_setting = $(shell $(PYTHON) -m pip config get $(1) 2>/dev/null)
 find_links = $(or $(PIP_FIND_LINKS),$(call pip_setting,global.find-links))
 
-.PHONY: setup demo lint types check test test-slurm test-others clean
+.PHONY: setup demo docs lint types check test test-slurm test-others clean
 
 setup: $(VENV)/.installed
 
@@ -28,6 +29,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/python -m isobench +experiment=glue_isobn -m seed=1,2,3,4,5
+
+# A warning stops the build: a broken link or anchor, or a page that is nowhere in mkdocs.yml.
+SITE := build/site
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir $(SITE)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import browser
 import pytest
 from helpers import (
     drop_replaced,
@@ -69,6 +70,15 @@ def processes():
     imported = ["isobench.training.train", "isobench.__main__", "hydra_plugins.isobench"]
     context.set_forkserver_preload([*imported, "transformers.models.bert.modeling_bert"])
     return context
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """A headless Chromium, where it is installed."""
+    if reason := browser.why_not():
+        pytest.skip(reason)
+    with browser.chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ class Seeds:
 
     init: Seed | None = None  # of weights that no checkpoint has, the classifier's among them
     order: Seed | None = None  # of the training examples
-    dropout: Seed | None = None
+    dropout: Seed | None = None  # of dropout and of what methods draw at random
 
 
 @dataclass
@@ -64,18 +64,18 @@ class Data:
 class Optimization:
     """AdamW with linear warm-up, then a decaying or constant learning rate."""
 
-    lr: PositiveFloat = 2e-5
+    lr: PositiveFloat = 2e-5  # learning rate after the warm-up
     batch_size: PositiveInt = 32  # examples
     # Padded tokens: a batch holds as many examples as fit, instead of batch_size (translation, summarisation).
     batch_tokens: PositiveInt | None = None
     label_smoothing: Fraction | None = None  # share of the target probability spread over the vocabulary (likewise)
-    epochs: PositiveInt = 10
+    epochs: PositiveInt = 10  # at most; patience can end a run sooner
     accumulate: PositiveInt = 1  # batches whose mean gradient makes one step; a method's statistics stay a batch's
     schedule: Annotated[str, one_of("linear", "polynomial", "constant")] = "linear"  # linear decays to 0
     power: PositiveFloat | None = None  # of polynomial decay; null is 1
     end_lr: NonNegativeFloat | None = None  # of polynomial decay; null is 1e-7
     warmup: Fraction = 0.06  # share of all steps
-    eps: PositiveFloat = 1e-8
+    eps: PositiveFloat = 1e-8  # AdamW's epsilon
     weight_decay: NonNegativeFloat = 0.0
     clip: PositiveFloat | None = None  # largest norm of the gradient
     patience: PositiveInt | None = 3  # stop after this many epochs without a better score; null trains them all
@@ -102,7 +102,7 @@ class Trainer:
     threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
     # Cost of one more chunk or group of sentences, in tokens: higher values make fewer of them. Null estimates it.
     chunk_overhead: NonNegativeInt | None = None
-    eval_batch_size: PositiveInt = 64
+    eval_batch_size: PositiveInt = 64  # examples of a batch that is only evaluated
     progress_bar: bool | None = None  # null shows it in a terminal
 
 
@@ -110,8 +110,8 @@ class Trainer:
 class Checkpoint:
     """How much work an interrupted run can lose; null turns either interval off."""
 
-    minutes: PositiveFloat | None = 10.0
-    steps: PositiveInt | None = None
+    minutes: PositiveFloat | None = 10.0  # between two checkpoints
+    steps: PositiveInt | None = None  # optimiser steps between two checkpoints
     keep: bool = False  # leave a finished run's checkpoints in place
     export: Folder | None = None  # folder for the reported model in transformers' format
 
@@ -121,8 +121,8 @@ class Tracking:
     """Weights & Biases; the local record is kept with and without it."""
 
     backend: Annotated[str, one_of("wandb", "none")] = "none"
-    project: str = "isobench"
-    entity: str | None = None
+    project: str = "isobench"  # of W&B
+    entity: str | None = None  # W&B's user or team; null is the login's own
     group: str | None = None  # null is the experiment's name, in a sweep without one a name made from its command
     label: str | None = None  # ends the run's name; in a sweep, null is what varies, such as beta=0.25 lr=1e-05
     mode: Annotated[Any, one_of("online", "offline", "disabled")] | None = None  # null is online if there is a login
@@ -158,8 +158,8 @@ class Experiment:
 class Config:
     """Everything a run is made of."""
 
-    seed: Seed = 1
-    scale: Annotated[str, one_of("embedded", "paper")] = "embedded"
+    seed: Seed = 1  # of every random stream that seeds leaves open
+    scale: Annotated[str, one_of("embedded", "paper")] = "embedded"  # packaged models and data, or the paper's
     seeds: Seeds = field(default_factory=Seeds)
     data: Data = field(default_factory=Data)
     task: Task = field(default_factory=Task)
@@ -177,7 +177,7 @@ class Config:
     # A function of isobench.analyses (_target_) with its settings, called when an experiment's runs are finished. Its
     # runs are trained only with trains=true.
     analysis: dict[str, Any] = field(default_factory=dict)
-    output_dir: Folder = "outputs"
+    output_dir: Folder = "outputs"  # folder of all results
     retry_failed: bool = False  # run again what failed before
     dry_run: bool = False  # show what would be run
     report: bool = True  # write the report's page when a sweep ends; false leaves it out

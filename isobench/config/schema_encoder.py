@@ -31,10 +31,10 @@ class Encoder:
     missing_from: Annotated[str, FILE_NAME] | None = None
     embedded: str | None = None  # weights from an installed package
     path: str | None = None  # a transformers folder
-    pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"
+    pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"  # how token vectors become one sentence vector
     layer: NonNegativeInt | None = None  # pool this layer's output, 0 the embeddings'; null is the model's own output
-    token_type_ids: bool = True
-    trust_remote_code: bool = False
+    token_type_ids: bool = True  # tell the model which sentence of a pair a token is of
+    trust_remote_code: bool = False  # run Python code that comes with the model
     first_token_only: bool = True  # if only the first token is pooled, the last layer computes no other (lossless)
     packing: bool = True  # give a batch to the model as one row without padding, if the model can read it (lossless)
     scratch: dict[str, Any] | None = None  # a transformers config (model_type, ...) to initialise at random
@@ -56,5 +56,5 @@ class Head:
     """
 
     name: Annotated[str, one_of(*HEADS)] = "isobn"
-    init: Annotated[str, one_of("uniform", "normal")] | None = "uniform"
+    init: Annotated[str, one_of("uniform", "normal")] | None = "uniform"  # of the classifier's weights
     dropout: Fraction | None = None  # null takes the encoder's own hidden dropout

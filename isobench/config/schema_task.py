@@ -58,8 +58,8 @@ class Generation:
     diacritics: Annotated[str, one_of("keep", "comma_below", "removed")] = "keep"
     max_length: Annotated[int, at_least(2)] = 128  # tokens of a target and of a hypothesis
     min_length: NonNegativeInt = 0  # tokens of a hypothesis
-    beams: PositiveInt = 4
-    length_penalty: float = 1.0
+    beams: PositiveInt = 4  # of the beam search
+    length_penalty: float = 1.0  # of the beam search: above 0 favours longer hypotheses, below 0 shorter ones
     no_repeat_ngram: NonNegativeInt = 0  # n-grams of this length occur once in a hypothesis; 0 allows any
     precision: Annotated[str, one_of("auto", "32", "bf16")] = (
         "auto"  # of the search; auto is bf16 on a GPU that has it
@@ -76,7 +76,7 @@ class Task:
     name: Annotated[str, NAME] = MISSING
     version: PositiveInt = 1  # part of the run key: raise it when the task's data or evaluation changes
     hub: str | None = None  # data set on the Hugging Face hub
-    subset: Annotated[str, FOLDER_BELOW] | None = None
+    subset: Annotated[str, FOLDER_BELOW] | None = None  # of the data set on the hub, such as rte
     revision: str | None = None  # commit of the hub's data set
     embedded: bool = False  # the data come from an installed package
     folder: Annotated[str, FOLDER_BELOW] | None = None  # of the task's files below data.root; null is glue/<subset>
@@ -88,7 +88,7 @@ class Task:
     as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
     metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING
     primary: str = MISSING  # the metric that tables show
-    train_split: Annotated[str, NAME] = "train"
+    train_split: Annotated[str, NAME] = "train"  # split that is trained on
     dev_splits: Annotated[list[Annotated[str, NAME]], SPLITS] = field(default_factory=lambda: ["validation"])
     # Split whose predictions are written, and which is not scored; its file in data.files may lack labels.
     test_split: Annotated[str, NAME] | None = None
@@ -99,7 +99,7 @@ class Task:
     dev_samples: PositiveInt | None = None  # examples of each dev split; null is all
     max_length: Annotated[int, at_least(4)] = 256  # tokens of an input; longer ones are cut
     reduced: PositiveInt | None = None  # training examples of a paper's own smaller training set
-    sample_seed: Seed | None = None
+    sample_seed: Seed | None = None  # changes which examples train_samples and reduced take
     generation: Generation | None = None
 
     @property

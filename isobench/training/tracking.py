@@ -1,6 +1,6 @@
 """Log runs to Weights & Biases, offline unless the user is logged in; a run's own record doesn't need it.
 
-Every logged name is listed in docs/tracking.md.
+Every logged name is listed in docs/how-to/tracking.md.
 """
 
 import netrc

@@ -95,10 +95,10 @@ def test_without_a_line_a_query_has_an_answer(cli, monkeypatch):
 
 @pytest.mark.slow
 def test_bash_completes_as_the_page_says(tmp_path):
-    """The command of docs/usage.md, in a real bash, with a program ``isobench`` on its path."""
+    """The command of docs/how-to/usage.md, in a real bash, with a program ``isobench`` on its path."""
     if not (bash := shutil.which("bash")):
         pytest.skip("bash is not installed")
-    page = (choices.Path(conf_dir()).parent / "docs" / "usage.md").read_text()
+    page = (choices.Path(conf_dir()).parent / "docs" / "how-to" / "usage.md").read_text()
     (install,) = re.findall(r'^ +(eval "\$\(isobench -sc install=bash\)")', page, re.MULTILINE)
     program = tmp_path / "isobench"
     program.write_text(f"#!{sys.executable}\nfrom isobench.__main__ import main\nmain()\n")

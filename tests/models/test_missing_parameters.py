@@ -169,7 +169,7 @@ def test_the_files_bytes_are_in_the_key(small, tiny, tmp_path):
 
 @pytest.mark.parametrize("reads_no_pooler", ["encoder.pooling=cls", "head=huggingface"])
 def test_a_file_that_is_not_read_is_in_the_key_and_must_be_in_the_folder(small, tiny, tmp_path, reads_no_pooler):
-    """Check what docs/usage.md says: which parameters are missing is known only once the encoder is loaded."""
+    """Check what docs/how-to/encoders.md says: which parameters are missing is known once the encoder is loaded."""
     shutil.copytree(tiny, tmp_path / "copy")
     overrides = [*small, f"encoder.path={tmp_path / 'copy'}", reads_no_pooler]
     with pytest.raises(UserError, match=f"has no {BIN}; put it there, or set encoder.missing_from=null"):
@@ -177,7 +177,7 @@ def test_a_file_that_is_not_read_is_in_the_key_and_must_be_in_the_folder(small, 
     (tmp_path / "copy" / BIN).write_bytes(b"not read")
     keys = [identify(make_config(*overrides, f"encoder.missing_from={file}")).key for file in ("null", BIN)]
     assert keys[0] != keys[1]
-    text = " ".join((ROOT / "docs" / "usage.md").read_text().split())
+    text = " ".join((ROOT / "docs" / "how-to" / "encoders.md").read_text().split())
     assert "A folder (`encoder.path`) must have the file all the same" in text
     assert "part of the run's key whether the file is read or not" in text
 

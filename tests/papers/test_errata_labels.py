@@ -59,10 +59,10 @@ def test_every_named_test_exists_in_the_named_file_or_here(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_every_page_explains_its_labels_and_its_source(page):
     opening = re.sub(r"\s+", " ", page.read_text().partition("\n1. ")[0])
-    assert "[what they mean](../../docs/glossary.md#labels-of-errata)" in opening
+    assert "[what they mean](../../docs/concepts/glossary.md#labels-of-errata)" in opening
     source = r"Our source is (a text (extraction|rendering) of|the authors' public code, \S+ at commit \w+).*\bPDF\b"
     assert re.search(source, opening)
-    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    glossary = (ROOT / "docs" / "concepts" / "glossary.md").read_text()
     assert "\n## Labels of errata\n" in glossary
     assert [label for label in LABELS if f"- **{label}.**" not in glossary] == []
 

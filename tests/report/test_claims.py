@@ -308,7 +308,7 @@ def test_every_claim_names_an_experiment_that_is_there():
 
 
 def test_the_documentation_states_the_criterion_of_every_claim():
-    text = (ROOT / "docs" / "reports.md").read_text()
+    text = (ROOT / "docs" / "reference" / "claims.md").read_text()
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line]
     start = lines.index(["paper", "claim", "it holds if"]) + 2
     table = lines[start : start + len(CLAIMS)]

@@ -6,7 +6,6 @@ from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
 
-import browser
 import pytest
 import sample_report
 
@@ -274,14 +273,6 @@ def test_two_thousand_runs_are_fast_and_thinned_out_in_words():
     assert "of up to 2070 points a panel shows 600, evenly spaced, and the correlations are over all" in text
     assert "n = 2070" in text
     assert len(html) < 8e6
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    if reason := browser.why_not():
-        pytest.skip(reason)
-    with browser.chromium(tmp_path_factory.mktemp("profile")) as found:
-        yield found
 
 
 def opened(driver, tmp_path, html, width):

@@ -66,8 +66,8 @@ def offline(tiny, reviews, cache, tmp_path_factory):
 
 
 def documented(generation=False):
-    """The names in the table of docs/tracking.md, as regular expressions; those of ``generation`` tasks only."""
-    text = (ROOT / "docs" / "tracking.md").read_text()
+    """Names in the table of docs/how-to/tracking.md as regular expressions, those of ``generation`` tasks only."""
+    text = (ROOT / "docs" / "how-to" / "tracking.md").read_text()
     rows = re.findall(r"^\| `([^`]+)` \| (translation, summarisation: )?", text, re.MULTILINE)
     names = [name for name, only in rows if bool(only) is generation]
     parts = {
