@@ -5,9 +5,11 @@ Hydra composes the config. Importing this file is quick: torch and its like are 
 
 import importlib
 import itertools
+import keyword
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -36,8 +38,8 @@ from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 
-# Words of the command line, each a module of isobench/cli.
-COMMANDS = ("status", "report", "dashboard", "prune", "wordsim")
+# Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
+COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "wordsim")
 FLAGS_WITH_VALUE = (
     "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
@@ -53,7 +55,7 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         program = "python -m isobench" if Path(sys.argv[0]).name == "__main__.py" else "isobench"
         word = sys.argv.pop(1)
-        importlib.import_module(f"isobench.cli.{word}").main(f"{program} {word}")
+        import_command(word).main(f"{program} {word}")
         return
     if sys.argv[1:2] and sys.argv[1] in choices.GROUPS:
         word = sys.argv.pop(1)
@@ -61,6 +63,11 @@ def main() -> None:
         return
     register_schema()
     run_guarded(run_hydra)
+
+
+def import_command(word: str) -> ModuleType:
+    """Import the module of isobench/cli that carries out a word of the command line."""
+    return importlib.import_module(f"isobench.cli.{word}{'_' if keyword.iskeyword(word) else ''}")
 
 
 def run_hydra() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.errors import HydraException
 
 from isobench.common.errors import UserError
+from isobench.config.bounds import check_value
 from isobench.config.schema import Experiment, to_config
 from isobench.report.build import build_report
 from isobench.report.document import TidyColumns
@@ -24,6 +25,7 @@ from isobench.runs.grouping import (
     read_run_names,
     read_value,
 )
+from isobench.runs.imports import read_imports
 from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.sweep.plan import compose_sweep, keep_global_hydra
@@ -198,28 +200,32 @@ def find_experiment(rows: list[Row], name: str | None) -> Experiment:
         name: the experiment's name; None means the one that the runs have, if any has one.
 
     Raises:
-        UserError: the runs are of several experiments, or there is no experiment of this name.
+        UserError: the runs are of several experiments, there is no experiment of this name, or its settings, which
+            stand in files that somebody else may have made, are out of bounds.
     """
     known = {own.name: own for row in reversed(rows) if (own := row.cfg.experiment).name is not None}
     if name is None:
         if len(known) > 1:
             raise UserError(f"the runs are of several experiments: name one of them, {', '.join(sorted(known))}")
-        return next(iter(known.values()), Experiment())
-    if name not in known:
+        found = next(iter(known.values()), Experiment())
+    elif name in known:
+        found = known[name]
+    else:
         try:
             with keep_global_hydra(), compose_sweep([f"+experiment={name}"]) as (_, base, _):
-                known[name] = replace(to_config(base).experiment, name=name)
+                found = replace(to_config(base).experiment, name=name)
         except HydraException as error:
             raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it") from error
-    return known[name]
+    check_value("experiment", found, Experiment)
+    return found
 
 
 def find_keys_of_sweeps(folder: str, experiment: str) -> set[str]:
-    """Return the keys of the runs that an experiment's sweeps in an output folder ask for.
+    """Return the keys of the runs that an experiment's sweeps and imported bundles in an output folder ask for.
 
     A run may have been carried out by another command before. A sweep that can't be planned any more is left out.
     """
-    keys: set[str] = set()
+    keys = {key for bundle in read_imports(folder) if bundle.experiment == experiment for key in bundle.keys}
     for command in read_commands(folder):
         if command.experiment == experiment:
             with keep_global_hydra():

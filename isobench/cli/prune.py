@@ -18,6 +18,7 @@ from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
+from isobench.runs.imports import list_imported_keys
 from isobench.runs.jobs import find_queued_jobs
 from isobench.runs.layout import RECORD_FILE, marker_file, run_folder_name, runs_folder
 from isobench.runs.listing import list_run_folders, read_stored_runs
@@ -115,7 +116,7 @@ def ask_confirmation() -> bool:
 def judge_runs(
     output_dir: str, config_dirs: Sequence[str] = ()
 ) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]], int]:
-    """Find the runs that nothing produces any more; running and queued runs are never among them.
+    """Find the runs that nothing produces any more; running, queued and imported runs are never among them.
 
     A run is kept if its config still gives its key. A run of an experiment is kept only if, in addition, the grid of
     the experiment has not changed, or a sweep that was started in this output folder asks for the run. Experiments
@@ -134,13 +135,14 @@ def judge_runs(
         UserError: a sweep can't be planned any more.
     """
     queued = find_queued_jobs(output_dir)
+    imported = set(map(run_folder_name, list_imported_keys(output_dir)))
     planned: set[str] | None = None  # names of the folders that the sweeps ask for; computed when first needed
     orphans, unjudged, count = [], [], 0
     grids = read_grids(config_dirs)
     for run in read_stored_runs(output_dir):
         count += 1
         folder, cfg = run.folder, run.cfg
-        if folder.name in queued or heartbeat.read_live_heartbeat(folder):
+        if folder.name in queued or folder.name in imported or heartbeat.read_live_heartbeat(folder):
             continue
         problem = run.problem or find_trouble(folder)
         if cfg is None or problem:

@@ -12,7 +12,7 @@ from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, require_writable, write_atomic
 from isobench.common.garbage import collect_garbage_rarely
-from isobench.common.terminal import make_console
+from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
 from isobench.report.appendix import write_appendix
 from isobench.report.files import write_report, write_text
@@ -20,10 +20,16 @@ from isobench.report.html import render_claims
 from isobench.report.markdown_latex import format_claims_markdown
 from isobench.report.sweep_table import print_table
 from isobench.runs.layout import reports_folder
-from isobench.runs.row import check_predictions, print_troubles
+from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep, convert_to_overrides
-from isobench.sweep.rows import SELECTION_PREFIX, drop_selection, find_sweep_rows, read_selection
+from isobench.sweep.rows import (
+    SELECTION_PREFIX,
+    drop_selection,
+    find_sweep_rows,
+    read_analysis_target,
+    read_selection,
+)
 
 
 def main(prog: str = "python -m isobench.report") -> None:
@@ -83,7 +89,7 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
         )
     rows = add_states(rows)
     if cfg.analysis:
-        analyse_trained_runs(cfg.experiment, rows)
+        repeat_analysis(rows, arguments)
     built, page = write_report(experiment, rows)
     print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
@@ -94,6 +100,20 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
     if appendix:
         print(f"Appendix: {write_appendix(built, rows, page.parent)}")
     print(f"Page: {page}")
+
+
+def repeat_analysis(rows: list[Row], arguments: Sequence[str]) -> None:
+    """Carry out the analysis of trained runs again, if the command line's experiment names the same function.
+
+    A sweep that the output folder remembers may name another one. An output folder may be a copy that somebody else
+    made, so this function is not imported.
+    """
+    cfg = rows[0].cfg
+    target = cfg.analysis.get("_target_")
+    if target == read_analysis_target(arguments):
+        analyse_trained_runs(cfg.experiment, rows)
+    else:
+        print_note(f"the analysis is not repeated: a remembered sweep names {target}, and the experiment does not")
 
 
 def report_claims(arguments: list[str]) -> None:

@@ -11,7 +11,7 @@ def require_package(package: str, extra: str, needed_by: str, module: str | None
 
     Args:
         package: its name on the package index, such as ``rouge-score``.
-        extra: the extra of isobench that installs it: ``embedded``, ``mpnet``, ``generation`` or ``dashboard``.
+        extra: the extra of isobench that installs it, such as ``generation`` (pyproject.toml has them all).
         needed_by: the setting or command that needs it, such as ``task=captions``. The error message begins with it.
         module: the name of its folder, where it is not its own name with underscores.
 

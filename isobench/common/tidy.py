@@ -16,8 +16,7 @@ from isobench.common.reading import require_regular_file
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Write rows to ``name.parquet`` and ``name.csv`` in a folder, each whole or not at all; return the two files."""
-    names = dict.fromkeys(key for row in rows for key in row)  # each that any row has, in order of appearance
-    return write_columns(folder, name, {key: [row.get(key) for row in rows] for key in names})
+    return write_columns(folder, name, list_columns(rows))
 
 
 def write_columns(folder: Path, name: str, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> list[Path]:
@@ -25,14 +24,29 @@ def write_columns(folder: Path, name: str, columns: Mapping[str, Sequence[Any] |
 
     In the CSV file, a text that a spreadsheet would carry out as a formula begins with an apostrophe.
     """
-    table = pyarrow.table(
-        {key: pyarrow.array(values, from_pandas=isinstance(values, np.ndarray)) for key, values in columns.items()}
-    )
+    table = make_table(columns)
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
     write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
-    guarded = pyarrow.table({guard_from_formula(name): guard_column(table[name]) for name in table.column_names})
-    write_atomic(files[1], partial(pyarrow.csv.write_csv, guarded))
+    write_atomic(files[1], partial(pyarrow.csv.write_csv, guard_table(table)))
     return files
+
+
+def list_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Turn rows into columns: each name that any row has, in order of appearance; None where a row lacks it."""
+    names = dict.fromkeys(key for row in rows for key in row)
+    return {key: [row.get(key) for row in rows] for key in names}
+
+
+def make_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> pyarrow.Table:
+    """Make the table that is written as Parquet; NaN in an array is a missing value."""
+    return pyarrow.table(
+        {key: pyarrow.array(values, from_pandas=isinstance(values, np.ndarray)) for key, values in columns.items()}
+    )
+
+
+def guard_table(table: pyarrow.Table) -> pyarrow.Table:
+    """Return the table that is written as CSV: no name and no text in it begins as a spreadsheet's formula does."""
+    return pyarrow.table({guard_from_formula(name): guard_column(table[name]) for name in table.column_names})
 
 
 def guard_column(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:

@@ -58,9 +58,7 @@ class Identifier:
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
         decisive = {name: self._call_once(select_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
-        decisive["trainer"] = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
-        decisive |= {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
-        return Identity(sha256_json(decisive), data, encoder)
+        return Identity(hash_decisive(cfg, decisive, data, encoder), data, encoder)
 
     def _call_once(self, function: Callable[..., Any], *arguments: Any) -> Any:
         call = (function, *map(id, arguments))
@@ -68,6 +66,25 @@ class Identifier:
             self.results[call] = function(*arguments)
             self.arguments += arguments
         return self.results[call]
+
+
+def compute_key(cfg: Config, data: dict[str, str], encoder: dict[str, str]) -> str:
+    """Compute a run's key from its config and from fingerprints that are known already; reads no file.
+
+    Args:
+        cfg: the run's config.
+        data: the fingerprints of its data, as in its record.
+        encoder: those of its pretrained weights.
+    """
+    decisive = {name: select_decisive(name, getattr(cfg, name)) for name in KEY_SECTIONS}
+    return hash_decisive(cfg, decisive, data, encoder)
+
+
+def hash_decisive(cfg: Config, decisive: dict[str, Any], data: dict[str, str], encoder: dict[str, str]) -> str:
+    """Hash what decides a run's result; ``decisive``: what ``select_decisive`` selects in each section."""
+    trainer = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
+    origin = {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
+    return sha256_json({**decisive, "trainer": trainer, **origin})
 
 
 def select_decisive(name: str, section: Any) -> Any:

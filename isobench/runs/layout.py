@@ -4,6 +4,7 @@ OUTPUT_DIR/runs/KEY/          one run, under the first digits of its key (isoben
 OUTPUT_DIR/reports/NAME/      the report or the analysis of an experiment
 OUTPUT_DIR/jobs/              submitted jobs and their logs
 OUTPUT_DIR/commands/          the sweeps that were started in this output folder
+OUTPUT_DIR/imports/           the bundles whose runs were imported into this output folder
 OUTPUT_DIR/isobench-outputs   marks the folder as isobench's: only in such folders does prune remove anything
 """
 
@@ -21,6 +22,7 @@ LOCK_FILE = "lock"  # in a run's folder
 EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
+REPORT_FILE = "report.json"  # in a report's folder: the experiment and the code that its files were made with
 
 
 def marker_file(output_dir: str | Path) -> Path:
@@ -66,3 +68,8 @@ def jobs_folder(output_dir: str | Path) -> Path:
 def commands_folder(output_dir: str | Path) -> Path:
     """Return the folder with the sweeps that were started."""
     return Path(output_dir) / "commands"
+
+
+def imports_folder(output_dir: str | Path) -> Path:
+    """Return the folder with a file for each bundle that was imported."""
+    return Path(output_dir) / "imports"

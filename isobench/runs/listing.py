@@ -1,7 +1,7 @@
 """List the runs of an output folder, whatever commands they come from."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -176,6 +176,11 @@ def read_run_rows(output_dir: str, excluded: Collection[str]) -> Iterator[Row]:
             yield Row.of(replace(run.cfg, output_dir=output_dir), run.identity.key, run.identity)
         else:
             left_out.setdefault(run.problem or CHANGED_KEY, []).append(run.folder)
-    for reason, folders in left_out.items():
+    print_left_out(left_out)
+
+
+def print_left_out(folders_by_reason: Mapping[str, Sequence[Path]]) -> None:
+    """Print on standard error, for each reason, how many runs are left out, with an example."""
+    for reason, folders in folders_by_reason.items():
         more = f" and {format_count(len(folders) - 1, 'more run')}" if len(folders) > 1 else ""
         print_note(f"left out: {folders[0]}{more}: {reason}")

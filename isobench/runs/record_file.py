@@ -19,7 +19,7 @@ CHECKSUM_START = ',\n "checksum": "'  # how the last entry of a record's text be
 
 
 def read_record_file(file: Path) -> RunRecord:
-    """Read a ``result.json``, and check it: its checksum, its shape, and that its scores agree with each other.
+    """Read a ``result.json``, and check it as `parse_record` does.
 
     Raises:
         FileNotFoundError, NotADirectoryError: there is no such file.
@@ -27,6 +27,24 @@ def read_record_file(file: Path) -> RunRecord:
     """
     try:
         text = read_bounded(file, RECORD_LIMIT)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise make_damage_error(file, error) from error
+    return parse_record(text, file)
+
+
+def parse_record(text: bytes, file: Path) -> RunRecord:
+    """Parse a record, and check it: its checksum, its shape, and that its scores agree with each other.
+
+    Args:
+        text: the content of a ``result.json``.
+        file: the path that error messages name.
+
+    Raises:
+        UserError: the record is damaged, or another version's, in another format.
+    """
+    try:
         content = orjson.loads(text)  # refuses NaN and infinities
         version = content["format"]
         if type(version) is int and version > RECORD_FORMAT:
@@ -37,10 +55,13 @@ def read_record_file(file: Path) -> RunRecord:
         record = RunRecord.model_validate(content)
         check_epochs(record)
         return record
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise UserError(f"{file} is damaged; remove it to run again ({describe_damage(error)})") from error
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise make_damage_error(file, error) from error
+
+
+def make_damage_error(file: Path, error: Exception) -> UserError:
+    """Make the error for a record that can't be read."""
+    return UserError(f"{file} is damaged; remove it to run again ({describe_damage(error)})")
 
 
 def describe_damage(error: Exception) -> str:

@@ -1,6 +1,5 @@
 """Messages between processes: what is noted can be read, and no other module knows the variables' names."""
 
-import importlib
 import os
 import pickle
 import platform
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from helpers import ROOT, make_config
 
-from isobench.__main__ import COMMANDS
+from isobench.__main__ import COMMANDS, import_command
 from isobench.common import environment
 from isobench.sweep.worker import Worker
 
@@ -244,16 +243,22 @@ def test_a_sweeps_worker_sets_it_before_torch_is_imported(tmp_path):
 
 @pytest.mark.parametrize("word", COMMANDS)
 def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
-    module, guarded = importlib.import_module(f"isobench.cli.{word}"), []
+    module, guarded = import_command(word), []
+    needed = {
+        "wordsim": ["source", "folder"],
+        "export": ["--to", "folder"],
+        "import": ["folder"],
+        "verify": ["folder"],
+    }
     monkeypatch.setattr(module, "run_guarded", guarded.append)
-    monkeypatch.setattr("sys.argv", ["isobench", *(["source", "folder"] if word == "wordsim" else [])])
+    monkeypatch.setattr("sys.argv", ["isobench", *needed.get(word, [])])
     module.main("isobench")
     assert len(guarded) == 1
 
 
 @pytest.mark.slow
 def test_no_word_of_the_command_imports_torch_before_it_is_guarded(tmp_path):
-    imports = "\n".join(f"import isobench.cli.{word}" for word in COMMANDS)
+    imports = "\n".join(f"import {import_command(word).__name__}" for word in COMMANDS)
     assert watch_torch(imports, tmp_path) == []
 
 

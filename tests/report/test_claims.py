@@ -440,7 +440,7 @@ def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
     code, out, err = reporting("+experiment=glue_isobn", f"output_dir={outputs}")
     assert code == 0, err
     folder = outputs / "reports" / "glue_isobn"
-    names = {"report.html", "report.md", "tables.tex"} | {
+    names = {"report.html", "report.json", "report.md", "tables.tex"} | {
         f"{n}.{k}" for n in ("runs", "epochs") for k in ("csv", "parquet")
     }
     assert {file.name for file in folder.iterdir()} == names

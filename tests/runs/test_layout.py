@@ -9,7 +9,7 @@ from isobench.common import files
 from isobench.runs import layout
 
 FILE_NAMES = {value for name, value in vars(layout).items() if name.isupper()}
-FOLDER_NAMES = {"runs", "reports", "jobs", "commands"}
+FOLDER_NAMES = {"runs", "reports", "jobs", "commands", "imports"}
 
 
 def find_spelt_names(file: Path) -> set[str]:
@@ -36,3 +36,4 @@ def test_folders_lie_in_the_output_folder(tmp_path):
     assert layout.report_folder(tmp_path, None) == layout.reports_folder(tmp_path) / "runs"
     assert layout.jobs_folder(tmp_path) == tmp_path / "jobs"
     assert layout.commands_folder(tmp_path) == tmp_path / "commands"
+    assert layout.imports_folder(tmp_path) == tmp_path / "imports"

@@ -1,0 +1,115 @@
+"""Measure how long isobench verify takes at level 1 for hundreds of runs.
+
+    python benchmarks/verify.py [--runs 300] [--examples 1000] [--epochs 10]
+
+Makes an output folder of runs that agree with themselves: one small run is trained, and each further one has its
+record with another seed, predictions of its own, and the scores that follow from them. Half of the runs are plain
+fine-tuning, half IsoBN. Their report is written, and the whole folder is verified in this process. Prints the
+processor seconds and the seconds for the whole folder (target for 300 runs: 60 processor seconds), and asserts that
+everything holds.
+"""
+
+import argparse
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from common import compose_config, write_result
+
+import numpy as np
+
+from isobench.config.schema import Config
+from isobench.metrics.task import evaluate_predictions, is_constant
+from isobench.report.files import write_report
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.runs.record import RunRecord
+from isobench.runs.seeding import resolve_seeds
+from isobench.training.predictions import write_predictions
+from isobench.verification.folder import VerifiedFolder
+from isobench.verification.ledger import UNCHECKED
+from isobench.verification.run_check import CheckedRun
+from isobench.verification.tables import make_row
+from isobench.verification.verify import Options, verify
+
+SMALL = ["task.train_samples=32", "tracking=none", "trainer.threads=1", "optimization.patience=null"]
+
+
+def train_real_run(folder: str, epochs: int) -> dict[str, Any]:
+    """Train one small run in a process of its own, and return the content of its record."""
+    settings = [
+        *SMALL,
+        "task.dev_samples=32",
+        f"optimization.epochs={epochs}",
+        f"output_dir={folder}",
+        "report=false",
+    ]
+    subprocess.run([sys.executable, "-m", "isobench", *settings], check=True, capture_output=True)
+    (file,) = Path(folder, "runs").glob("*/result.json")
+    content: dict[str, Any] = json.loads(file.read_text())
+    return content
+
+
+def write_run(cfg: Config, real: dict[str, Any], labels: np.ndarray) -> CheckedRun:
+    """Write a run that has another run's record, but the key, seeds, predictions and scores of its own."""
+    identity, random_numbers = identify(cfg), np.random.default_rng(cfg.seed)
+    folder, content = RunFolder(cfg.output_dir, identity.key), copy.deepcopy(real)
+    folder.path.mkdir(parents=True)
+    folder.write_config(asdict(cfg))
+    logits = random_numbers.normal(size=(len(labels), 2)).astype(np.float32)
+    predictions = logits.argmax(1)
+    metrics: dict[str, Any] = evaluate_predictions(list(cfg.task.metrics), labels, predictions)
+    score = metrics[cfg.task.primary]
+    for epoch in content["history"]:  # the first of equals is reported
+        epoch |= {"score": score, "selection": score}
+        epoch["validation"] = metrics | {"constant_predictor": is_constant(predictions)}
+    outputs = {"validation": {"labels": labels, "predictions": predictions, "logits": logits}}
+    content |= {
+        "key": identity.key,
+        "seeds": resolve_seeds(cfg),
+        "best": content["history"][0],
+        "config": asdict(cfg),
+        "predictions": write_predictions(folder.path / PREDICTIONS_FILE, outputs).model_dump(),
+        "data": {"fingerprint": identity.data},
+    }
+    content["scale"]["differs"] = [text for text in content["scale"]["differs"] if "dev example" not in text]
+    record = RunRecord.model_validate(content)
+    folder.write_record(record)
+    return CheckedRun(folder.path.name, folder.read_record(), cfg)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--epochs", type=int, default=10)
+    options = parser.parse_args()
+    labels = np.random.default_rng(0).integers(0, 2, options.examples)
+    with tempfile.TemporaryDirectory() as folder:
+        real = train_real_run(f"{folder}/real", options.epochs)
+        outputs = Path(folder, "outputs")
+        settings = [*SMALL, f"optimization.epochs={options.epochs}", f"output_dir={outputs}"]
+        bases = [compose_config(*settings, f"calibration={name}") for name in ("none", "isobn_paper")]
+        seeds = range(1, options.runs // len(bases) + 1)
+        runs = [write_run(replace(base, seed=seed), real, labels) for base in bases for seed in seeds]
+        experiment = bases[0].experiment
+        verified = VerifiedFolder(outputs)
+        write_report(experiment, [make_row(verified, run, "finished", experiment) for run in runs])
+        start, processor_start = time.perf_counter(), time.process_time()
+        ledger = verify(outputs, Options())
+        seconds, processor_seconds = time.perf_counter() - start, time.process_time() - processor_start
+    assert not ledger.has_failed
+    assert not list(ledger.list_entries(UNCHECKED))
+    print(f"{len(runs)} runs at level 1: {processor_seconds:.1f} processor seconds, {seconds:.1f} s")
+    write_result("verify", {"runs": len(runs), "processor_seconds": processor_seconds, "seconds": seconds})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Check a bundle that somebody else may have made, file by file and run by run, and run nothing that it names."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import orjson
+
+from isobench.bundles.layout import (
+    PREDICTIONS_FILE,
+    RECORD_FILE,
+    REPORT_FOLDER,
+    RUN_FILES,
+    compute_sha256,
+    limit_bytes,
+    name_run_file,
+    read_bundle_file,
+)
+from isobench.bundles.manifest import BundledRun, Manifest
+from isobench.common.checksums import JSON_ENTRY, MISMATCH, check_text_checksum
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import replace_non_finite, sha256_json
+from isobench.config.bounds import check_value
+from isobench.config.schema import Config, config_from_plain
+from isobench.runs.identity import compute_key
+from isobench.runs.layout import ABOUT_FILE, CONFIG_FILE, run_folder_name
+from isobench.runs.listing import parse_config
+from isobench.runs.record import RunRecord
+from isobench.runs.record_file import parse_record
+
+NOTHING_IMPORTED = "nothing is imported"
+
+
+def read_checked_files(bundle: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
+    """Read every file that a manifest lists, compare size and sha256, and yield path and content.
+
+    Raises:
+        UserError: a file is missing, can't be read, or is not the one that the manifest lists.
+    """
+    for path, about in manifest.files.items():
+        try:
+            content = read_bundle_file(bundle, path, limit_bytes(path))
+        except OSError as error:
+            raise make_bundle_error(bundle / path, extract_first_line(error)) from error
+        if len(content) != about.bytes or compute_sha256(content) != about.sha256:
+            raise make_bundle_error(bundle / path, "it is not the file that the manifest lists")
+        yield path, content
+
+
+def make_bundle_error(file: Path, reason: str) -> UserError:
+    """Make the error for a file of a bundle that can't be imported."""
+    return UserError(f"{file} can't be imported: {reason}; {NOTHING_IMPORTED}")
+
+
+def check_run(bundle: Path, key: str, run: BundledRun, files: dict[str, Path]) -> None:
+    """Check the record, the config and the predictions of a run against each other and against the manifest.
+
+    Args:
+        bundle: the bundle, which error messages name.
+        key: the run's key in the manifest.
+        run: what the manifest says of the run.
+        files: path in the bundle -> a copy of the file.
+
+    Raises:
+        UserError: something is damaged or another run's.
+    """
+    folder = bundle / run.folder
+    texts = {name: files[path] for name in RUN_FILES if (path := name_run_file(key, name)) in files}
+    try:
+        record = parse_record(texts[RECORD_FILE].read_bytes(), folder / RECORD_FILE)
+        cfg = read_config(texts[CONFIG_FILE].read_bytes(), key)
+        for problem in find_problems(key, run, record, cfg):
+            raise ValueError(problem)
+        if PREDICTIONS_FILE in texts:
+            content = texts[PREDICTIONS_FILE].read_bytes()
+            if record.predictions is None or record.predictions.sha256 != compute_sha256(content):
+                raise ValueError("its predictions are not those that its record names")
+    except Exception as error:  # a stranger's file may be wrong in any way
+        raise make_bundle_error(folder, extract_first_line(error)) from error
+
+
+def read_config(text: bytes, key: str) -> Config:
+    """Read a run's config.yaml and check the type and bounds of every value; nothing that it names is opened.
+
+    Raises:
+        Exception: it is damaged, another run's, or not valid in this version.
+    """
+    cfg = parse_config(check_text_checksum(text.decode(), run_folder_name(key)))
+    check_value("", cfg, Config)
+    return cfg
+
+
+def find_problems(key: str, run: BundledRun, record: RunRecord, cfg: Config) -> Iterator[str]:
+    """Yield what is wrong if a record, its config and the manifest are not of one run."""
+    if record.key != key:
+        yield f"its record is that of {run_folder_name(record.key)}"
+    if (run.status, run.seed) != (record.status, cfg.seed):
+        yield "the manifest tells another status or seed than its record"
+    if config_from_plain(record.config) != cfg and record.config != replace_non_finite(asdict(cfg)):
+        yield "its config.yaml is not the config of its record"
+    if compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint) != key:
+        yield "its config and fingerprints give another key, in this version"
+
+
+def check_analysis(bundle: Path, manifest: Manifest, files: dict[str, Path]) -> None:
+    """Check that the files of an analysis are those that its about.json lists.
+
+    Raises:
+        UserError: about.json was changed, or a file is missing or another.
+    """
+    file = bundle / REPORT_FOLDER / ABOUT_FILE
+    try:
+        about = orjson.loads(files[f"{REPORT_FOLDER}/{ABOUT_FILE}"].read_bytes())
+        others = {name: value for name, value in about.items() if name != JSON_ENTRY}
+        if about[JSON_ENTRY] != sha256_json(["", others]):
+            raise ValueError(MISMATCH)
+        if {ABOUT_FILE, *about["sha256"]} != set(manifest.analysis):
+            raise ValueError("it lists other files than the manifest")
+        for name, sha256 in about["sha256"].items():
+            if manifest.files[f"{REPORT_FOLDER}/{name}"].sha256 != sha256:
+                raise ValueError(f"{name} is not the file that it lists")
+    except Exception as error:  # a stranger's file may be wrong in any way
+        raise make_bundle_error(file, extract_first_line(error)) from error

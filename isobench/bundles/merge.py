@@ -1,0 +1,161 @@
+"""Merge a bundle into an output folder: check all of it, then add what is missing there, and overwrite nothing."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from isobench.bundles.bundle_check import NOTHING_IMPORTED, check_analysis, check_run, read_checked_files
+from isobench.bundles.exchange import flush_files
+from isobench.bundles.layout import PREDICTIONS_FILE, RECORD_FILE, REPORT_FOLDER, RUN_FILES, name_run_file
+from isobench.bundles.manifest import Manifest, read_manifest
+from isobench.common.errors import UserError
+from isobench.common.files import make_storage_error, refuse_file, require_writable
+from isobench.common.reading import read_bounded
+from isobench.common.temporaries import make_temporary_folder
+from isobench.runs import heartbeat
+from isobench.runs.folder import RunFolder, mark_output_folder
+from isobench.runs.imports import ImportedBundle, save_import
+from isobench.runs.layout import ABOUT_FILE, report_folder
+
+ORDER = sorted(RUN_FILES, key=lambda name: name == RECORD_FILE)  # a run's record comes last: it makes the run ended
+MAX_NAMED = 5  # conflicts that a message names
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What an import did: the manifest, the keys of the runs that were new, the analysis's files that were new."""
+
+    manifest: Manifest
+    new_runs: list[str]
+    new_files: list[Path]
+
+
+def import_bundle(bundle: Path, output_dir: str) -> Merged:
+    """Merge a bundle into an output folder.
+
+    Every sum and every record is checked before anything is written. A run that is there already stays as it is.
+    Nothing that the bundle names is imported, opened or run.
+
+    Raises:
+        UserError: the bundle is damaged, or a run is in the output folder with other results; then nothing is
+            imported.
+        StorageError: the output folder can't be written.
+    """
+    bundle = bundle.expanduser()
+    manifest = read_manifest(bundle)
+    refuse_file("output_dir", output_dir)
+    if Path(output_dir).resolve() == bundle.resolve():
+        raise UserError(f"{bundle} can't be imported into itself: name another output_dir")
+    with require_writable(Path(output_dir)):
+        try:
+            with make_temporary_folder(Path(output_dir) / "import") as staging:
+                files = stage_files(bundle, manifest, staging)
+                for key, run in manifest.runs.items():
+                    check_run(bundle, key, run, files)
+                if manifest.analysis and not manifest.runs:
+                    check_analysis(bundle, manifest, files)
+                places = place_files(manifest, files, output_dir)
+                require_no_conflict(manifest, places, output_dir)
+                flush_files(staging)
+                return move_files(manifest, places, output_dir)
+        except OSError as error:
+            raise make_storage_error(error, Path(output_dir)) from error
+
+
+def stage_files(bundle: Path, manifest: Manifest, staging: Path) -> dict[str, Path]:
+    """Copy every file that the manifest lists, after comparing it, into a folder; return path -> copy.
+
+    Only names that isobench chooses are given to the copies.
+    """
+    files = {}
+    for number, (path, content) in enumerate(read_checked_files(bundle, manifest)):
+        files[path] = staging / str(number)
+        files[path].write_bytes(content)
+    return files
+
+
+def place_files(manifest: Manifest, files: dict[str, Path], output_dir: str) -> dict[Path, Path]:
+    """Return where in the output folder each copy belongs: place -> copy.
+
+    A report is made anew from the runs, and so is the analysis of trained runs. The files of an analysis that trains
+    nothing belong into its folder, ``about.json`` last.
+    """
+    places = {}
+    for key in manifest.runs:
+        folder = RunFolder(output_dir, key).path
+        for name in ORDER:
+            if copy := files.get(name_run_file(key, name)):
+                places[folder / name] = copy
+    if not manifest.runs:
+        for name in sorted(manifest.analysis, key=lambda name: name == ABOUT_FILE):
+            places[report_folder(output_dir, manifest.experiment) / name] = files[f"{REPORT_FOLDER}/{name}"]
+    return places
+
+
+def require_no_conflict(manifest: Manifest, places: dict[Path, Path], output_dir: str) -> None:
+    """Raise UserError if the output folder has other results of a run, or a process is carrying it out there.
+
+    The config of a run that is there may differ, such as in the names of folders: the record decides.
+    """
+    conflicts = []
+    for key in manifest.runs:
+        folder = RunFolder(output_dir, key).path
+        if folder.is_symlink():
+            conflicts.append(f"{folder} is a link")
+        elif not (folder / RECORD_FILE).exists() and folder.is_dir() and heartbeat.read_live_heartbeat(folder):
+            conflicts.append(f"{folder} is being carried out")
+    for place, copy in places.items():
+        decides = place.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
+        if decides and os.path.lexists(place) and not has_content(place, copy):
+            conflicts.append(f"{place} has other content")
+    if conflicts:
+        more = f" and {len(conflicts) - MAX_NAMED} more" if len(conflicts) > MAX_NAMED else ""
+        raise UserError(
+            f"the bundle and {output_dir} conflict: {', '.join(conflicts[:MAX_NAMED])}{more}; {NOTHING_IMPORTED}: "
+            "import it into another output_dir"
+        )
+
+
+def has_content(file: Path, copy: Path) -> bool:
+    """Return True if a file is a regular one with the content of another."""
+    expected = copy.read_bytes()
+    try:
+        return not file.is_symlink() and read_bounded(file, len(expected)) == expected
+    except OSError:
+        return False
+
+
+def move_files(manifest: Manifest, places: dict[Path, Path], output_dir: str) -> Merged:
+    """Move the copies to their places, where there is no file yet, and note the import in the output folder.
+
+    Raises:
+        UserError: another process has begun to carry out one of the runs; the same command goes on later.
+        OSError: the folder can't be written.
+    """
+    mark_output_folder(output_dir)
+    new_runs, new_files = [], []
+    for key, run in manifest.runs.items():
+        folder = RunFolder(output_dir, key)
+        own = {place: places[place] for name in ORDER if (place := folder.path / name) in places}
+        if all(place.exists() for place in own):
+            continue
+        with folder.lock() as is_locked:
+            if not is_locked:
+                raise UserError(f"{folder.path} is being carried out: repeat the import when it has ended")
+            if not folder.result_file.exists():
+                new_runs.append(key)
+                ended = min(run.ended, time.time())
+                os.utime(own[folder.result_file], (ended, ended))
+            for place, copy in own.items():
+                if not place.exists() or folder.key in new_runs:
+                    copy.replace(place)
+    if not manifest.runs:
+        for place, copy in places.items():
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                copy.replace(place)
+                new_files.append(place)
+    if manifest.runs:
+        save_import(output_dir, ImportedBundle(manifest.experiment, manifest.commands, list(manifest.runs)))
+    return Merged(manifest, new_runs, new_files)

@@ -1,0 +1,194 @@
+"""Run ``isobench export``: write an experiment's runs as a bundle, which can be published, checked and merged."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+
+from isobench.analyses.names import needs_training
+from isobench.analyses.runner import list_analysis_inputs, read_about
+from isobench.bundles.crate import require_rocrate
+from isobench.bundles.export import Contents, export_bundle
+from isobench.bundles.layout import is_plain_name
+from isobench.bundles.manifest import Manifest
+from isobench.bundles.privacy import find_places, hide_paths_in_arguments
+from isobench.cli.arguments import FlagParser
+from isobench.cli.guard import run_guarded
+from isobench.common.errors import UserError
+from isobench.common.files import replace_non_finite, sha256_file
+from isobench.common.garbage import collect_garbage_rarely
+from isobench.common.terminal import format_count, replace_control_characters
+from isobench.config.command_line import check_typed_settings
+from isobench.runs.imports import read_imports
+from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.row import Row, check_predictions
+from isobench.sweep.plan import convert_to_overrides
+from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, read_selection
+from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
+
+MAX_NAMED = 5
+
+
+def main(prog: str = "python -m isobench export") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+    parser = FlagParser(
+        prog=prog,
+        usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
+        description="Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
+        "report, the commands, and a manifest with the sha256 of every file. Give it the sweep's own arguments; "
+        "+experiment=NAME alone takes every run of this experiment that was asked for in the output folder. A bundle "
+        "of this experiment in FOLDER is replaced. No weights and no checkpoints are written.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
+    parser.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="take names of machines, users and folders out of the records, which get new checksums",
+    )
+    parser.add_argument(
+        "--license", metavar="NAME", type=read_licence, help="of these results, as SPDX names it, such as CC-BY-4.0"
+    )
+    options, arguments = parser.parse_sweep_arguments()
+    run_guarded(lambda: export(arguments, options.to, options.anonymous, options.license))
+
+
+def read_licence(text: str) -> str:
+    """Read the value of ``--license``; raise argparse's error unless it can be a name of SPDX's list."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text} must be a name of spdx.org/licenses, such as CC-BY-4.0")
+
+
+@collect_garbage_rarely()
+def export(arguments: Sequence[str], target: Path, anonymous: bool = False, licence: str | None = None) -> None:
+    """Write a bundle of an experiment's ended runs and print what is in it.
+
+    Raises:
+        UserError: no experiment is named, no run has ended, a run is damaged, or the folder holds something else.
+        StorageError: the folder can't be written.
+    """
+    require_rocrate()
+    check_typed_settings(arguments)
+    overrides = convert_to_overrides(arguments)
+    is_general = are_general(drop_selection(overrides))
+    if is_general and not any(text.startswith("+experiment=") for text in overrides):
+        raise UserError("name what to export: +experiment=NAME, or the settings of a sweep")
+    _, rows = find_sweep_rows(drop_selection(arguments))
+    cfg = rows[0].cfg
+    experiment = replace(cfg.experiment, selection=read_selection(arguments))
+    trains = not cfg.analysis or needs_training(cfg.analysis)
+    ended = select_ended(rows) if trains else []
+    analysis = find_analysis_files(rows, trains)
+    commands = list_commands(cfg.output_dir, experiment.name, arguments, is_general)
+    planned = len(rows) if trains else 0
+    manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
+    print_summary(target, manifest)
+    if not anonymous:
+        print_places(ended)
+
+
+def select_ended(rows: list[Row]) -> list[Row]:
+    """Return the runs that have ended.
+
+    Raises:
+        UserError: a run is damaged, or none has ended.
+    """
+    check_predictions(rows)
+    troubles = [row.trouble for row in rows if row.trouble]
+    if troubles:
+        more = f" (and {len(troubles) - MAX_NAMED} more damaged runs)" if len(troubles) > MAX_NAMED else ""
+        raise UserError(f"damaged runs are not exported: {'; '.join(troubles[:MAX_NAMED])}{more}")
+    ended = [row for row in rows if row.record is not None]
+    if not ended:
+        raise UserError(f"no run of this sweep has ended in {rows[0].cfg.output_dir}: run it first")
+    return ended
+
+
+def find_analysis_files(rows: list[Row], trains: bool) -> list[Path]:
+    """Find the files of the experiment's analysis; none if it has no analysis.
+
+    Args:
+        rows: the planned runs.
+        trains: whether these are trained runs, so that a bundle is of use without the analysis.
+
+    Raises:
+        UserError: the analysis is missing, was made of other runs or settings, or a file of it is damaged. If
+            ``trains``, only a damaged file is an error, and the others give one line.
+    """
+    cfg = rows[0].cfg
+    if not cfg.analysis:
+        return []
+    folder = report_folder(cfg.output_dir, cfg.experiment.name)
+    about = read_about(folder)
+    if trains and not cfg.analysis.get("unfinished"):
+        rows = [row for row in rows if row.record is not None and row.record.status == "finished"]
+    expected = replace_non_finite(list_analysis_inputs(rows)) if rows else {}
+    if about is None or not rows or any(about.get(name) != value for name, value in expected.items()):
+        command = "isobench report" if trains else "python -m isobench"
+        reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"
+        if not trains:
+            raise UserError(reason)
+        print(f"Without the analysis: {reason}")
+        return []
+    for name, sha256 in about["sha256"].items():
+        if not is_plain_name(name) or not (folder / name).is_file() or sha256_file(folder / name) != sha256:
+            raise UserError(f"{folder / name} is damaged or missing: repeat the analysis")
+    return [*(folder / name for name in sorted(about["sha256"])), folder / ABOUT_FILE]
+
+
+def list_commands(output_dir: str, experiment: str | None, arguments: Sequence[str], is_general: bool) -> list[str]:
+    """List the commands that make the runs, each once, without names of folders of this machine.
+
+    Args:
+        output_dir: the output folder, which remembers commands and imported bundles.
+        experiment: the experiment's name.
+        arguments: those that were typed.
+        is_general: whether these only name the experiment, so that the remembered commands make its runs.
+    """
+    lines = []
+    if is_general:
+        lines = [
+            format_command(saved.arguments) for saved in read_commands(output_dir) if saved.experiment == experiment
+        ]
+        imports = (bundle for bundle in read_imports(output_dir) if bundle.experiment == experiment)
+        lines += [line for bundle in imports for line in bundle.commands]
+    return list(dict.fromkeys(lines)) or [format_command(drop_launch_arguments(list(drop_selection(arguments))))]
+
+
+def format_command(arguments: Sequence[str]) -> str:
+    """Format a sweep's command for people who have other folders."""
+    return shlex.join(["python", "-m", "isobench", "-m", *hide_paths_in_arguments(arguments)])
+
+
+def print_summary(target: Path, manifest: Manifest) -> None:
+    """Print how many runs are in a bundle, what they lack, and how large it is."""
+    size = sum(file.bytes for file in manifest.files.values())
+    if missing := manifest.planned - len(manifest.runs):
+        words = "1 has" if missing == 1 else f"{missing} have"
+        print(f"Exported {len(manifest.runs)} of {manifest.planned} runs; {words} not ended: export again later")
+    elif manifest.runs:
+        print(f"Exported all {format_count(manifest.planned, 'run')}")
+    removed = [run.folder for run in manifest.runs.values() if run.predictions == "removed"]
+    if removed:
+        print(f"Without predictions, which were removed: {', '.join(removed)}")
+    print(f"Bundle: {target}, {len(manifest.files) + 2} files, {size / 2**20:.1f} MiB")
+    print(f"Check it: isobench verify {shlex.quote(str(target))}")
+
+
+def print_places(rows: list[Row]) -> None:
+    """Say which machines and folders the records name."""
+    machines, paths = find_places(orjson.loads(row.folder.result_file.read_bytes()) for row in rows)
+    named = [f"machines ({', '.join(machines[:3])})"] if machines else []
+    named += [f"folders ({', '.join(paths[:3])}{', ...' if len(paths) > 3 else ''})"] if paths else []
+    if named:
+        text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
+        print(replace_control_characters(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Run ``isobench import``: merge a bundle into an output folder. The file has an underscore: import is a keyword."""
+
+from pathlib import Path
+
+from isobench.bundles.merge import Merged, import_bundle
+from isobench.cli.arguments import FlagParser
+from isobench.cli.guard import run_guarded
+from isobench.common.errors import UserError
+from isobench.common.garbage import collect_garbage_rarely
+from isobench.common.terminal import format_count, replace_control_characters
+
+DEFAULT_OUTPUT_DIR = "outputs"
+
+
+def main(prog: str = "python -m isobench import") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+    parser = FlagParser(
+        prog=prog,
+        usage="%(prog)s [-h] FOLDER [output_dir=FOLDER]",
+        description="Merges a bundle (isobench export) into an output folder (outputs), so that isobench report "
+        "and status show its runs. Every checksum and every record is checked first, and nothing that the bundle "
+        "names is run. Runs that are there already stay; if one has other results there, nothing is imported.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("bundle", metavar="FOLDER", type=Path, help="the bundle")
+    parser.add_argument("settings", metavar="output_dir=FOLDER", nargs="*", help="where the runs go")
+    options = parser.parse_args()
+    run_guarded(lambda: import_runs(options.bundle, options.settings))
+
+
+@collect_garbage_rarely()
+def import_runs(bundle: Path, settings: list[str]) -> None:
+    """Import a bundle and print how many of its runs are new.
+
+    Raises:
+        UserError: a setting is not ``output_dir``, the bundle is damaged, or its results are others than those here.
+        StorageError: the output folder can't be written.
+    """
+    output_dir = read_output_dir(settings)
+    merged = import_bundle(bundle, output_dir)
+    print(replace_control_characters(describe_import(merged, output_dir)))
+
+
+def read_output_dir(settings: list[str]) -> str:
+    """Read the output folder from the command line's settings; raise UserError for anything else, or for two."""
+    folder = DEFAULT_OUTPUT_DIR
+    for text in settings:
+        name, _, folder = text.partition("=")
+        if name != "output_dir" or not folder:
+            raise UserError(f"{text} is no setting of isobench import: it takes output_dir=FOLDER only")
+    if len(settings) > 1:
+        raise UserError("output_dir is given twice: name one folder")
+    return folder
+
+
+def describe_import(merged: Merged, output_dir: str) -> str:
+    """Say how many runs and files were new, and what shows them."""
+    manifest, lines = merged.manifest, []
+    if manifest.runs:
+        present = len(manifest.runs) - len(merged.new_runs)
+        lines.append(
+            f"Imported {format_count(len(merged.new_runs), 'run')} into {output_dir}; "
+            f"{present} of the bundle's {len(manifest.runs)} were there already"
+        )
+        name = f" +experiment={manifest.experiment}" if manifest.experiment else ""
+        place = "" if output_dir == DEFAULT_OUTPUT_DIR else f" output_dir={output_dir}"
+        lines.append(f"Show them: isobench {'report' if name else 'status'}{name}{place}")
+        if manifest.analysis:
+            lines.append("Its analysis is not imported: the report makes it of all runs")
+    else:
+        lines.append(f"Imported {format_count(len(merged.new_files), 'file')} of the analysis {manifest.experiment}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Run ``isobench verify``: check a bundle or an output folder, and name what holds and what does not."""
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from isobench.cli.arguments import FlagParser
+from isobench.cli.guard import run_guarded
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.garbage import collect_garbage_rarely
+from isobench.common.terminal import make_console, replace_control_characters
+from isobench.verification.ledger import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Ledger
+
+if TYPE_CHECKING:
+    from isobench.verification.sources import Locations
+
+SETTINGS = ("data.root", "data.cache", "encoder.path")
+
+
+def main(prog: str = "python -m isobench verify") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+    parser = FlagParser(
+        prog=prog,
+        usage="%(prog)s [-h] [--level 1|2] [--retrain N [--seed S]] [--trust] [--json] FOLDER [data.root=FOLDER] "
+        "[data.cache=FOLDER] [encoder.path=FOLDER ...]",
+        description="Checks a bundle or an output folder. Level 1 computes scores, tables and keys again and "
+        "compares sums. Level 2 also compares data, weights, code and machine with the records. --retrain trains N "
+        "finished runs again, drawn at random. Levels 1 and 2 run nothing that the folder names. Exit code 1 if "
+        "anything fails.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the bundle or output folder")
+    parser.add_argument("settings", metavar="SETTING=VALUE", nargs="*", help="where data and weights are here")
+    parser.add_argument("--level", type=int, choices=(1, 2), default=1, help="1 (default), or 2: data, weights, code")
+    parser.add_argument("--retrain", type=read_count, default=0, metavar="N", help="train N runs again (level 3)")
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of runs to train again (0)")
+    parser.add_argument(
+        "--trust", action="store_true", help="use the paths and run the classes that the folder's configs name"
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    options = parser.parse_intermixed_args()  # settings may stand after flags
+    run_guarded(lambda: print_outcome(options))
+
+
+def read_count(text: str) -> int:
+    """Read the value of ``--retrain``; raise argparse's error unless it is a number from 1."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} must be a number of runs, at least 1")
+
+
+@collect_garbage_rarely()
+def print_outcome(options: argparse.Namespace) -> None:
+    """Verify a folder and print the outcome.
+
+    Raises:
+        SystemExit: 1 if anything fails.
+        UserError: it is no such folder, a setting is wrong, or no run can be trained again.
+    """
+    from isobench.verification.verify import Options, verify  # imports torch
+
+    locations = read_locations(options.settings, options.trust)
+    chosen = Options(options.level, options.retrain, options.seed, locations)
+    ledger = verify(options.folder.expanduser(), chosen)
+    if options.json:
+        print(json.dumps(ledger.to_json(), indent=1))
+    else:
+        print_ledger(ledger, options.folder)
+    if ledger.has_failed:
+        raise SystemExit(1)
+
+
+def read_locations(settings: list[str], trust: bool) -> "Locations":
+    """Read where the user says that data and weights are.
+
+    Raises:
+        UserError: a setting is not one of ``SETTINGS``, or is given twice.
+    """
+    from isobench.verification.sources import Locations  # imports torch
+
+    values: dict[str, list[str]] = {name: [] for name in SETTINGS}
+    for text in settings:
+        name, sign, value = text.partition("=")
+        if name not in SETTINGS or not sign or not value:
+            hint = suggest_nearest(name, SETTINGS)
+            raise UserError(f"{text} is no setting of verify, which are written NAME=FOLDER: {hint}")
+        values[name].append(value)
+    for name in ("data.root", "data.cache"):
+        if len(values[name]) > 1:
+            raise UserError(f"{name} is given twice: name one folder")
+    root, cache = (next(iter(values[name]), None) for name in ("data.root", "data.cache"))
+    return Locations(root, tuple(values["encoder.path"]), cache, trust)
+
+
+def print_ledger(ledger: Ledger, folder: Path) -> None:
+    """Print a line for each failure, one for each kind of difference and of what was not checked, and the counts."""
+    out = make_console()
+    for entry in ledger.list_entries(FAILS):
+        out.print(clean(f"{entry.subject}  {entry.check}: {entry.text}"), highlight=False, soft_wrap=True)
+    for outcome in (DIFFERS, UNCHECKED):
+        texts = Counter((entry.check, entry.text) for entry in ledger.list_entries(outcome))
+        for (check, text), count in texts.items():
+            where = (
+                f"{count} times"
+                if count > 1
+                else next(entry.subject for entry in ledger.entries if (entry.check, entry.text) == (check, text))
+            )
+            out.print(clean(f"{outcome}: {check}: {text} ({where})"), highlight=False, soft_wrap=True)
+    table = Table(title=f"Verified: {folder}", title_justify="left", header_style="bold")
+    table.add_column("check")
+    table.add_column("what was checked", overflow="fold")
+    for outcome in OUTCOMES:
+        table.add_column(outcome, justify="right")
+    for check, counts in ledger.count().items():
+        table.add_row(check, CHECKS[check], *(str(counts[outcome] or "-") for outcome in OUTCOMES))
+    out.print(table)
+    failed = sorted({entry.subject for entry in ledger.entries if entry.outcome == FAILS})
+    out.print(f"{len(failed)} of its runs and files fail." if failed else "Nothing that was checked fails.")
+
+
+def clean(text: str) -> str:
+    """Return a text that a stranger's file may have chosen as one line that can be printed."""
+    return replace_control_characters(text).replace("\n", "?").encode(errors="replace").decode()
+
+
+if __name__ == "__main__":
+    main()

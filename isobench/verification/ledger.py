@@ -1,0 +1,106 @@
+"""Note what was checked and what came out: what holds, what fails, what differs harmlessly, what was not checked."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+HOLDS, FAILS, DIFFERS, UNCHECKED = "holds", "fails", "differs", "not checked"
+OUTCOMES = (HOLDS, FAILS, DIFFERS, UNCHECKED)
+# Every check, with what holds where it holds.
+CHECKS = {
+    "files": "the manifest's sums; no file is missing, added, or a link",
+    "record": "each record is whole, and its parts agree",
+    "config": "config.yaml is the record's config, and valid",
+    "key": "each key follows from its config and fingerprints",
+    "scores": "scores follow from predictions and labels",
+    "labels": "runs on the same data have the same labels",
+    "tables": "tables, rows and page follow from the records",
+    "analysis": "an analysis's files are those that it wrote",
+    "data": "data and labels are those of the record",
+    "weights": "weights are those of the record",
+    "environment": "code, packages and machine are those of the record",
+    "retrained": "trained again, runs give what they recorded",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One outcome of one check.
+
+    Args:
+        subject: the run's folder name, or the file.
+        check: one of ``CHECKS``.
+        outcome: one of ``OUTCOMES``.
+        text: what is wrong, or why it was not checked; empty if it holds.
+    """
+
+    subject: str
+    check: str
+    outcome: str
+    text: str = ""
+
+
+class Ledger:
+    """Collects the outcomes of all checks, in the order in which they are noted."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def hold(self, subject: str, check: str) -> None:
+        """Note that a check holds."""
+        self.entries.append(Entry(subject, check, HOLDS))
+
+    def fail(self, subject: str, check: str, text: str) -> None:
+        """Note that a check fails, and why."""
+        self.entries.append(Entry(subject, check, FAILS, text))
+
+    def differ(self, subject: str, check: str, text: str) -> None:
+        """Note a difference that is no failure, such as another version of a package."""
+        self.entries.append(Entry(subject, check, DIFFERS, text))
+
+    def skip(self, subject: str, check: str, text: str) -> None:
+        """Note that something was not checked, and why."""
+        self.entries.append(Entry(subject, check, UNCHECKED, text))
+
+    def judge(self, subject: str, check: str, problems: list[str]) -> None:
+        """Note a failure for each problem, or that the check holds if there is none."""
+        for problem in problems:
+            self.fail(subject, check, problem)
+        if not problems:
+            self.hold(subject, check)
+
+    @property
+    def has_failed(self) -> bool:
+        """True if a check failed."""
+        return any(entry.outcome == FAILS for entry in self.entries)
+
+    def list_entries(self, outcome: str) -> Iterator[Entry]:
+        """Yield the entries with an outcome, by subject and in the order of their notes."""
+        by_subject: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.outcome == outcome:
+                by_subject.setdefault(entry.subject, []).append(entry)
+        yield from chain.from_iterable(by_subject.values())
+
+    def count(self) -> dict[str, Counter[str]]:
+        """Count the subjects of every check that was made by their outcome: check -> outcome -> number.
+
+        A subject counts once for each of its outcomes in a check.
+        """
+        seen = dict.fromkeys((entry.check, entry.outcome, entry.subject) for entry in self.entries)
+        counts: dict[str, Counter[str]] = {}
+        for check in CHECKS:
+            outcomes = Counter(outcome for own, outcome, _ in seen if own == check)
+            if outcomes:
+                counts[check] = outcomes
+        return counts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything for machines: whether all holds, the counts, and each subject's outcomes."""
+        subjects: dict[str, dict[str, list[dict[str, str]]]] = {}
+        for entry in self.entries:
+            told = {"outcome": entry.outcome, **({"text": entry.text} if entry.text else {})}
+            subjects.setdefault(entry.subject, {}).setdefault(entry.check, []).append(told)
+        return {"failed": self.has_failed, "counts": self.count(), "subjects": subjects}

@@ -1,0 +1,223 @@
+"""Level 3: train runs again and compare predictions and history with their records."""
+
+import random
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from isobench.common.errors import UserError, extract_first_line
+from isobench.config.schema import Checkpoint, Config, Experiment, Tracking
+from isobench.runs.layout import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.record import RunRecord
+from isobench.runs.record_file import parse_record
+from isobench.runs.tolerance import limit_tolerance
+from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
+from isobench.verification.ledger import Ledger
+from isobench.verification.predictions import PredictedSplit, read_predictions
+from isobench.verification.run_check import CheckedRun
+from isobench.verification.sources import Locations, NotAvailable, find_matching_folder, locate_data
+from isobench.verification.targets import find_foreign_code
+
+ARITHMETIC_PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")
+
+
+def retrain_runs(
+    folder: VerifiedFolder,
+    runs: Mapping[str, CheckedRun],
+    count: int,
+    seed: int,
+    locations: Locations,
+    declared: Mapping[str, float],
+    ledger: Ledger,
+) -> None:
+    """Train some of the finished runs again, drawn at random, and compare what they give with their records.
+
+    Args:
+        folder: the verified folder.
+        runs: its runs.
+        count: how many are drawn; all if there are fewer.
+        seed: of the draw.
+        locations: where data and weights are, and whether foreign classes may be used.
+        declared: the tolerance that the bundle declares.
+        ledger: where the outcomes go.
+
+    Raises:
+        UserError: none of them can be trained here.
+    """
+    finished = sorted(
+        name for name, run in runs.items() if run.cfg and run.record and run.record.status == "finished"
+    )
+    drawn = random.Random(seed).sample(finished, min(count, len(finished)))
+    tolerance = limit_tolerance(declared)
+    reasons: dict[str, str] = {}
+    for name in drawn:
+        cfg = runs[name].cfg
+        assert cfg is not None
+        try:
+            record = parse_record(folder.read(f"runs/{name}/{RECORD_FILE}"), Path(name))
+            with tempfile.TemporaryDirectory() as output_dir:
+                trained = train_again(prepare_config(cfg, record, output_dir, locations))
+                judge(folder, name, cfg, (record, *trained), tolerance, ledger)
+        except (NotAvailable, UserError, OSError) as error:
+            reasons[name] = extract_first_line(error)
+            ledger.skip(name, "retrained", reasons[name])
+    if len(reasons) == len(drawn):
+        why = next(iter(reasons.values()), "there is no finished run with an intact record and config")
+        raise UserError(f"no run can be trained again: {why}")
+
+
+def prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: Locations) -> Config:
+    """Return a run's config for training it again here, with as many threads as its record tells.
+
+    Raises:
+        NotAvailable: it runs foreign code, its data or weights are not here, or it was trained on another device.
+        UserError: data or weights are missing.
+    """
+    foreign = find_foreign_code(cfg)
+    if foreign and not locations.trust:
+        raise NotAvailable(f"{foreign}, and code that isobench does not bring is run with --trust only")
+    if record.provenance.gpus and record.dropout == "torch" and not has_gpu():
+        raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
+    return replace(
+        cfg,
+        data=locate_data(cfg, locations),
+        encoder=find_matching_folder(record.encoder.fingerprint, cfg, locations) if cfg.encoder.path else cfg.encoder,
+        trainer=replace(
+            cfg.trainer, accelerator="auto", threads=max(1, record.provenance.threads), progress_bar=False
+        ),
+        checkpoint=Checkpoint(minutes=None),
+        tracking=Tracking(),
+        experiment=Experiment(),
+        analysis={},
+        output_dir=output_dir,
+        retry_failed=False,
+        dry_run=False,
+    )
+
+
+def has_gpu() -> bool:
+    """Return True if torch sees a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def train_again(cfg: Config) -> tuple[RunRecord, bytes]:
+    """Train a run; return its record as a file holds it, and the content of its file of predictions.
+
+    Raises:
+        UserError: it can't be trained here.
+    """
+    import torch
+
+    from isobench.training.execute import train_if_needed
+
+    threads = torch.get_num_threads()
+    try:
+        row, _ = train_if_needed(cfg, since=float("inf"))
+    finally:
+        torch.set_num_threads(threads)
+    record = row.folder.read_record()
+    assert record is not None
+    file = row.folder.path / PREDICTIONS_FILE
+    return record, file.read_bytes() if file.exists() else b""
+
+
+def judge(
+    folder: VerifiedFolder,
+    name: str,
+    cfg: Config,
+    trained: tuple[RunRecord, RunRecord, bytes],
+    tolerance: Mapping[str, float],
+    ledger: Ledger,
+) -> None:
+    """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
+
+    Args:
+        folder: the verified folder.
+        name: the run's folder.
+        cfg: its config.
+        trained: its record, the record of the repetition, and the repetition's predictions.
+        tolerance: largest differences of ``score`` and ``logits``.
+        ledger: where the outcome goes.
+    """
+    old, new, content = trained
+    if new.key != old.key:
+        ledger.fail(name, "retrained", f"its config gives the run {run_folder_name(new.key)} with the data here")
+        return
+    if new.failure is not None or new.best is None or old.best is None:
+        ledger.fail(
+            name, "retrained", f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
+        )
+        return
+    file = f"runs/{name}/{PREDICTIONS_FILE}"
+    stored = folder.read(file, PREDICTIONS_LIMIT) if folder.has(file) else None
+    before = read_predictions(stored, cfg.task, {}) if stored is not None else None
+    after = read_predictions(content, cfg.task, {})
+    is_equal = old.history == new.history and (before is None or are_equal(before, after))
+    difference, problem = describe_difference(old, new, before, after, tolerance)
+    if is_equal:
+        ledger.hold(name, "retrained")
+        if before is None:
+            ledger.skip(name, "retrained", "no predictions to compare; its history is equal to the bit")
+    elif is_same_machine(old, new):
+        ledger.fail(
+            name, "retrained", f"trained again on the same kind of machine it gives other numbers: {difference}"
+        )
+    elif problem:
+        ledger.fail(name, "retrained", f"trained again it is outside of the tolerance: {problem}")
+    else:
+        ledger.hold(name, "retrained")
+        ledger.differ(name, "retrained", f"not equal to the bit, on another kind of machine; within: {difference}")
+
+
+def are_equal(before: Mapping[str, PredictedSplit], after: Mapping[str, PredictedSplit]) -> bool:
+    """Return True if labels, predictions and logits are equal to the bit."""
+    return before.keys() == after.keys() and all(
+        own.hash_labels() == after[split].hash_labels()
+        and list(own.predictions) == list(after[split].predictions)
+        and (own.logits is None or np.array_equal(own.logits, after[split].logits))  # type: ignore[arg-type]
+        for split, own in before.items()
+    )
+
+
+def describe_difference(
+    old: RunRecord,
+    new: RunRecord,
+    before: Mapping[str, PredictedSplit] | None,
+    after: Mapping[str, PredictedSplit],
+    tolerance: Mapping[str, float],
+) -> tuple[str, str]:
+    """Describe by how much score and logits differ, and which of them exceed the tolerance (empty if none)."""
+    assert old.best is not None
+    assert new.best is not None
+    sizes = {"score": abs(old.best.score - new.best.score)}
+    if before is not None:
+        sizes |= measure_logits(before, after)
+    words = {name: f"{name} by {size:.2g} (tolerance {tolerance[name]:g})" for name, size in sizes.items()}
+    return ", ".join(words.values()), ", ".join(words[name] for name in sizes if not sizes[name] <= tolerance[name])
+
+
+def measure_logits(before: Mapping[str, PredictedSplit], after: Mapping[str, PredictedSplit]) -> dict[str, float]:
+    """Return the largest root mean square difference of a split's logits under ``logits``; empty for texts."""
+    sizes = [
+        float(np.sqrt(np.mean((own.logits - after[split].logits) ** 2)))
+        for split, own in before.items()
+        if own.logits is not None
+    ]
+    return {"logits": max(sizes)} if sizes else {}
+
+
+def is_same_machine(old: RunRecord, new: RunRecord) -> bool:
+    """Return True if processor, threads, GPUs and packages are those of the record, so that every bit must agree."""
+    own, here = old.provenance, new.provenance
+    versions = all(own.versions.get(name) == here.versions.get(name) for name in ARITHMETIC_PACKAGES)
+    return versions and (own.cpu, own.threads, own.gpus, own.python) == (
+        here.cpu,
+        here.threads,
+        here.gpus,
+        here.python,
+    )

@@ -1,0 +1,224 @@
+"""Make the files of a report again from the records, and compare them with those that are stored."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+import orjson
+import pyarrow
+import pyarrow.csv
+
+from isobench.common.checksums import JSON_ENTRY
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import sha256_json
+from isobench.common.reading import SETTINGS_LIMIT
+from isobench.common.tidy import guard_table, list_columns, make_table
+from isobench.config.bounds import check_value
+from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
+from isobench.config.schema import Experiment
+from isobench.report.analysis_outcome import read_outcome
+from isobench.report.build import build_report
+from isobench.report.document import Report
+from isobench.report.example_pairs import ExamplePairs
+from isobench.report.files import PAGE_FILE
+from isobench.report.html import render_report
+from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import Identity
+from isobench.runs.layout import REPORT_FILE
+from isobench.runs.row import Row
+from isobench.verification.folder import VerifiedFolder
+from isobench.verification.ledger import Ledger
+from isobench.verification.run_check import CheckedRun, Code
+from isobench.verification.stored_table import find_table_difference, read_stored_table
+
+TEXT_FILES = ("report.md", "tables.tex", PAGE_FILE)  # with statistics that are computed from predictions
+ENDED = ("finished", "failed")  # the status of a tidy row whose run has a record
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
+MAX_TEXT = 80  # characters of a line that a message shows
+
+
+def check_report(
+    folder: VerifiedFolder, path: str, runs: Mapping[str, CheckedRun], code: Code, ledger: Ledger
+) -> None:
+    """Make a report again from the records of the runs that its rows list, and compare every file of it.
+
+    Args:
+        folder: the verified folder.
+        path: of the report's folder.
+        runs: the runs of the folder by name, as they were checked.
+        code: the version that verifies.
+        ledger: where the outcomes go.
+    """
+    try:
+        stored = read_stored_table(folder, f"{path}/runs.parquet")
+        statuses = dict(zip(stored["key"].to_pylist(), stored["status"].to_pylist(), strict=True))
+        experiment, is_same_code = read_origin(folder, path, runs, code)
+    except Exception as error:  # a damaged or foreign file may raise anything
+        ledger.fail(f"{path}/runs.parquet", "tables", f"it can't be used: {extract_first_line(error)}")
+        return
+    if not require_records(path, statuses, runs, folder.is_bundle, ledger):
+        return
+    rows = [make_row(folder, runs[key], status, experiment) for key, status in statuses.items()]
+    try:
+        expected = render_files(experiment, rows, folder, path)
+    except Exception as error:  # as above
+        ledger.fail(path, "tables", f"its report can't be made from the records: {extract_first_line(error)}")
+        return
+    lacks_predictions = any(lost_predictions(runs[key]) for key in statuses)
+    for file, content in expected.items():
+        name = f"{path}/{file}"
+        if lacks_predictions and file in TEXT_FILES and folder.has(name) and folder.read(name) != content:
+            text = "it compares runs by predictions, and some are removed: make it again with isobench report"
+            ledger.skip(name, "tables", text)
+        else:
+            compare_file(folder, name, content, is_same_code, ledger)
+
+
+def lost_predictions(run: CheckedRun) -> bool:
+    """Return True if a run's record names predictions that are not in its folder."""
+    return run.record is not None and run.record.predictions is not None and run.labels is None
+
+
+def render_page(report: Report, folder: VerifiedFolder, path: str) -> bytes:
+    """Make the page of a report: with the outcome of the folder's analysis, unless it was written without it."""
+    page, name = render_report(report).encode(), f"{path}/{PAGE_FILE}"
+    has_links = any(refused.startswith(f"{path}/") for refused in folder.refused)
+    outcome = None if has_links else read_outcome(folder.root / path)
+    if outcome is None or (folder.has(name) and folder.read(name) == page):
+        return page
+    return render_report(report, outcome).encode()
+
+
+def read_origin(
+    folder: VerifiedFolder, path: str, runs: Mapping[str, CheckedRun], code: Code
+) -> tuple[Experiment, bool]:
+    """Read what a report was made with: the experiment's settings, and whether this version's code made it.
+
+    An earlier version did not write this down. Then the experiment is that of a run of this name, and the code that
+    of the runs.
+
+    Raises:
+        ValueError, UserError: it was changed, or can't be told.
+    """
+    name = f"{path}/{REPORT_FILE}"
+    if folder.has(name) or name in folder.refused:
+        content = orjson.loads(folder.read(name, SETTINGS_LIMIT))
+        others = {key: value for key, value in content.items() if key != JSON_ENTRY}
+        if content.get(JSON_ENTRY) != sha256_json(["", others]):
+            raise ValueError(f"{REPORT_FILE} was changed after it was written")
+        try:
+            experiment = rebuild_dataclass(content["experiment"], Experiment)
+        except NeedsOmegaConf:
+            raise ValueError(f"{REPORT_FILE} holds no experiment") from None
+        check_value("experiment", experiment, Experiment)
+        commit = (content["code"]["git"] or {}).get("commit")
+        return experiment, (commit, content["code"]["isobench"]) == (code.commit, code.version)
+    own = path.rpartition("/")[2]
+    named = [run for run in runs.values() if run.cfg and run.record]
+    for run in named:
+        assert run.cfg is not None
+        if folder.is_bundle or (run.cfg.experiment.name or "runs") == own:
+            return run.cfg.experiment, all(code.wrote(run.record.provenance) for run in named if run.record)
+    raise UserError(f"no run is of the experiment {own}")
+
+
+def require_records(
+    path: str, statuses: Mapping[str, str], runs: Mapping[str, CheckedRun], is_bundle: bool, ledger: Ledger
+) -> bool:
+    """Return True if every run that a report lists can be put into it again; note what is wrong otherwise."""
+    problems, unknown = [], 0
+    for key, status in statuses.items():
+        run = runs.get(key)
+        if run is None:
+            if status in ENDED:
+                problems.append(f"it lists the run {key}, which is missing")
+            unknown += status not in ENDED
+        elif run.record is not None and status not in ENDED:
+            problems.append(f"it was made before the run {key} ended: make it again with isobench report")
+        elif run.cfg is None or (run.record is None and status in ENDED):
+            problems.append(f"it lists the run {key}, whose record or config can't be used")
+        elif run.has_unusable_predictions:
+            problems.append(f"it lists the run {key}, whose predictions can't be used")
+    if is_bundle:
+        problems += [f"it lacks the run {key}" for key in runs if key not in statuses]
+    for problem in problems:
+        ledger.fail(path, "tables", problem)
+    if unknown and not problems:
+        ledger.skip(path, "tables", f"it lists {unknown} run(s) that had not ended and have no folder")
+    return not problems and not unknown
+
+
+def make_row(folder: VerifiedFolder, run: CheckedRun, status: str, experiment: Experiment) -> Row:
+    """Make the row of a run, from its own files and in this folder, for a report of an experiment."""
+    assert run.cfg is not None
+    output_dir, record = str(folder.root), run.record
+    cfg = replace(run.cfg, output_dir=output_dir, experiment=experiment)
+    key = record.key if record else run.name
+    identity = Identity(key, record.data.fingerprint, record.encoder.fingerprint) if record else None
+    state = status if record is None else "failed" if record.failure else "done"
+    return Row(cfg, RunFolder(output_dir, key), record, state, identity=identity)
+
+
+def render_files(
+    experiment: Experiment, rows: list[Row], folder: VerifiedFolder, path: str
+) -> dict[str, pyarrow.Table | bytes]:
+    """Make every file of a report: name -> a table for Parquet, or the bytes of any other file."""
+    report = build_report(experiment, rows, ExamplePairs())
+    files: dict[str, pyarrow.Table | bytes] = {}
+    for name, columns in (("runs", list_columns(report.runs)), ("epochs", report.epochs)):
+        table = make_table(columns)
+        files[f"{name}.parquet"] = table
+        buffer = pyarrow.BufferOutputStream()
+        pyarrow.csv.write_csv(guard_table(table), buffer)
+        files[f"{name}.csv"] = buffer.getvalue().to_pybytes()
+    files |= {"report.md": format_markdown(report).encode(), "tables.tex": format_latex(report).encode()}
+    return files | {PAGE_FILE: render_page(report, folder, path)}
+
+
+def compare_file(
+    folder: VerifiedFolder, name: str, expected: pyarrow.Table | bytes, is_same_code: bool, ledger: Ledger
+) -> None:
+    """Compare a stored file with what the records give.
+
+    Another version of isobench may write other words and columns. Then only other numbers are a failure.
+    """
+    try:
+        if isinstance(expected, bytes):
+            stored = folder.read(name)
+            problem = None if stored == expected else find_text_difference(stored, expected)
+            is_harmless = not count_numbers(stored) - count_numbers(expected)
+        else:
+            problem, is_harmless = find_table_difference(read_stored_table(folder, name), expected)
+    except FileNotFoundError as error:
+        ledger.fail(name, "tables", f"{extract_first_line(error)}")
+        return
+    except Exception as error:  # as above
+        ledger.fail(name, "tables", f"it can't be used: {extract_first_line(error)}")
+        return
+    if problem is None:
+        ledger.hold(name, "tables")
+    elif is_same_code:
+        ledger.fail(name, "tables", problem)
+    elif is_harmless:
+        ledger.differ(name, "tables", f"this version writes it otherwise, with the same numbers: {problem}")
+    else:
+        ledger.fail(name, "tables", f"{problem}; another version made it: verify with that version to be sure")
+
+
+def find_text_difference(stored: bytes, expected: bytes) -> str:
+    """Say in which line a text differs first, and what should be there."""
+    ours, theirs = expected.decode(errors="replace").splitlines(), stored.decode(errors="replace").splitlines()
+    for number, (own, other) in enumerate(zip(ours, theirs, strict=False), 1):
+        if own != other:
+            start = next((i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), 0)
+            start = max(0, start - MAX_TEXT // 4)
+            part = slice(start, start + MAX_TEXT)
+            return f"line {number} has {other[part]!r}, and the records give {own[part]!r}"
+    return f"it has {len(theirs)} lines, and the records give {len(ours)}"
+
+
+def count_numbers(text: bytes) -> Counter[str]:
+    """Count the numbers in a text."""
+    return Counter(NUMBER.findall(text.decode(errors="replace")))

@@ -1,0 +1,170 @@
+"""Import: runs of a bundle are shown as one's own, merged with others', and never put over other results."""
+
+import json
+import shutil
+
+import pandas
+import pytest
+from bundle_tools import pick_run, read_content
+
+from isobench import load_runs
+from isobench.bundles import merge
+from isobench.cli import import_
+from isobench.cli.prune import judge_runs
+from isobench.common.errors import UserError
+from isobench.runs.heartbeat import Beat
+from isobench.runs.record_file import format_record
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
+
+
+def read_runs(outputs):
+    return pandas.read_parquet(outputs / "reports" / "glue_isobn" / "runs.parquet")
+
+
+def test_an_imported_experiment_has_the_same_report_without_its_data(bundle, run_import, run_report, tmp_path):
+    outputs = tmp_path / "outputs"
+    code, out, err = run_import(bundle, outputs)
+    assert (code, err) == (0, "")
+    assert "Imported 4 runs" in out
+    code, _, err = run_report(outputs)
+    assert code == 0, err
+    for name in ("report.md", "tables.tex", "runs.csv", "epochs.csv", "report.html"):
+        assert (outputs / "reports" / "glue_isobn" / name).read_bytes() == (bundle / "report" / name).read_bytes()
+    assert len(load_runs(outputs, experiment="glue_isobn")) == 4
+
+
+def test_a_second_import_changes_nothing(bundle, run_import, tmp_path):
+    outputs = tmp_path / "outputs"
+    assert run_import(bundle, outputs)[0] == 0
+    before = read_content(outputs)
+    times = {path: path.stat().st_mtime_ns for path in outputs.rglob("*.*")}
+    code, out, _ = run_import(bundle, outputs)
+    assert code == 0
+    assert "Imported 0 runs" in out
+    assert "4 of the bundle's 4 were there already" in out
+    assert read_content(outputs) == before
+    assert {path: path.stat().st_mtime_ns for path in outputs.rglob("*.*")} == times
+
+
+def test_bundles_of_two_people_merge_into_one_report_and_one_bundle(
+    bundle, bob, run_export, run_import, run_report, tmp_path
+):
+    assert run_export(bob, tmp_path / "second")[0] == 0
+    outputs = tmp_path / "outputs"
+    for folder in (bundle, tmp_path / "second"):
+        assert run_import(folder, outputs)[0] == 0
+    assert run_report(outputs)[0] == 0
+    assert sorted(read_runs(outputs)["seed"]) == [1, 1, 2, 2, 3, 3]
+    code, _, err = run_export(outputs, tmp_path / "both")
+    assert code == 0, err
+    commands = (tmp_path / "both" / "commands.txt").read_text()
+    assert "seed=1,2 " in commands
+    assert "seed=3 " in commands
+    created = [json.loads((tmp_path / name / "manifest.json").read_text())["created"] for name in ("second", "both")]
+    assert created[0] == created[1]
+
+
+def test_a_bundle_joins_ones_own_runs(bundle, bob, run_import, command, reviews, cache):
+    from isobench.cli import report
+
+    assert run_import(bundle, bob)[0] == 0
+    settings = [f"output_dir={bob}", f"data.root={reviews}", f"data.cache={cache}"]
+    assert command(report.main, "+experiment=glue_isobn", *settings)[0] == 0
+    assert sorted(read_runs(bob)["seed"]) == [1, 1, 2, 2, 3, 3]
+
+
+def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(bundle, run_import, tmp_path):
+    outputs = tmp_path / "outputs"
+    run = pick_run(bundle)
+    own = outputs / "runs" / run.name
+    shutil.copytree(run, own)
+    content = json.loads((own / "result.json").read_text())
+    content["attempts"] += 1
+    (own / "result.json").write_bytes(format_record(content))
+    before = read_content(outputs)
+    code, _, err = run_import(bundle, outputs)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert f"{own / 'result.json'} has other content" in err
+    assert "nothing is imported" in err
+    assert read_content(outputs) == before
+
+
+def test_damaged_predictions_in_the_output_folder_are_a_conflict(bundle, run_import, tmp_path):
+    outputs = tmp_path / "outputs"
+    assert run_import(bundle, outputs)[0] == 0
+    file = pick_run(outputs) / "predictions.parquet"
+    file.write_bytes(file.read_bytes()[:-1])
+    code, _, err = run_import(bundle, outputs)
+    assert code == 2
+    assert f"{file} has other content" in err
+
+
+def test_missing_files_of_a_run_are_added_and_an_unfinished_run_is_completed(bundle, run_import, tmp_path):
+    outputs = tmp_path / "outputs"
+    assert run_import(bundle, outputs)[0] == 0
+    expected = read_content(outputs)
+    first, second, *_ = sorted((outputs / "runs").iterdir())
+    (first / "predictions.parquet").unlink()
+    (second / "result.json").unlink()
+    (second / "config.yaml").write_text("seed: 1\n")
+    code, out, _ = run_import(bundle, outputs)
+    assert code == 0
+    assert "Imported 1 run into" in out
+    assert read_content(outputs) == expected
+
+
+def test_a_run_that_is_being_carried_out_is_a_conflict(bundle, run_import, tmp_path, monkeypatch):
+    outputs = tmp_path / "outputs"
+    (outputs / "runs" / pick_run(bundle).name).mkdir(parents=True)
+    monkeypatch.setattr(merge.heartbeat, "read_live_heartbeat", lambda folder: Beat)
+    code, _, err = run_import(bundle, outputs)
+    assert code == 2
+    assert "is being carried out" in err
+
+
+def test_an_interrupted_import_is_completed_by_the_next(bundle, run_import, tmp_path, monkeypatch):
+    outputs = tmp_path / "outputs"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(merge, "save_import", stop)
+    assert run_import(bundle, outputs)[0] == 130
+    monkeypatch.undo()
+    assert not list(outputs.glob(".*"))
+    assert not (outputs / "imports").exists()
+
+
+def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
+    outputs = tmp_path / "outputs"
+    assert run_import(bundle, outputs)[0] == 0
+    assert judge_runs(str(outputs)) == ([], [], 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["BUNDLE", "seed=1"], "it takes output_dir=FOLDER only"),
+        (["MISSING"], "is no folder"),
+        (["EMPTY"], "is no bundle: it has no manifest.json"),
+        ([], "required: FOLDER"),
+        (["BUNDLE", "output_dir=BUNDLE"], "imported into itself"),
+        (["BUNDLE", "--force"], "there is no flag --force"),
+    ],
+)
+def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
+    (tmp_path / "EMPTY").mkdir()
+    places = {"BUNDLE": str(bundle), "MISSING": str(tmp_path / "x"), "EMPTY": str(tmp_path / "EMPTY")}
+    for word, place in places.items():
+        arguments = [text.replace(word, place) for text in arguments]
+    before = read_content(bundle)
+    code, _, err = command(import_.main, *arguments)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert message in err
+    assert read_content(bundle) == before
+
+
+def test_two_output_folders_are_refused():
+    with pytest.raises(UserError, match="given twice"):
+        import_.read_output_dir(["output_dir=a", "output_dir=b"])

@@ -1,0 +1,90 @@
+"""Paths, tokens and names that a bundle must not or need not tell."""
+
+import pytest
+
+from isobench.bundles.layout import is_bundle_path, is_plain_name
+from isobench.bundles.privacy import (
+    anonymise_config,
+    find_places,
+    hide_paths,
+    hide_paths_in_arguments,
+    require_anonymous,
+    require_no_secret,
+)
+from isobench.common.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("data.root=/home/alice/glue", "data.root=PATH/TO/glue"),
+        ("data.root=~/glue", "data.root=PATH/TO/glue"),
+        ("data.root=~alice/glue", "data.root=PATH/TO/glue"),
+        (
+            "data.files={train:/home/alice/a.csv,validation:b.csv}",
+            "data.files={train:PATH/TO/a.csv,validation:b.csv}",
+        ),
+        ("encoder.path=[/models/a,/models/b]", "encoder.path=[PATH/TO/a,PATH/TO/b]"),
+        ("hydra.searchpath=[file:///home/alice/conf]", "hydra.searchpath=[file://PATH/TO/conf]"),
+        ('File "/home/alice/isobench/x.py", line 3, in f', 'File "PATH/TO/x.py", line 3, in f'),
+        ("task.hub=nyu-mll/glue", "task.hub=nyu-mll/glue"),
+        ("https://example.org/a/b", "https://example.org/a/b"),
+        ("../data and a/b, 1/2, and/or </s> ~5 s", "../data and a/b, 1/2, and/or </s> ~5 s"),
+    ],
+)
+def test_absolute_paths_are_hidden_and_nothing_else(text, expected):
+    assert hide_paths(text) == expected
+
+
+def test_arguments_lose_what_concerns_this_machine_only():
+    arguments = [
+        "+experiment=glue_isobn", "output_dir=/home/alice/out", "data.cache=/scratch/x", "tracking=none",
+        "tracking.entity=alice", "checkpoint.export=/home/alice/models", "seed=1,2", "data.root=/home/al ice/glue",
+    ]  # fmt: skip
+    assert hide_paths_in_arguments(arguments) == ["+experiment=glue_isobn", "seed=1,2", "data.root=PATH/TO"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf_" + "a1B2" * 9, "ghp_" + "a1B2" * 9, "AKIA" + "ABCD" * 4, "-----BEGIN OPENSSH PRIVATE KEY-----",
+        "api_key: " + "0123456789" * 4, "WANDB_API_KEY=" + "0123456789" * 4,
+    ],
+)  # fmt: skip
+def test_tokens_are_found_by_their_form(text):
+    with pytest.raises(UserError, match="holds what looks like") as refusal:
+        require_no_secret("runs/x/result.json", f"before {text} after".encode())
+    assert text not in str(refusal.value)
+
+
+def test_hashes_and_short_values_are_no_tokens(monkeypatch):
+    monkeypatch.setenv("SHORT_TOKEN", "abc")
+    require_no_secret(
+        "x", b'{"sha256": "' + b"0123456789abcdef" * 4 + b'", "commit": "' + b"01234567" * 5 + b'", abc}'
+    )
+
+
+def test_names_that_are_ordinary_words_are_not_looked_for():
+    require_anonymous("x", b'"accelerator": "gpu"', ["gpu"])
+    with pytest.raises(UserError, match="names node-1"):
+        require_anonymous("x", b"on node-1:", ["node-1"])
+    require_anonymous("x", b"on node-12", ["node-1"])
+
+
+def test_places_are_found_wherever_a_record_has_them():
+    record = {"where": {"host": "a1", "machine": "b1", "log": None}, "config": {"data": {"root": "/x/y"}}}
+    record["failure"] = {"traceback": 'File "/opt/z.py", line 1'}
+    assert find_places([record, {}]) == (["a1", "b1"], ["/opt/z.py", "/x/y"])
+
+
+def test_settings_that_decide_results_stay_in_an_anonymous_config():
+    config = {"output_dir": "/x", "data": {"root": "/x/y", "cache": "/c"}, "optimization": {"lr": 1e-5}, "seed": 1}
+    expected = {"output_dir": "outputs", "data": {"root": "PATH/TO/y", "cache": None}}
+    assert anonymise_config(config) == {**expected, "optimization": {"lr": 1e-5}, "seed": 1}
+
+
+def test_names_of_files_that_a_bundle_can_have():
+    for path in ("commands.txt", "report/a b (1).png", "report/größe.csv", "runs/0123456789abcdef/result.json"):
+        assert is_bundle_path(path)
+    for name in ("", ".", "..", ".hidden", "a/b", "a\\b", "C:x", "a\nb", "a\u202eb", "x" * 201):
+        assert not is_plain_name(name)

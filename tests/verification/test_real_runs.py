@@ -1,0 +1,170 @@
+"""isobench verify on real runs: 200 seeded tamperings, training again, a forgery that only training again finds."""
+
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from helpers import tiny_overrides
+from hydra.core.global_hydra import GlobalHydra
+from made_up_runs import make_bundle
+from tampering import WAYS, change_byte, change_data_row, edit_record, tamper
+
+from isobench import __main__ as entry
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_file
+from isobench.metrics.task import evaluate_predictions
+from isobench.report.files import write_report
+from isobench.verification import retrain
+from isobench.verification.folder import VerifiedFolder
+from isobench.verification.ledger import DIFFERS, FAILS, HOLDS, Ledger
+from isobench.verification.run_check import Code, check_run
+from isobench.verification.sources import Locations
+from isobench.verification.tables import make_row
+from isobench.verification.verify import Options, verify
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("verified_runs")]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, reviews, cache, tmp_path_factory) -> Path:
+    """An output folder of four real runs with their report, and a bundle of them."""
+    root = tmp_path_factory.mktemp("trained")
+    settings = [text for text in tiny_overrides(tiny, reviews, cache, root / "outputs") if text != "report=false"]
+    sweep = ["-m", *settings, "seed=1,2", "calibration=none,isobn_paper", "hydra/launcher=sequential"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["isobench", *sweep])
+        patch.delenv("HYDRA_FULL_ERROR", raising=False)
+        GlobalHydra.instance().clear()
+        entry.main()
+    make_bundle(root / "outputs", root / "bundle")
+    return root
+
+
+@pytest.fixture
+def here(tiny, reviews, cache) -> Locations:
+    return Locations(root=reviews, encoders=(tiny,), cache=cache)
+
+
+def list_failures(folder: Path, options: Options | None = None) -> list[str]:
+    entries = verify(folder, options or Options()).list_entries(FAILS)
+    return [f"{entry.subject} {entry.check}: {entry.text}" for entry in entries]
+
+
+def test_200_seeded_tamperings_are_named(trained, here, tmp_path):
+    """Each of the ways, in both kinds of folder, with and without repaired checksums, and of data and weights."""
+    assert list_failures(trained / "outputs") == list_failures(trained / "bundle") == []
+    tried, missed = 0, []
+    for number in range(180):
+        name = list(WAYS)[number % len(WAYS)]
+        kind, repair = ("outputs", "bundle")[number // len(WAYS) % 2], number // (2 * len(WAYS)) % 2 == 1
+        shutil.copytree(trained / kind, tmp_path / "copy")
+        tamper(name, number, tmp_path / "copy", repair)
+        tried += 1
+        if not list_failures(tmp_path / "copy"):
+            missed.append((name, number, kind, repair))
+        shutil.rmtree(tmp_path / "copy")
+    runs_only = shutil.copytree(trained / "outputs", tmp_path / "runs_only", ignore=shutil.ignore_patterns("reports"))
+    for number in range(20):
+        rng = random.Random(number)
+        root, encoder = shutil.copytree(here.root, tmp_path / "d"), shutil.copytree(here.encoders[0], tmp_path / "e")
+        if number % 2:
+            change_data_row(rng, Path(root))
+        else:
+            change_byte(rng, Path(encoder) / "model.safetensors")
+        tried += 1
+        changed = Locations(root=str(root), encoders=(str(encoder),), cache=here.cache)
+        if not list_failures(Path(runs_only), Options(level=2, locations=changed)):
+            missed.append(("level 2", number))
+        shutil.rmtree(root)
+        shutil.rmtree(encoder)
+    print(f"{tried - len(missed)} of {tried} tamperings named")
+    assert (tried, missed) == (200, [])
+
+
+def test_runs_that_are_trained_again_are_equal_to_the_bit(trained, here):
+    ledger = verify(trained / "bundle", Options(retrain=2, seed=3, locations=here))
+    assert ledger.count()["retrained"] == {HOLDS: 2}
+    assert not [entry for entry in ledger.list_entries(DIFFERS) if entry.check == "retrained"]
+
+
+def forge(outputs: Path, target: Path) -> str:
+    """Raise one run's score, and rewrite all that tells of it: predictions, record, report, manifest."""
+    shutil.copytree(outputs, target / "outputs")
+    folder = target / "outputs"
+    run = sorted((folder / "runs").iterdir())[0]
+    file = run / "predictions.parquet"
+    table = pyarrow.parquet.read_table(file)
+    rows = table.to_pylist()
+    for row in rows:  # every example is predicted rightly
+        row["logits"] = [-1.25, 1.25] if row["label"] else [1.25, -1.25]
+        row["prediction"] = row["label"]
+    pyarrow.parquet.write_table(type(table).from_pylist(rows, schema=table.schema), file)
+    labels = np.array([row["label"] for row in rows])
+
+    def change(content: dict) -> None:
+        metrics = evaluate_predictions(content["config"]["task"]["metrics"], labels, labels)
+        score = metrics[content["config"]["task"]["primary"]]
+        content["predictions"]["sha256"] = sha256_file(file)
+        number = content["best"]["epoch"]
+        for epoch in (content["best"], *content["history"]):
+            if epoch["epoch"] == number:
+                epoch |= {"score": score, "selection": score}
+                epoch["validation"] |= metrics | {"constant_predictor": False}
+
+    edit_record(run, change, repair=True)
+    verified = VerifiedFolder(folder)
+    checked = [check_run(verified, name, Code(), Ledger()) for name in verified.list_runs()]
+    experiment = checked[0].cfg.experiment
+    write_report(experiment, [make_row(verified, own, "finished", experiment) for own in checked])
+    make_bundle(folder, target / "bundle")
+    return run.name
+
+
+def test_a_consistent_forgery_passes_level_1_and_is_named_by_level_3(trained, here, tmp_path):
+    forged = forge(trained / "outputs", tmp_path)
+    assert list_failures(tmp_path / "bundle") == []
+    assert list_failures(tmp_path / "outputs") == []
+    level_2 = Options(level=2, locations=here)
+    assert list_failures(tmp_path / "bundle", level_2) == []
+    failures = list_failures(tmp_path / "bundle", Options(retrain=4, locations=here))
+    (failure,) = failures
+    assert failure.startswith(
+        f"{forged} retrained: trained again on the same kind of machine it gives other numbers: score"
+    )
+
+
+def test_another_machine_has_a_tolerance(trained, here, monkeypatch):
+    monkeypatch.setattr(retrain, "is_same_machine", lambda old, new: False)
+    monkeypatch.setattr(retrain, "are_equal", lambda before, after: False)
+    ledger = verify(trained / "bundle", Options(retrain=1, locations=here))
+    assert ledger.count()["retrained"] == {HOLDS: 1, DIFFERS: 1}
+    monkeypatch.setattr(retrain, "limit_tolerance", lambda declared: {"score": -1.0, "logits": -1.0})
+    ledger = verify(trained / "bundle", Options(retrain=1, locations=here))
+    assert [entry.text.partition(":")[0] for entry in ledger.list_entries(FAILS)] == [
+        "trained again it is outside of the tolerance"
+    ]
+
+
+def test_a_config_with_foreign_code_is_not_trained_unless_it_is_trusted(trained, here, tmp_path, monkeypatch):
+    """The class of a method is not in a run's key, so only level 3 looks at it."""
+    shutil.copytree(trained / "outputs", tmp_path / "outputs")
+    monkeypatch.setattr(retrain, "train_again", lambda cfg: pytest.fail("it was trained"))
+    for run in (tmp_path / "outputs" / "runs").iterdir():
+        edit_record(
+            run, lambda content: content["config"]["calibration"].update({"_target_": "os.system"}), repair=True
+        )
+        text = (run / "config.yaml").read_text()
+        lines = [line for line in text.splitlines() if not line.startswith("# checksum")]
+        changed = [f"{line.partition(':')[0]}: os.system" if "_target_" in line else line for line in lines]
+        (run / "config.yaml").write_text("\n".join(changed) + "\n")
+    assert json.loads((run / "result.json").read_text())["config"]["calibration"]["_target_"] == "os.system"
+    ledger = verify(tmp_path / "outputs", Options())
+    assert not ledger.has_failed
+    assert any("its calibration is the class os.system" in entry.text for entry in ledger.list_entries(DIFFERS))
+    with pytest.raises(UserError, match="its calibration is the class os.system"):
+        verify(tmp_path / "outputs", Options(retrain=4, locations=here))
