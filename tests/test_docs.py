@@ -70,6 +70,7 @@ def test_the_code_of_the_notebook_page_runs(monkeypatch):
     page = (ROOT / "docs" / "how-to" / "notebook.md").read_text()
     shown = execute_page(page, ROOT)
     assert shown.count("<table") == 5
+    assert "NA&gt;" not in shown
     assert shown.count("data:image/svg+xml;base64,") == 1
     assert page == re.sub(r"\n<table.*?</table>\n|\n!\[figure\]\(data:[^)]*\)\n", "", shown, flags=re.DOTALL)
     with pytest.raises(ZeroDivisionError):

@@ -39,7 +39,8 @@ def format_value(value: Any) -> str:
     if value is None:
         return ""
     if hasattr(value, "to_html"):
-        table = value.to_html(border=0, na_rep="", float_format="{:.4g}".format)
+        shown = value.astype(object).where(value.notna(), "")
+        table = shown.to_html(border=0, float_format="{:.4g}".format)
         return f"\n{re.sub(r'>' + os.linesep + r' *<', '><', table)}\n"
     if hasattr(value, "savefig"):
         picture = io.BytesIO()
