@@ -15,9 +15,11 @@ import pyarrow.parquet
 import yaml
 from made_up_runs import write_manifest
 
-from isobench.common.checksums import add_text_checksum, check_text_checksum
+from isobench.common.checksums import add_json_checksum, add_text_checksum, check_text_checksum
 from isobench.common.files import sha256_file
 from isobench.runs.record_file import format_record
+from isobench.verification.ledger import FAILS
+from isobench.verification.verify import Options, verify
 
 Way = Callable[[random.Random, Path, bool], None]
 DECIDING = ("optimization.lr", "optimization.batch_size", "optimization.warmup", "seed", "task.max_length")
@@ -180,6 +182,88 @@ def replace_by_link(rng, folder, repair):
     file.symlink_to("/etc/hostname")
 
 
+def find_report(folder: Path) -> Path:
+    return next(iter(sorted(folder.glob("report*/runs")) or [folder / "report"]))
+
+
+def claim_another_version(folder: Path) -> None:
+    """Say in report.json that another commit made the report, with a checksum that fits."""
+    file = find_report(folder) / "report.json"
+    content = json.loads(file.read_text())
+    del content["checksum"]
+    content["code"]["git"]["commit"] = "0" * 40
+    file.write_text(json.dumps(add_json_checksum(content)))
+
+
+def exchange(file: Path, first: str, second: str) -> None:
+    """Exchange two words of a text; each of them must be there."""
+    text = file.read_text()
+    assert first in text
+    assert second in text
+    file.write_text(text.replace(first, "\0").replace(second, first).replace("\0", second))
+
+
+def exchange_means(report):
+    for name in ("report.md", "tables.tex", "report.html"):
+        exchange(report / name, "67.50", "60.00")
+
+
+def exchange_names_in_csv(report):
+    exchange(report / "runs.csv", '"none"', '"isobn_paper"')
+
+
+def add_script(report):
+    file = report / "report.html"
+    file.write_text(file.read_text().replace("</body>", "<script>document.title = 'x'</script></body>"))
+
+
+def add_handler(report):
+    file = report / "report.html"
+    file.write_text(file.read_text().replace("<table", "<table onmouseover=alert()", 1))
+
+
+def load_from_elsewhere(report):
+    file = report / "report.html"
+    file.write_text(file.read_text().replace("</body>", "<img src='https://example.org/x'></body>"))
+
+
+def replace_page(report):
+    (report / "report.html").write_text("<!DOCTYPE html><title>runs</title><p>All is well.</p>")
+
+
+def cut_markdown(report):
+    file = report / "report.md"
+    file.write_text("\n".join(file.read_text().splitlines()[:4]))
+
+
+def change_sign(report):
+    file = report / "report.html"
+    text = file.read_text()
+    assert re.search(r"[-\u2212]7\.50", text)
+    file.write_text(re.sub(r"[-\u2212]7\.50", "+7.50", text))
+
+
+def cut_rows(report):
+    file = report / "runs.parquet"
+    pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).select(["key", "status"]), file)
+
+
+def add_column(report):
+    file = report / "runs.parquet"
+    table = pyarrow.parquet.read_table(file)
+    pyarrow.parquet.write_table(table.append_column("corrected", pyarrow.array([99.0] * len(table))), file)
+
+
+# Ways to change a report and keep its numbers, which are tried on a report that says that another version made it.
+REPORT_WAYS: dict[str, Callable[[Path], None]] = {
+    way.__name__: way
+    for way in (
+        exchange_means, exchange_names_in_csv, add_script, add_handler, load_from_elsewhere, replace_page,
+        cut_markdown, change_sign, cut_rows, add_column,
+    )
+}  # fmt: skip
+
+
 WAYS: dict[str, Way] = {
     way.__name__: way
     for way in (
@@ -210,3 +294,10 @@ def change_byte(rng: random.Random, file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     file.write_bytes(bytes(content))
+
+
+def list_failures(folder: Path, options: Options | None = None) -> list[str]:
+    """Verify a folder and return its failures in words."""
+    ledger = verify(folder, options or Options())
+    assert ledger.has_failed == any(ledger.list_entries(FAILS))
+    return [f"{entry.subject} {entry.check}: {entry.text}" for entry in ledger.list_entries(FAILS)]

@@ -14,10 +14,17 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
+from isobench.common.reading import MEBIBYTE
 from isobench.config.schema import Task
 
 MAX_ROWS = 5_000_000
-MAX_VALUES = 200_000_000  # of all columns; a few bytes of Parquet can stand for very many values
+MAX_VALUES = 50_000_000  # of all columns; a few bytes of Parquet can stand for very many values
+UNCOMPRESSED_LIMIT = 512 * MEBIBYTE  # of all columns, before dictionaries are looked up
+TEXT_LIMIT = 256 * MEBIBYTE  # of all texts of a table; each is stored once, and may stand in many rows
+COLUMN_TYPES = {
+    "split": pyarrow.string(), "index": pyarrow.int64(), "label": pyarrow.float64(), "prediction": pyarrow.float64(),
+    "logits": pyarrow.list_(pyarrow.float64()), "reference": pyarrow.string(), "hypothesis": pyarrow.string(),
+}  # fmt: skip
 CLASS_COLUMNS = ("label", "prediction", "logits")
 TEXT_COLUMNS = ("reference", "hypothesis")
 
@@ -62,7 +69,7 @@ def read_predictions(content: bytes, task: Task, examples: Mapping[str, int]) ->
     columns = TEXT_COLUMNS if task.generation else CLASS_COLUMNS
     table = read_bounded_table(content, ("split", "index", *columns))
     names = [*task.evaluated, *([task.test_split] if task.test_split else [])]
-    split_column = pyarrow.compute.cast(table["split"], pyarrow.string()).combine_chunks()
+    split_column = table["split"].unify_dictionaries().combine_chunks()
     found = pyarrow.compute.unique(split_column).to_pylist()
     if found != names:
         raise ValueError(f"they are of the splits {found}, and the run's are {names}")
@@ -83,13 +90,19 @@ def read_bounded_table(content: bytes, columns: tuple[str, ...]) -> pyarrow.Tabl
     """Read a Parquet file with exactly these columns, unless it has too many values.
 
     Raises:
-        ValueError: it has other columns, or too many values.
+        ValueError: it has other columns or types, or too many values.
         pyarrow.ArrowException: it is no Parquet, or damaged.
     """
+    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
+    for field in schema:
+        if field.name in columns and field.type != COLUMN_TYPES[field.name]:
+            raise ValueError(f"the values of {field.name} are {field.type}, and should be {COLUMN_TYPES[field.name]}")
     file = open_parquet(content)
     if tuple(file.schema_arrow.names) != columns:
         raise ValueError(f"the columns are {file.schema_arrow.names}, and should be {list(columns)}")
-    return file.read(use_threads=False)
+    table = file.read(use_threads=False)
+    require_short_texts(table)
+    return table
 
 
 def open_parquet(content: bytes) -> pyarrow.parquet.ParquetFile:
@@ -112,6 +125,24 @@ def require_bounded(metadata: Any) -> None:
     values = sum(group.column(i).num_values for group in groups for i in range(min(group.num_columns, 1000)))
     if metadata.num_rows > MAX_ROWS or values > MAX_VALUES or metadata.num_row_groups > 10_000:
         raise ValueError(f"it has {metadata.num_rows:,} rows and {values:,} values, too many to read")
+    size = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
+    if size > UNCOMPRESSED_LIMIT:
+        raise ValueError(f"it has {size / MEBIBYTE:,.0f} MiB uncompressed, too many to read")
+
+
+def require_short_texts(table: pyarrow.Table) -> None:
+    """Raise ValueError if the texts of a table, which are dictionaries, would fill too much memory if written out."""
+    size = 0
+    for number, field in enumerate(table.schema):
+        if pyarrow.types.is_dictionary(field.type):
+            for chunk in table.column(number).chunks:
+                lengths = pyarrow.compute.binary_length(chunk.dictionary)
+                size += (
+                    pyarrow.compute.sum(pyarrow.compute.cast(lengths, pyarrow.int64()).take(chunk.indices)).as_py()
+                    or 0
+                )
+    if size > TEXT_LIMIT:
+        raise ValueError(f"its texts have more than {TEXT_LIMIT // MEBIBYTE} MiB")
 
 
 def read_texts(part: pyarrow.Table) -> PredictedSplit:

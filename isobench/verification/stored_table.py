@@ -1,13 +1,20 @@
 """Read tidy rows from Parquet that somebody else may have written, and compare them with what they should be."""
 
+import csv
+import io
+from collections.abc import Collection
+
 import pyarrow
 import pyarrow.compute
+import pyarrow.parquet
 
-from isobench.common.reading import MEBIBYTE
 from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
-from isobench.verification.predictions import open_parquet
+from isobench.verification.predictions import open_parquet, require_short_texts
 
-TEXT_LIMIT = 512 * MEBIBYTE  # of all texts of a table
+ENDED = ("finished", "failed")  # the status of a tidy row whose run has a record
+
+SELECTION_COLUMNS = ("selected", "candidates")  # of a run, which depend on the other runs
+TIDY_TYPES = (pyarrow.string(), pyarrow.int64(), pyarrow.float64(), pyarrow.bool_(), pyarrow.null())
 
 
 def read_stored_table(folder: VerifiedFolder, name: str) -> pyarrow.Table:
@@ -15,31 +22,51 @@ def read_stored_table(folder: VerifiedFolder, name: str) -> pyarrow.Table:
 
     Raises:
         OSError: there is no such file, or it can't be read.
-        ValueError: it stands for more than isobench writes.
+        ValueError: it stands for more than isobench writes, or for values of other types.
         pyarrow.ArrowException: it is damaged.
     """
-    table = open_parquet(folder.read(name, PREDICTIONS_LIMIT)).read(use_threads=False)
-    size = 0
-    for number, field in enumerate(table.schema):
-        if pyarrow.types.is_dictionary(field.type):
-            for chunk in table.column(number).chunks:  # each text is stored once, and stands in many rows
-                lengths = pyarrow.compute.binary_length(chunk.dictionary)
-                size += pyarrow.compute.sum(lengths.take(chunk.indices)).as_py() or 0
-    if size > TEXT_LIMIT:
-        raise ValueError(f"its texts have more than {TEXT_LIMIT // MEBIBYTE} MiB")
-    plain = [
-        field.with_type(pyarrow.string()) if pyarrow.types.is_dictionary(field.type) else field
-        for field in table.schema
-    ]
-    return table.cast(pyarrow.schema(plain))
+    content = folder.read(name, PREDICTIONS_LIMIT)
+    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
+    if foreign := [field.name for field in schema if field.type not in TIDY_TYPES]:
+        raise ValueError(
+            f"the values of {foreign[0]} are {schema.field(foreign[0]).type}, which isobench does not write"
+        )
+    table = open_parquet(content).read(use_threads=False)
+    require_short_texts(table)
+    return table.cast(schema.remove_metadata())
+
+
+def parse_csv(content: bytes) -> pyarrow.Table:
+    """Read the cells of a CSV file as texts.
+
+    Raises:
+        ValueError: it is empty, or a row has more or fewer cells than the first.
+    """
+    head, *rows = list(csv.reader(io.StringIO(content.decode(), newline=""))) or [[]]
+    if not head or any(len(row) != len(head) for row in rows):
+        raise ValueError("its rows have not all the same number of cells")
+    cells = zip(*rows, strict=True) if rows else [()] * len(head)
+    return pyarrow.table([pyarrow.array(column, pyarrow.string()) for column in cells], names=head)
+
+
+def select_rows(table: pyarrow.Table, keys: Collection[str]) -> pyarrow.Table:
+    """Return the rows of some runs, by their keys."""
+    return table.filter(pyarrow.compute.is_in(table["key"], pyarrow.array(sorted(keys), pyarrow.string())))
+
+
+def find_early_scores(table: pyarrow.Table) -> list[str]:
+    """Return the keys of the rows that have a score though their run had not ended."""
+    if "score" not in table.column_names:
+        return []
+    rows = zip(table["key"].to_pylist(), table["status"].to_pylist(), table["score"].to_pylist(), strict=True)
+    return [key for key, status, score in rows if status not in ENDED and score is not None]
 
 
 def find_table_difference(stored: pyarrow.Table, expected: pyarrow.Table) -> tuple[str | None, bool]:
     """Say where stored rows differ first from those that the records give.
 
     Returns:
-        The difference in words, None if there is none; and whether only columns differ that one of both lacks, so
-        that another version may have written them.
+        The difference in words, None if there is none; and whether only the order of the columns differs.
     """
     if stored.num_rows != expected.num_rows:
         return f"it has {stored.num_rows} rows, and the records give {expected.num_rows}", False
@@ -55,7 +82,8 @@ def find_table_difference(stored: pyarrow.Table, expected: pyarrow.Table) -> tup
         ours, theirs = expected.column_names, stored.column_names
         extra = [name for name in theirs if name not in ours or theirs.count(name) > 1]
         lacking = [name for name in ours if name not in theirs]
-        words = [f"it has the columns {', '.join(extra)}"] * bool(extra)
-        words += [f"it lacks {', '.join(lacking)}"] * bool(lacking)
-        return "; ".join(words) or "its columns are in another order", True
+        words = [f"it has the columns {', '.join(extra)}"] if extra else []
+        if lacking:
+            words.append(f"it lacks the columns {', '.join(lacking)}")
+        return "; ".join(words) or "its columns are in another order", not words
     return None, True

@@ -1,8 +1,6 @@
 """Make the files of a report again from the records, and compare them with those that are stored."""
 
-import re
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import orjson
@@ -31,12 +29,8 @@ from isobench.runs.row import Row
 from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import Ledger
 from isobench.verification.run_check import CheckedRun, Code
-from isobench.verification.stored_table import find_table_difference, read_stored_table
-
-TEXT_FILES = ("report.md", "tables.tex", PAGE_FILE)  # with statistics that are computed from predictions
-ENDED = ("finished", "failed")  # the status of a tidy row whose run has a record
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
-MAX_TEXT = 80  # characters of a line that a message shows
+from isobench.verification.stored_report import compare_file, compare_rows, compare_unpaired_text
+from isobench.verification.stored_table import ENDED, find_early_scores, read_stored_table, select_rows
 
 
 def check_report(
@@ -58,20 +52,30 @@ def check_report(
     except Exception as error:  # a damaged or foreign file may raise anything
         ledger.fail(f"{path}/runs.parquet", "tables", f"it can't be used: {extract_first_line(error)}")
         return
+    for key in find_early_scores(stored):
+        ledger.fail(f"{path}/runs.parquet", "tables", f"it has a score of the run {key}, which had not ended")
     if not require_records(path, statuses, runs, folder.is_bundle, ledger):
         return
-    rows = [make_row(folder, runs[key], status, experiment) for key, status in statuses.items()]
+    rows = [make_row(folder, runs[key], status, experiment) for key, status in statuses.items() if key in runs]
+    if not rows:
+        ledger.skip(path, "tables", f"it lists {len(statuses)} run(s) that had not ended and have no folder")
+        return
     try:
-        expected = render_files(experiment, rows, folder, path)
+        report = build_report(experiment, rows, ExamplePairs())
+        expected = render_files(report, folder, path)
+        if len(rows) < len(statuses):
+            compare_known_rows(folder, path, statuses.keys() & runs.keys(), expected, ledger)
+            return
+        lacks_predictions = any(lost_predictions(runs[key]) for key in statuses)
+        unpaired = render_texts(build_report(experiment, rows), folder, path) if lacks_predictions else {}
     except Exception as error:  # as above
         ledger.fail(path, "tables", f"its report can't be made from the records: {extract_first_line(error)}")
         return
-    lacks_predictions = any(lost_predictions(runs[key]) for key in statuses)
     for file, content in expected.items():
         name = f"{path}/{file}"
-        if lacks_predictions and file in TEXT_FILES and folder.has(name) and folder.read(name) != content:
-            text = "it compares runs by predictions, and some are removed: make it again with isobench report"
-            ledger.skip(name, "tables", text)
+        if file in unpaired and folder.has(name):
+            assert isinstance(content, bytes)
+            compare_unpaired_text(folder, name, content, unpaired[file], ledger)
         else:
             compare_file(folder, name, content, is_same_code, ledger)
 
@@ -79,6 +83,28 @@ def check_report(
 def lost_predictions(run: CheckedRun) -> bool:
     """Return True if a run's record names predictions that are not in its folder."""
     return run.record is not None and run.record.predictions is not None and run.labels is None
+
+
+def compare_known_rows(
+    folder: VerifiedFolder,
+    path: str,
+    keys: Collection[str],
+    expected: Mapping[str, pyarrow.Table | bytes],
+    ledger: Ledger,
+) -> None:
+    """Compare the rows of the runs that are in the folder, if a report lists others that had not ended.
+
+    What depends on all runs together is not compared: the texts, and which runs are selected.
+    """
+    for name in ("runs", "epochs"):
+        file = f"{path}/{name}.parquet"
+        try:
+            stored = read_stored_table(folder, file)
+            compare_rows(file, select_rows(stored, keys), expected[f"{name}.parquet"], ledger)
+            compare_file(folder, f"{path}/{name}.csv", format_csv(stored), True, ledger)
+        except Exception as error:  # a damaged or foreign file may raise anything
+            ledger.fail(file, "tables", f"it can't be used: {extract_first_line(error)}")
+    ledger.skip(path, "tables", "it lists runs that had not ended and have no folder: only its rows are compared")
 
 
 def render_page(report: Report, folder: VerifiedFolder, path: str) -> bytes:
@@ -127,14 +153,13 @@ def read_origin(
 def require_records(
     path: str, statuses: Mapping[str, str], runs: Mapping[str, CheckedRun], is_bundle: bool, ledger: Ledger
 ) -> bool:
-    """Return True if every run that a report lists can be put into it again; note what is wrong otherwise."""
-    problems, unknown = [], 0
+    """Return True if every ended run of a report can be put into it again; note what is wrong otherwise."""
+    problems = []
     for key, status in statuses.items():
         run = runs.get(key)
         if run is None:
             if status in ENDED:
                 problems.append(f"it lists the run {key}, which is missing")
-            unknown += status not in ENDED
         elif run.record is not None and status not in ENDED:
             problems.append(f"it was made before the run {key} ended: make it again with isobench report")
         elif run.cfg is None or (run.record is None and status in ENDED):
@@ -145,9 +170,7 @@ def require_records(
         problems += [f"it lacks the run {key}" for key in runs if key not in statuses]
     for problem in problems:
         ledger.fail(path, "tables", problem)
-    if unknown and not problems:
-        ledger.skip(path, "tables", f"it lists {unknown} run(s) that had not ended and have no folder")
-    return not problems and not unknown
+    return not problems
 
 
 def make_row(folder: VerifiedFolder, run: CheckedRun, status: str, experiment: Experiment) -> Row:
@@ -161,64 +184,24 @@ def make_row(folder: VerifiedFolder, run: CheckedRun, status: str, experiment: E
     return Row(cfg, RunFolder(output_dir, key), record, state, identity=identity)
 
 
-def render_files(
-    experiment: Experiment, rows: list[Row], folder: VerifiedFolder, path: str
-) -> dict[str, pyarrow.Table | bytes]:
+def render_files(report: Report, folder: VerifiedFolder, path: str) -> dict[str, pyarrow.Table | bytes]:
     """Make every file of a report: name -> a table for Parquet, or the bytes of any other file."""
-    report = build_report(experiment, rows, ExamplePairs())
     files: dict[str, pyarrow.Table | bytes] = {}
     for name, columns in (("runs", list_columns(report.runs)), ("epochs", report.epochs)):
         table = make_table(columns)
-        files[f"{name}.parquet"] = table
-        buffer = pyarrow.BufferOutputStream()
-        pyarrow.csv.write_csv(guard_table(table), buffer)
-        files[f"{name}.csv"] = buffer.getvalue().to_pybytes()
-    files |= {"report.md": format_markdown(report).encode(), "tables.tex": format_latex(report).encode()}
-    return files | {PAGE_FILE: render_page(report, folder, path)}
+        files |= {f"{name}.parquet": table, f"{name}.csv": format_csv(table)}
+    return files | render_texts(report, folder, path)
 
 
-def compare_file(
-    folder: VerifiedFolder, name: str, expected: pyarrow.Table | bytes, is_same_code: bool, ledger: Ledger
-) -> None:
-    """Compare a stored file with what the records give.
-
-    Another version of isobench may write other words and columns. Then only other numbers are a failure.
-    """
-    try:
-        if isinstance(expected, bytes):
-            stored = folder.read(name)
-            problem = None if stored == expected else find_text_difference(stored, expected)
-            is_harmless = not count_numbers(stored) - count_numbers(expected)
-        else:
-            problem, is_harmless = find_table_difference(read_stored_table(folder, name), expected)
-    except FileNotFoundError as error:
-        ledger.fail(name, "tables", f"{extract_first_line(error)}")
-        return
-    except Exception as error:  # as above
-        ledger.fail(name, "tables", f"it can't be used: {extract_first_line(error)}")
-        return
-    if problem is None:
-        ledger.hold(name, "tables")
-    elif is_same_code:
-        ledger.fail(name, "tables", problem)
-    elif is_harmless:
-        ledger.differ(name, "tables", f"this version writes it otherwise, with the same numbers: {problem}")
-    else:
-        ledger.fail(name, "tables", f"{problem}; another version made it: verify with that version to be sure")
+def render_texts(report: Report, folder: VerifiedFolder, path: str) -> dict[str, bytes]:
+    """Make the texts of a report, by their files' names."""
+    texts = {"report.md": format_markdown(report).encode(), "tables.tex": format_latex(report).encode()}
+    return texts | {PAGE_FILE: render_page(report, folder, path)}
 
 
-def find_text_difference(stored: bytes, expected: bytes) -> str:
-    """Say in which line a text differs first, and what should be there."""
-    ours, theirs = expected.decode(errors="replace").splitlines(), stored.decode(errors="replace").splitlines()
-    for number, (own, other) in enumerate(zip(ours, theirs, strict=False), 1):
-        if own != other:
-            start = next((i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), 0)
-            start = max(0, start - MAX_TEXT // 4)
-            part = slice(start, start + MAX_TEXT)
-            return f"line {number} has {other[part]!r}, and the records give {own[part]!r}"
-    return f"it has {len(theirs)} lines, and the records give {len(ours)}"
-
-
-def count_numbers(text: bytes) -> Counter[str]:
-    """Count the numbers in a text."""
-    return Counter(NUMBER.findall(text.decode(errors="replace")))
+def format_csv(table: pyarrow.Table) -> bytes:
+    """Return the CSV file of tidy rows."""
+    buffer = pyarrow.BufferOutputStream()
+    pyarrow.csv.write_csv(guard_table(table), buffer)
+    content: bytes = buffer.getvalue().to_pybytes()
+    return content

@@ -12,7 +12,7 @@ import pytest
 from helpers import tiny_overrides
 from hydra.core.global_hydra import GlobalHydra
 from made_up_runs import make_bundle
-from tampering import WAYS, change_byte, change_data_row, edit_record, tamper
+from tampering import WAYS, change_byte, change_data_row, edit_record, list_failures, tamper
 
 from isobench import __main__ as entry
 from isobench.common.errors import UserError
@@ -48,11 +48,6 @@ def trained(tiny, reviews, cache, tmp_path_factory) -> Path:
 @pytest.fixture
 def here(tiny, reviews, cache) -> Locations:
     return Locations(root=reviews, encoders=(tiny,), cache=cache)
-
-
-def list_failures(folder: Path, options: Options | None = None) -> list[str]:
-    entries = verify(folder, options or Options()).list_entries(FAILS)
-    return [f"{entry.subject} {entry.check}: {entry.text}" for entry in entries]
 
 
 def test_200_seeded_tamperings_are_named(trained, here, tmp_path):
