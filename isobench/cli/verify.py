@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,8 @@ def main(prog: str = "python -m isobench verify") -> None:
         "[data.cache=FOLDER] [encoder.path=FOLDER ...]",
         description="Checks a bundle or an output folder. Level 1 computes scores, tables and keys again and "
         "compares sums. Level 2 also compares data, weights, code and machine with the records. --retrain trains N "
-        "finished runs again, drawn at random. Levels 1 and 2 run nothing that the folder names. Exit code 1 if "
+        "finished runs again, drawn at random; failed runs are never drawn. "
+        "Levels 1 and 2 run nothing that the folder names. Exit code 1 if "
         "anything fails.",
         allow_abbrev=False,
     )
@@ -59,7 +59,7 @@ def print_outcome(options: argparse.Namespace) -> None:
 
     Raises:
         SystemExit: 1 if anything fails.
-        UserError: it is no such folder, a setting is wrong, or no run can be trained again.
+        UserError: it is no such folder, a setting is wrong, or nothing fails and no run can be trained again.
     """
     from isobench.verification.verify import Options, verify  # imports torch
 
@@ -72,6 +72,8 @@ def print_outcome(options: argparse.Namespace) -> None:
         print_ledger(ledger, options.folder)
     if ledger.has_failed:
         raise SystemExit(1)
+    if options.retrain and (reason := ledger.find_untrained()):
+        raise UserError(f"no run can be trained again: {reason}")
 
 
 def read_locations(settings: list[str], trust: bool) -> "Locations":
@@ -102,13 +104,11 @@ def print_ledger(ledger: Ledger, folder: Path) -> None:
     for entry in ledger.list_entries(FAILS):
         out.print(clean(f"{entry.subject}  {entry.check}: {entry.text}"), highlight=False, soft_wrap=True)
     for outcome in (DIFFERS, UNCHECKED):
-        texts = Counter((entry.check, entry.text) for entry in ledger.list_entries(outcome))
-        for (check, text), count in texts.items():
-            where = (
-                f"{count} times"
-                if count > 1
-                else next(entry.subject for entry in ledger.entries if (entry.check, entry.text) == (check, text))
-            )
+        subjects: dict[tuple[str, str], list[str]] = {}
+        for entry in ledger.list_entries(outcome):
+            subjects.setdefault((entry.check, entry.text), []).append(entry.subject)
+        for (check, text), names in subjects.items():
+            where = f"{len(names)} times" if len(names) > 1 else names[0]
             out.print(clean(f"{outcome}: {check}: {text} ({where})"), highlight=False, soft_wrap=True)
     table = Table(title=f"Verified: {folder}", title_justify="left", header_style="bold")
     table.add_column("check")

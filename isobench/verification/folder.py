@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-from isobench.bundles.layout import MANIFEST_FILE
+from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, read_bounded
 from isobench.runs.layout import CHECKPOINTS_FOLDER, MARKER_FILE, is_run_folder_name, runs_folder
@@ -13,6 +13,7 @@ from isobench.runs.layout import CHECKPOINTS_FOLDER, MARKER_FILE, is_run_folder_
 PREDICTIONS_LIMIT = 1024 * MEBIBYTE
 MAX_FILES = 1_000_000
 MAX_DEPTH = 8  # folders below the folder; isobench makes three
+BUNDLE_NAMES = (MANIFEST_FILE, CRATE_FILE, COMMANDS_FILE, REPORT_FOLDER)  # no output folder has any of them
 CHECKED_FOLDERS = ("runs", "reports")  # of an output folder; the others hold jobs, logs and commands
 NOT_CHECKED_FOLDERS = (CHECKPOINTS_FOLDER,)  # of an output folder's run
 
@@ -31,13 +32,14 @@ class VerifiedFolder:
     """
 
     def __init__(self, root: Path) -> None:
+        """List the folder."""
         self.root = root
         self.sizes: dict[str, int] = {}
         self.refused: dict[str, str] = {}
         self._digests: dict[str, str] = {}
         if not root.is_dir():
             raise UserError(f"{root} is no folder: name a bundle or an output folder")
-        self.is_bundle = os.path.lexists(root / MANIFEST_FILE)
+        self.is_bundle = any(os.path.lexists(root / name) for name in BUNDLE_NAMES)
         self._list_entries(root, "", 0)
         known = self.is_bundle or (root / MARKER_FILE).is_file() or runs_folder(root).is_dir()
         if not known:
@@ -46,8 +48,10 @@ class VerifiedFolder:
             )
 
     def _list_entries(self, folder: Path, prefix: str, depth: int) -> None:
+        """Note size or refusal of every entry of a folder and its folders; ``prefix``: its path and a slash."""
         if depth > MAX_DEPTH or len(self.sizes) > MAX_FILES:
-            raise UserError(f"{self.root} has more files or deeper folders than isobench writes: it is not verified")
+            self.refused[prefix.rstrip("/")] = "isobench writes no folders as deep, nor as many files: it is not read"
+            return
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
@@ -67,6 +71,7 @@ class VerifiedFolder:
                 self.refused[name] = "it is no regular file"
 
     def _is_checked_folder(self, prefix: str, name: str) -> bool:
+        """Return True unless a folder is one of an output folder's that verify does not look at."""
         return self.is_bundle or (name in CHECKED_FOLDERS if not prefix else name not in NOT_CHECKED_FOLDERS)
 
     def list_runs(self) -> list[str]:

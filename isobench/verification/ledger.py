@@ -46,6 +46,7 @@ class Ledger:
     """Collects the outcomes of all checks, in the order in which they are noted."""
 
     def __init__(self) -> None:
+        """Start with no outcomes."""
         self.entries: list[Entry] = []
 
     def hold(self, subject: str, check: str) -> None:
@@ -73,8 +74,13 @@ class Ledger:
 
     @property
     def has_failed(self) -> bool:
-        """True if a check failed."""
+        """Whether a check failed."""
         return any(entry.outcome == FAILS for entry in self.entries)
+
+    def find_untrained(self) -> str | None:
+        """Return why no run was trained again; None if one was."""
+        entries = [entry for entry in self.entries if entry.check == "retrained"]
+        return None if any(entry.outcome != UNCHECKED for entry in entries) else entries[-1].text
 
     def list_entries(self, outcome: str) -> Iterator[Entry]:
         """Yield the entries with an outcome, by subject and in the order of their notes."""

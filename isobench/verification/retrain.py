@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import extract_first_line
 from isobench.config.schema import Checkpoint, Config, Experiment, Tracking
 from isobench.runs.layout import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.record import RunRecord
@@ -44,15 +44,17 @@ def retrain_runs(
         declared: the tolerance that the bundle declares.
         ledger: where the outcomes go.
 
-    Raises:
-        UserError: none of them can be trained here.
+    Failed runs are never drawn, and neither are runs whose predictions can't be used, which is a failure already.
+    A run that can't be trained here is noted as not checked.
     """
-    finished = sorted(
-        name for name, run in runs.items() if run.cfg and run.record and run.record.status == "finished"
-    )
+    usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
+    finished = sorted(name for name, record in usable.items() if record.status == "finished")
+    if failed := len(usable) - len(finished):
+        ledger.skip("runs", "retrained", f"{failed} failed run(s), which are never drawn")
+    if not finished:
+        ledger.skip("runs", "retrained", "there is no finished run with an intact record and config")
     drawn = random.Random(seed).sample(finished, min(count, len(finished)))
     tolerance = limit_tolerance(declared)
-    reasons: dict[str, str] = {}
     for name in drawn:
         cfg = runs[name].cfg
         assert cfg is not None
@@ -61,12 +63,8 @@ def retrain_runs(
             with tempfile.TemporaryDirectory() as output_dir:
                 trained = train_again(prepare_config(cfg, record, output_dir, locations))
                 judge(folder, name, cfg, (record, *trained), tolerance, ledger)
-        except (NotAvailable, UserError, OSError) as error:
-            reasons[name] = extract_first_line(error)
-            ledger.skip(name, "retrained", reasons[name])
-    if len(reasons) == len(drawn):
-        why = next(iter(reasons.values()), "there is no finished run with an intact record and config")
-        raise UserError(f"no run can be trained again: {why}")
+        except Exception as error:  # what a stranger's config makes of training may raise anything
+            ledger.skip(name, "retrained", extract_first_line(error))
 
 
 def prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: Locations) -> Config:

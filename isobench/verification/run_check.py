@@ -21,7 +21,7 @@ from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
 from isobench.verification.ledger import Ledger
 from isobench.verification.predictions import read_predictions
 from isobench.verification.scores import check_scores
-from isobench.verification.targets import find_foreign_code
+from isobench.verification.targets import find_foreign_code, find_renamed_class
 
 
 @dataclass
@@ -50,6 +50,7 @@ class Code:
     """
 
     def __init__(self) -> None:
+        """Read commit and version."""
         git = read_git_state()
         self.commit, self.version = (git["commit"] if git else None), read_package_version("isobench")
 
@@ -94,8 +95,9 @@ def check_contents(folder: VerifiedFolder, run: CheckedRun, code: Code, ledger: 
     if cfg is None or record is None:
         run.record = None  # no table can be made of it
         return
-    ledger.judge(name, "config", compare_configs(cfg, record))
-    if foreign := find_foreign_code(cfg):  # the class of a method is not in the key
+    renamed = find_renamed_class(cfg)  # the class of a method is not in the key
+    ledger.judge(name, "config", compare_configs(cfg, record) + ([renamed] if renamed else []))
+    if foreign := find_foreign_code(cfg):
         ledger.differ(name, "config", f"{foreign}, which isobench does not bring")
     ledger.judge(name, "record", find_contradictions(cfg, record, name))
     check_scale(cfg, record, name, code, ledger)

@@ -45,12 +45,12 @@ def check_sources(runs: Mapping[str, CheckedRun], locations: Locations, ledger: 
         if run.record is None or run.cfg is None:
             continue
         cfg, record = run.cfg, run.record
-        for check, recorded, compute in (
-            ("data", record.data.fingerprint, lambda cfg=cfg: fingerprint_data(cfg, locations, call_once)),
-            ("weights", record.encoder.fingerprint, lambda cfg=cfg: fingerprint_weights(cfg, locations, call_once)),
+        for check, recorded, fingerprint in (
+            ("data", record.data.fingerprint, fingerprint_data),
+            ("weights", record.encoder.fingerprint, fingerprint_weights),
         ):
             try:
-                found = compute()
+                found = fingerprint(cfg, locations, call_once)
             except (NotAvailable, UserError, OSError) as error:
                 ledger.skip(run.name, check, extract_first_line(error))
                 continue
@@ -66,6 +66,7 @@ class Memo:
     """Calls a function once for equal arguments, and raises its error again when it is asked again."""
 
     def __init__(self) -> None:
+        """Start with no results."""
         self.results: dict[str, Any] = {}
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:

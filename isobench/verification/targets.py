@@ -2,8 +2,13 @@
 
 import importlib
 import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from isobench.common.resources import conf_dir
 from isobench.config.schema import Config, split_chain
 
 METHOD_CLASS = re.compile(r"isobench\.calibration(\.[a-z_]\w*)?\.[A-Z]\w*")
@@ -36,11 +41,67 @@ def find_foreign_class(settings: Any, allowed: re.Pattern[str]) -> str | None:
     return "has settings that Hydra would carry out" if has_instruction(own) else None
 
 
+def find_renamed_class(cfg: Config) -> str | None:
+    """Return which method or monitor has a name of isobench's own and another class, in words; None if none has.
+
+    A run's key has the name of a method and not its class. So a class under another method's name would pass for it.
+    """
+    named = [(str(method.get("name")), method, "calibration") for method in split_chain(cfg.calibration)]
+    named += [(name, monitor, "monitor") for name, monitor in cfg.monitors.items()]
+    for name, settings, kind in named:
+        own = (read_method_classes() if kind == "calibration" else read_monitor_classes()).get(name)
+        target = settings.get("_target_") if isinstance(settings, dict) else None
+        if own is not None and not is_same_class(str(target), own):
+            return f"the {kind} {name} is the class {target}, and isobench's is {own}"
+    return None
+
+
+@cache
+def read_method_classes() -> dict[str, str]:
+    """Return the class of every method that isobench brings, by the method's name."""
+    files = Path(conf_dir(), "calibration").glob("*.yaml")
+    methods = [yaml.safe_load(file.read_text()) for file in sorted(files)]
+    return {method["name"]: method["_target_"] for method in methods if "_target_" in method}
+
+
+@cache
+def read_monitor_classes() -> dict[str, str]:
+    """Return the class of every monitor that isobench's experiments bring, by the monitor's name."""
+    files = Path(conf_dir(), "experiment").glob("*.yaml")
+    configs = [yaml.safe_load(file.read_text()) or {} for file in sorted(files)]
+    return {
+        name: monitor["_target_"]
+        for config in configs
+        for name, monitor in (config.get("monitors") or {}).items()
+        if "_target_" in monitor
+    }
+
+
+def is_same_class(target: str, own: str) -> bool:
+    """Return True if a dotted path leads to a class of isobench, or to its former place under the same name."""
+    if target == own:
+        return True
+    if not METHOD_CLASS.fullmatch(target) and not MONITOR_CLASS.fullmatch(target):
+        return False
+    if not is_own_class(target):  # a class may have moved since
+        return target.rpartition(".")[2] == own.rpartition(".")[2]
+    return find_class(target) is find_class(own)
+
+
+def find_class(target: str) -> Any:
+    """Return what a dotted path of isobench names; None if its module has no such name.
+
+    Raises:
+        ImportError: there is no such module.
+    """
+    module, _, name = target.rpartition(".")
+    return getattr(importlib.import_module(module), name, None)
+
+
 def is_own_class(target: str) -> bool:
     """Return True if a dotted path names a class that is defined in the package of the path."""
-    module, _, name = target.rpartition(".")
     try:
-        value = getattr(importlib.import_module(module), name, None)
+        value = find_class(target)
     except ImportError:
         return False
     package = ".".join(target.split(".")[:2])

@@ -40,7 +40,7 @@ def verify(root: Path, options: Options) -> Ledger:
     user names.
 
     Raises:
-        UserError: it is no such folder, or no run can be trained again.
+        UserError: it is no such folder.
     """
     folder, ledger, code = VerifiedFolder(root), Ledger(), Code()
     check_refused(folder, ledger)

@@ -15,13 +15,12 @@ from made_up_runs import make_bundle
 from tampering import WAYS, change_byte, change_data_row, edit_record, list_failures, tamper
 
 from isobench import __main__ as entry
-from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 from isobench.metrics.task import evaluate_predictions
 from isobench.report.files import write_report
 from isobench.verification import retrain
 from isobench.verification.folder import VerifiedFolder
-from isobench.verification.ledger import DIFFERS, FAILS, HOLDS, Ledger
+from isobench.verification.ledger import DIFFERS, FAILS, HOLDS, UNCHECKED, Ledger
 from isobench.verification.run_check import Code, check_run
 from isobench.verification.sources import Locations
 from isobench.verification.tables import make_row
@@ -158,8 +157,9 @@ def test_a_config_with_foreign_code_is_not_trained_unless_it_is_trusted(trained,
         changed = [f"{line.partition(':')[0]}: os.system" if "_target_" in line else line for line in lines]
         (run / "config.yaml").write_text("\n".join(changed) + "\n")
     assert json.loads((run / "result.json").read_text())["config"]["calibration"]["_target_"] == "os.system"
-    ledger = verify(tmp_path / "outputs", Options())
-    assert not ledger.has_failed
+    ledger = verify(tmp_path / "outputs", Options(retrain=4, locations=here))
+    failures = {entry.text for entry in ledger.list_entries(FAILS)}
+    assert all("is the class os.system, and isobench's is isobench.calibration." in text for text in failures)
     assert any("its calibration is the class os.system" in entry.text for entry in ledger.list_entries(DIFFERS))
-    with pytest.raises(UserError, match="its calibration is the class os.system"):
-        verify(tmp_path / "outputs", Options(retrain=4, locations=here))
+    assert ledger.count()["retrained"] == {UNCHECKED: 4}
+    assert "its calibration is the class os.system" in str(ledger.find_untrained())

@@ -183,7 +183,6 @@ def test_the_command_prints_what_fails_and_exits_with_1(folder, command):
         (["FOLDER", "--level", "2", "data.rot=x"], "did you mean data.root"),
         (["FOLDER", "--level", "3"], "invalid choice"),
         (["FOLDER", "--retrain", "0"], "at least 1"),
-        (["--retrain", "1", "FOLDER"], "no run can be trained again: it read data.root"),
     ],
 )
 def test_mistakes_are_one_line(places, command, arguments, message):

@@ -1,0 +1,83 @@
+"""isobench verify on what a folder may not have, and on runs that can't be trained again."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from helpers import make_config
+from tampering import list_failures, tamper
+
+from isobench.cli import verify as verify_command
+from isobench.verification.folder import VerifiedFolder
+from isobench.verification.ledger import UNCHECKED, Ledger
+from isobench.verification.retrain import retrain_runs
+from isobench.verification.run_check import CheckedRun
+from isobench.verification.sources import Locations
+from isobench.verification.targets import find_renamed_class
+
+
+def test_a_method_of_another_class_is_named():
+    """The class is not in the key: isobench's own BatchNorm under the name of plain fine-tuning has plain's key."""
+    cfg = make_config("task=sst2", "calibration=none", "+experiment=isobn_drift")
+    assert cfg.monitors
+    assert find_renamed_class(cfg) is None
+    plain = cfg.calibration
+    for target, is_named in (
+        ("isobench.calibration.BatchNorm", True),
+        ("os.system", True),
+        ("isobench.calibration.former_module.Calibration", False),
+    ):
+        changed = replace(cfg, calibration=plain | {"_target_": target})
+        assert (find_renamed_class(changed) is not None) == is_named, target
+    chain = replace(cfg, calibration=plain | {"then": plain | {"_target_": "isobench.calibration.BatchNorm"}})
+    assert "the calibration none is the class isobench.calibration.BatchNorm" in str(find_renamed_class(chain))
+    name, monitor = next(iter(cfg.monitors.items()))
+    other = replace(cfg, monitors={name: monitor | {"_target_": "isobench.analyses.runner.Table"}})
+    assert "the monitor" in str(find_renamed_class(other))
+
+
+def test_outcomes_are_printed_though_no_run_can_be_trained_again(folder, command):
+    code, out, err = command(verify_command.main, "--retrain", "2", str(folder))
+    assert code == 2
+    assert "Nothing that was checked fails." in out
+    assert "no run can be trained again: it read data.root" in err
+    tamper("change_score", 3, folder, repair=True)
+    code, out, err = command(verify_command.main, "--retrain", "2", str(folder))
+    assert (code, err) == (1, "")
+    assert "scores: accuracy on validation is" in out
+    assert "not checked: retrained: it read data.root" in out
+
+
+def test_failed_runs_and_unusable_predictions_are_not_drawn(folder):
+    runs = {name: CheckedRun(name) for name in ("a", "b", "c")}
+    for run, status in zip(runs.values(), ("failed", "finished", "failed"), strict=True):
+        run.record = SimpleNamespace(status=status)
+    runs["b"].has_unusable_predictions = True
+    ledger = Ledger()
+    retrain_runs(VerifiedFolder(folder), runs, 3, 0, Locations(), {}, ledger)
+    texts = [entry.text for entry in ledger.list_entries(UNCHECKED)]
+    assert texts == [
+        "2 failed run(s), which are never drawn",
+        "there is no finished run with an intact record and config",
+    ]
+
+
+@pytest.mark.parametrize("trace", ["ro-crate-metadata.json", "commands.txt", "report"])
+def test_a_bundle_without_its_manifest_is_no_output_folder(places, tmp_path, trace):
+    folder = Path(shutil.copytree(places / "bundle", tmp_path / "bundle"))
+    (folder / "manifest.json").unlink()
+    if trace != "report":
+        shutil.rmtree(folder / "report")
+        (folder / trace).write_text("{}")
+    assert list_failures(folder) == ["manifest.json files: manifest.json is missing"]
+
+
+def test_folders_that_are_too_deep_are_named_and_the_rest_is_checked(places, tmp_path):
+    folder = Path(shutil.copytree(places / "bundle", tmp_path / "bundle"))
+    (folder / "report" / "/".join("abcdefghij")).mkdir(parents=True)
+    tamper("change_isotropy", 3, folder, repair=False)
+    failures = list_failures(folder)
+    assert any(failure.startswith("report/a/b/c/d/e/f/g/h files: isobench writes no") for failure in failures)
+    assert any("record: " in failure for failure in failures)
