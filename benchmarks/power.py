@@ -112,9 +112,21 @@ def find_smallest(rng: np.random.Generator, design: Design, noise: dict[str, Noi
     return found
 
 
+def read_grid() -> list[dict]:
+    """Read the parts of the study's grid from its experiment file."""
+    file = CONF / "experiment" / "isotropy_dial.yaml"
+    parts: list[dict] = yaml.safe_load(file.read_text())["experiment"]["grid"]["embedded"]
+    return parts
+
+
+def read_encoders() -> list[str]:
+    """Read the names of the study's encoders, sorted."""
+    return sorted({encoder for part in read_grid() for encoder in part["encoder"]})
+
+
 def read_dials() -> tuple[Design, int]:
-    """Read the study's dials and the number of its seeds from its experiment file."""
-    grid = yaml.safe_load((CONF / "experiment" / "isotropy_dial.yaml").read_text())["experiment"]["grid"]["embedded"]
+    """Read the study's dials and the number of its seeds."""
+    grid = read_grid()
     doses = {dial.name: [0.0] if dial.starts_plain else [] for dial in DIALS}
     for cells, dial in product(grid, DIALS):
         names = [name for name in cells if name.startswith("calibration.")]
