@@ -1,4 +1,4 @@
-"""The simulation of the dose study: it analyses as the study does, and its scenarios have the truth that it states."""
+"""The simulation of the dose study: it analyses as the study does, and its scenarios have the stated truth."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ def test_holms_correction_of_many_studies_is_that_of_each(simulation):
 
 
 def build_rows(design, scores, isotropy):
-    """The rows of one study as the analysis has them: by encoder, scores [seeds, cells], isotropy [seeds, measures, cells]."""
+    """The analysis's rows of a study: by encoder, scores [seeds, cells] and isotropy [seeds, measures, cells]."""
     return [
         {
             "encoder": encoder,
@@ -168,7 +168,7 @@ def test_flipping_signs_counts_every_pattern(simulation):
 
 
 def test_the_figures_have_the_shape_of_the_grid(simulation, study):
-    """power.json was made with the dials, doses, seeds and encoders of today's grid, and the smallest slopes scale."""
+    """power.json was made for the dials, doses, seeds and encoders of today's grid; its smallest slopes scale."""
     power = json.loads((simulation.power.STUDY / "power.json").read_text())
     design, shape = study.design, power["shape"]
     assert shape["dials"] == dict(zip(design.names, design.doses, strict=True))
