@@ -163,7 +163,7 @@ def judge(
         isotropy, scores = draw(1, 10_000, 1)
         for kind, with_dose in GIVEN.items():
             truths[kind].append(float(correlate(design, isotropy, scores, with_dose).mean()))
-    hits, false, p_values = ({kind: [] for kind in GIVEN} for _ in range(3))  # type: ignore[var-annotated]
+    hits, false, p_values = ({kind: [] for kind in GIVEN} for _ in range(3))
     for count in chunks(studies):
         isotropy, scores = draw(count, seeds, len(MEASURES) if case.is_null else 1)
         for kind, with_dose in GIVEN.items():
