@@ -126,9 +126,9 @@ def name_holm(rows: Sequence[TidyRow]) -> str:
 
 
 def format_holm(row: TidyRow, rows: Sequence[TidyRow]) -> str:
-    """Write the corrected p of one of these rows; a study that is not complete has none beside a complete one."""
+    """Write the corrected p of one of these rows; beside a complete study, an incomplete one has its own p."""
     is_outside = not row["complete"] and any(other["complete"] for other in rows)
-    return "not corrected" if is_outside else format_p(row["p_holm"])
+    return f"{format_p(row['p'])} uncorrected" if is_outside else format_p(row["p_holm"])
 
 
 def format_slope(row: TidyRow) -> list[str]:

@@ -207,8 +207,6 @@ def find_places(order: list[str], rows: list[Row]) -> dict[str, list[int]]:
     Raises:
         UserError: no run has such a setting, it is another section, or it is named twice.
     """
-    if not isinstance(order, list) or not all(isinstance(name, str) for name in order):
-        raise UserError("experiment.order must list settings, such as [encoder, seed]; [] is the grid's order")
     if len(set(order)) < len(order):
         raise UserError(f"experiment.order names a setting twice: {', '.join(order)}")
     places: dict[str, list[int]] = {row.folder.key: [] for row in rows}
