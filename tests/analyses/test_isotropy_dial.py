@@ -160,12 +160,19 @@ def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small
     assert len((folder / "doses.csv").read_text().splitlines()) == 1 + 2 * (3 + 1 + 1)  # plain is a dose of 3 dials
     assert not (folder / "report.html").exists()
     next(outputs.glob("runs/*/result.json")).unlink()
-    arguments = [f"output_dir={outputs}", "+experiment=isotropy_dial"]
-    report.report(arguments)
+    report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
     page = (folder / "report.html").read_text()
     assert "INCOMPLETE: 5 of 300 runs finished" in (folder / "tables.txt").read_text()
     assert page.count("data:image/svg+xml;base64,") == 2
     assert "INCOMPLETE: 5 of 300 runs finished" in page
-    other = ["optimization.epochs=2", "calibration=isobn_paper", "calibration.beta=1.0", "seed=1"]
-    code, _, err = cli("+experiment=isotropy_dial", *small, *other, "task.train_samples=48", "evaluation.every=epoch")
-    assert code == 0, err
+    other = ["calibration=istar", "calibration.strength=0.1", "seed=1", "optimization.epochs=2"]
+    for arguments in (study, ["+experiment=isotropy_dial", *small, *other, "task.train_samples=48"]):
+        code, _, err = cli(*arguments)
+        assert code == 0, err
+    report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])  # of both sweeps, which can't be one study
+    page = (folder / "report.html").read_text()
+    assert "data:image/svg+xml" not in page
+    assert "The analysis can" in page
+    assert "optimization.epochs (1, 2)" in page
+    code, out, err = cli("verify", str(outputs))
+    assert code == 0, out + err
