@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobench.analyses.findings import Findings
+from isobench.analyses.isotropy_dial_examples import measure_example_slopes
 from isobench.analyses.isotropy_dial_figures import draw_doses, draw_isotropy
 from isobench.analyses.isotropy_dial_notes import describe_study, list_notes
 from isobench.analyses.isotropy_dial_progress import keep_grid_runs, measure_progress
@@ -35,6 +36,7 @@ from isobench.analyses.isotropy_dial_settings import refuse_mixed_settings
 from isobench.analyses.isotropy_dial_tables import (
     build_check_table,
     build_correlation_tables,
+    build_example_table,
     build_half_table,
     build_slope_table,
 )
@@ -66,12 +68,15 @@ def analyse(subjects: list["Subject"]) -> Findings:
     complete = [group for group, own in progress.items() if own.is_complete]
     labels = {group: own.label for group, own in progress.items()}
     slopes, correlations = measure_slopes(rows, complete), measure_correlations(rows, complete)
+    of_examples = measure_example_slopes(slopes, rows, subjects)
     return Findings(
-        numbers={"doses": rows, "slopes": slopes, "correlations": correlations},
+        numbers={"doses": rows, "slopes": slopes, "correlations": correlations}
+        | ({"slopes_new_examples": of_examples} if of_examples else {}),
         figures={"isotropy": draw_isotropy(rows, correlations, labels), "dose": draw_doses(rows, labels)},
         tables=[
             build_slope_table(slopes, labels),
             build_half_table(slopes, labels),
+            *([build_example_table(of_examples, labels)] if of_examples else []),
             build_check_table(slopes, labels),
             *build_correlation_tables(correlations, labels),
         ],

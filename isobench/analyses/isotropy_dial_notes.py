@@ -39,7 +39,8 @@ def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow], correlations:
     has_result = any(row["complete"] for row in rows)
     return [
         "Every statistic is computed for each seed by itself; intervals and p are Student's t over the seeds. They "
-        "are for new seeds with these training and dev examples, not for other examples.",
+        "are for new seeds with these training and dev examples, not for other examples; one secondary table has "
+        "intervals for new dev examples too, where runs have predictions and the score is the accuracy.",
         f"Holm's correction is over {family}, of complete studies only."
         if has_result
         else f"PROVISIONAL: no study is complete. Until one is, Holm's correction is over {family}.",

@@ -57,6 +57,20 @@ def build_half_table(slopes: Sequence[TidyRow], labels: Mapping[Group, str]) -> 
     return table
 
 
+def build_example_table(slopes: Sequence[TidyRow], labels: Mapping[Group, str]) -> Table:
+    """Build the table of the slopes with intervals for new examples too, from ``measure_example_slopes``."""
+    headings = ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", "seeds", "examples")
+    title = "Secondary, not corrected: slope of the score, all doses, for new seeds and new dev examples"
+    table = make_table(title, ("dial",), headings)
+    for name, group in split_by_study(slopes, labels).items():
+        table.add_row(name, style="bold")
+        for row in group:
+            cells = (*format_slope(row), str(row["seeds"]), str(row["examples"]))
+            table.add_row(mark_incomplete(LABELS[row["dial"]], row), *cells)
+        table.add_section()
+    return table
+
+
 def build_check_table(slopes: Sequence[TidyRow], labels: Mapping[Group, str]) -> Table:
     """Build the table that shows whether a dial turns isotropy: what each measure changes by over the whole dial."""
     title = "Manipulation check, not corrected: change of isotropy over the whole dial"
