@@ -1,13 +1,14 @@
 """isobench: isotropy calibration of transformer embeddings, reproduced and compared under one protocol.
 
-``isobench.run`` carries out a run, ``isobench.load_runs`` reads finished ones into a table. ``isobench.metrics`` and
-``isobench.calibration`` are the measures and the methods. Each is imported when it is first used.
+``isobench.run`` carries out a run. ``isobench.load_runs``, ``load_epochs`` and ``report_table`` read finished ones
+into pandas tables. ``isobench.metrics`` and ``isobench.calibration`` are the measures and the methods. Each is
+imported when it is first used.
 """
 
 from typing import Any
 
 __version__ = "0.1.0"
-FUNCTIONS, PACKAGES = ("load_runs", "run"), ("calibration", "metrics")
+FUNCTIONS, PACKAGES = ("load_epochs", "load_runs", "report_table", "run"), ("calibration", "metrics")
 __all__ = ["__version__", *FUNCTIONS, *PACKAGES]
 
 

@@ -1,17 +1,13 @@
-"""Functions for Python programs and notebooks: carry out a run, and load finished runs into a table.
+"""Functions for Python programs and notebooks: carry out a run, and load finished runs into tables.
 
-``import isobench`` gives them as ``isobench.run`` and ``isobench.load_runs``.
+``import isobench`` gives them as ``isobench.run``, ``isobench.load_runs``, ``isobench.load_epochs`` and
+``isobench.report_table``.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -21,28 +17,13 @@ from isobench.config.command_line import check_typed_settings
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config
-from isobench.report.tidy_rows import read_origin, read_outcome
-from isobench.runs.ended import read_ended_rows
-from isobench.runs.grouping import (
-    PROTOCOL_SETTINGS,
-    SOURCE_SETTINGS,
-    find_varying_settings,
-    read_run_names,
-    read_value,
-)
-from isobench.runs.imports import read_imports
-from isobench.runs.layout import runs_folder
+from isobench.dataframes import load_epochs, load_runs, report_table
 from isobench.runs.record import RunRecord
-from isobench.runs.row import Row, check_predictions, print_troubles
-from isobench.sweep.plan import convert_to_overrides
-from isobench.sweep.replay import plan_saved_command
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS, read_commands
+from isobench.sweep.plan import convert_to_overrides, keep_global_hydra
+from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.training.execute import train_if_needed
 
-if TYPE_CHECKING:
-    import pandas
-
-TEXT_COLUMNS = ("failure", "commit")  # texts that no run may have
+__all__ = ["load_epochs", "load_runs", "report_table", "run"]
 
 
 def run(overrides: Sequence[str] = ()) -> RunRecord:
@@ -100,96 +81,3 @@ def compose_run(overrides: Sequence[str]) -> Config:
             return complete_config(to_config(compose("config", convert_to_overrides(overrides))))
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(explain_config_error(error)) from error
-
-
-@contextmanager
-def keep_global_hydra() -> Iterator[None]:
-    """Let Hydra compose inside a program that uses Hydra itself, whose own state is put back afterwards."""
-    before = GlobalHydra.instance().hydra
-    GlobalHydra.instance().hydra = None
-    try:
-        yield
-    finally:
-        GlobalHydra.instance().hydra = before  # the instance may be another one by now
-
-
-def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> "pandas.DataFrame":
-    """Load the ended runs of an output folder, one row a run, in the order of task, encoder, method and seed.
-
-    The columns are: names, seed, the settings in which the runs differ (by their dotted names), where data and
-    weights come from (``task.data``, ``encoder.weights``), status, failure, score and metrics of the reported epoch
-    (x 100, as in reports), its isotropy, cost, and what the run was made with. Their types are pandas' own that allow
-    missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and weights need not be at hand.
-
-    A run whose predictions have changed since it ended has the status ``damaged`` and no score; a line on standard
-    error names it.
-
-    Args:
-        folder: the output folder, as of ``output_dir``.
-        experiment: load only the runs of this experiment: those that one of its sweeps asked for.
-
-    Raises:
-        UserError: there is no such folder, it has no such runs, or a record in it is damaged.
-    """
-    import pandas
-
-    folder = Path(folder).expanduser()
-    rows = read_ended_rows(str(folder))
-    if experiment is not None:
-        asked = find_keys_of_sweeps(str(folder), experiment)
-        rows = [row for row in rows if row.cfg.experiment.name == experiment or row.folder.key in asked]
-    if not rows:
-        of = f" of {experiment}" if experiment else ""
-        raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: name the folder that output_dir named")
-    check_predictions(rows)
-    print_troubles(rows)
-    rows = [replace(row, state="damaged") if row.trouble else row for row in rows]
-    rows.sort(key=lambda row: (*read_run_names(row.cfg), row.cfg.seed))
-    settings = list(dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *find_varying_settings(rows)]))
-    table = pandas.DataFrame([describe_row(row, settings) for row in rows], dtype=object)
-    return table.astype({name: choose_type(name, table[name]) for name in table})
-
-
-def describe_row(row: Row, settings: Sequence[str]) -> dict[str, Any]:
-    """Describe a run by names, values of settings, outcome and origin; a setting that it lacks is None."""
-    task, encoder, method = read_run_names(row.cfg)
-    names = {"key": row.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": row.cfg.seed}
-    values = {name: read_value(row, name) for name in settings}
-    plain = {
-        name: None if value == "-" else value if isinstance(value, bool | int | float | str | None) else str(value)
-        for name, value in values.items()
-    }
-    return {**names, **plain, **read_outcome(row), **read_origin(row)}
-
-
-def choose_type(name: str, values: Iterable[Any]) -> str:
-    """Choose the pandas type of a column from its values; None and NaN are missing values of any type."""
-    kinds = {type(value) for value in values if value is not None and value == value}
-    if not kinds:
-        return "string" if name in TEXT_COLUMNS else "Float64"
-    if kinds == {bool}:
-        return "boolean"
-    if kinds == {int}:
-        return "Int64"
-    return "Float64" if kinds <= {int, float} else "string"
-
-
-def find_keys_of_sweeps(folder: str, experiment: str) -> set[str]:
-    """Return the keys of the runs that an experiment's sweeps and imported bundles in an output folder ask for.
-
-    A run may have been carried out by another command before. A sweep that can't be planned any more is left out.
-    """
-    keys = {key for bundle in read_imports(folder) if bundle.experiment == experiment for key in bundle.keys}
-    for command in read_commands(folder):
-        if command.experiment == experiment:
-            with keep_global_hydra():
-                keys |= plan_or_nothing(command, folder)
-    return keys
-
-
-def plan_or_nothing(command: Any, folder: str) -> set[str]:
-    """Return the keys of a saved sweep's runs; none if its data, weights or settings are gone."""
-    try:
-        return set(plan_saved_command(command, folder))
-    except UserError:
-        return set()

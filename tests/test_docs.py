@@ -61,3 +61,18 @@ def test_docstrings_start_with_a_verb():
         and docstring.split()[0].rstrip(",.:") in NO_VERBS
     ]
     assert riddles == []
+
+
+def test_the_code_of_the_notebook_page_runs(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "site"))
+    from notebook import execute_page
+
+    page = (ROOT / "docs" / "how-to" / "notebook.md").read_text()
+    shown = execute_page(page, ROOT)
+    assert shown.count("<table") == 5
+    assert "NA&gt;" not in shown
+    assert shown.count("data:image/svg+xml;base64,") == 1
+    assert page == re.sub(r"\n<table.*?</table>\n|\n!\[figure\]\(data:[^)]*\)\n", "", shown, flags=re.DOTALL)
+    with pytest.raises(ZeroDivisionError):
+        execute_page("```python\n1 / 0\n```\n", ROOT)
+    assert execute_page("```python\nprint('a')\nx = 2\nx\n```\n", ROOT).count("~~~~~~ text\n") == 2

@@ -18,10 +18,12 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]  # isobench, and the module beside this file
 
+from notebook import execute_page  # noqa: E402
 from reference import SECTIONS  # noqa: E402
 
 PAGES = ("*.md", "docs/**/*.md", "experiments/**/*.md", "benchmarks/*.md")
 ASSETS = ("docs/figures/*", "docs/site/*.js", "docs/site/*.css", "experiments/**/*.svg")
+NOTEBOOK = "docs/how-to/notebook.md"  # the page whose code is carried out
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".cff": "yaml", ".json": "json"}
 
@@ -48,7 +50,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         return markdown
     if path in SECTIONS:
         markdown += "\n\n" + SECTIONS[path]()
-    return LINK.sub(lambda link: find_place(path, link[1]), markdown)
+    markdown = LINK.sub(lambda link: find_place(path, link[1]), markdown)
+    return execute_page(markdown, ROOT) if path == NOTEBOOK else markdown
 
 
 @functools.cache

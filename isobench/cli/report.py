@@ -14,6 +14,7 @@ from isobench.common.files import make_storage_error, require_writable, write_at
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
+from isobench.report.appendix import write_appendix
 from isobench.report.files import write_report, write_text
 from isobench.report.html import render_claims
 from isobench.report.markdown_latex import format_claims_markdown
@@ -35,20 +36,30 @@ def main(prog: str = "python -m isobench.report") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = FlagParser(
         prog=prog,
-        usage="%(prog)s [-h] [+experiment=NAME] [SETTING=VALUE ...]",
+        usage="%(prog)s [-h] [--appendix] [+experiment=NAME] [SETTING=VALUE ...]",
         description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
         "reports on every run of this experiment that was asked for in the output folder. "
         "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
         "the papers' claims, and which of them hold in the runs of the output folder.",
         allow_abbrev=False,
     )
-    _, arguments = parser.parse_sweep_arguments()
-    run_guarded(lambda: report(arguments))
+    parser.add_argument(
+        "--appendix",
+        action="store_true",
+        help="also write appendix.tex: a LaTeX section with models, data, grid, selection rule, seeds, software, "
+        "hardware and cost, for a paper's appendix",
+    )
+    options, arguments = parser.parse_sweep_arguments()
+    run_guarded(lambda: report(arguments, options.appendix))
 
 
 @collect_garbage_rarely()
-def report(arguments: Sequence[str]) -> None:
+def report(arguments: Sequence[str], appendix: bool = False) -> None:
     """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
+
+    Args:
+        arguments: those of the sweep.
+        appendix: write the section for a paper's appendix too.
 
     Raises:
         UserError: the arguments name no runs, none has ended, the experiment trains nothing, or its analysis lacks a
@@ -58,6 +69,8 @@ def report(arguments: Sequence[str]) -> None:
     check_typed_settings(arguments)
     no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
     if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
+        if appendix:
+            raise UserError("--appendix is of one experiment: add +experiment=NAME")
         report_claims(list(arguments))
         return
     _, rows = find_sweep_rows(drop_selection(arguments))
@@ -84,6 +97,8 @@ def report(arguments: Sequence[str]) -> None:
         out.print(f"- {sentence}", highlight=False, markup=False)
     out.print(f"Selection: {built.selection}", highlight=False, markup=False)
     print("Beside the page: report.md, tables.tex, runs and epochs (Parquet, CSV)")
+    if appendix:
+        print(f"Appendix: {write_appendix(built, rows, page.parent)}")
     print(f"Page: {page}")
 
 

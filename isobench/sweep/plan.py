@@ -183,6 +183,17 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
         yield hydra.config_loader, base, list(base.hydra.overrides.task)
 
 
+@contextmanager
+def keep_global_hydra() -> Iterator[None]:
+    """Let Hydra compose inside a program that uses Hydra itself, whose own state is put back afterwards."""
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().hydra = None
+    try:
+        yield
+    finally:
+        GlobalHydra.instance().hydra = before  # the instance may be another one by now
+
+
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     """Convert a command's arguments to Hydra overrides: drop ``-m``, turn ``--config-dir`` into a search path."""
     overrides, is_folder = [], False

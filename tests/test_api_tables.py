@@ -1,0 +1,101 @@
+"""isobench.load_epochs and isobench.report_table, against the files that isobench report writes."""
+
+import statistics
+
+import pandas
+import pytest
+from made_up_folder import write_folder
+from scipy import stats
+
+import isobench
+from isobench.common.errors import UserError
+from isobench.report.files import write_report
+from isobench.runs.ended import read_ended_rows
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_folder(tmp_path / "out", name="glue_isobn", paper="isobn", tables=["table1"])
+    return tmp_path / "out"
+
+
+def write_report_of(folder):
+    """Write the report's files as `isobench report` does, and read the tidy rows that it wrote."""
+    rows = read_ended_rows(str(folder))
+    _, page = write_report(rows[0].cfg.experiment, rows)
+    return (pandas.read_parquet(page.parent / f"{name}.parquet") for name in ("runs", "epochs"))
+
+
+def test_epochs_are_those_that_the_report_writes(folder):
+    epochs = isobench.load_epochs(folder)
+    _, written = write_report_of(folder)
+    assert len(epochs) == len(written) == 2 * 3 * 2
+    own = [
+        "key",
+        "task",
+        "encoder",
+        "method",
+        "seed",
+        "epoch",
+        "step",
+        "score",
+        "embedding/ev1",
+        "embedding/isoscore",
+    ]
+    both = [table[own].sort_values(["key", "epoch"], ignore_index=True).astype(object) for table in (epochs, written)]
+    assert both[0].equals(both[1])
+    assert epochs[["method", "seed", "epoch"]].values.tolist()[:3] == [["isobn_paper", 1, 1], ["isobn_paper", 1, 2],
+                                                                       ["isobn_paper", 2, 1]]  # fmt: skip
+    types = {name: str(kind) for name, kind in epochs.dtypes.items()}
+    expected = {"key": "string", "seed": "Int64", "epoch": "Int64", "step": "Int64", "score": "Float64",
+                "embedding/ev1": "Float64", "evaluation.every": "Int64", "encoder.weights": "string"}  # fmt: skip
+    assert {name: types[name] for name in expected} == expected
+    assert list(isobench.load_runs(folder))[:10] == list(epochs)[:10]  # names, seed and settings come first in both
+
+
+def test_a_table_has_the_statistics_of_the_runs_that_the_report_writes(folder):
+    table = isobench.report_table(folder).set_index(["method", "column"])
+    runs, _ = write_report_of(folder)
+    scores = {method: own["score"].tolist() for method, own in runs.groupby("method")}
+    for method, values in scores.items():
+        cell = table.loc[(method, "SST-2")]
+        assert cell["mean"] == pytest.approx(statistics.fmean(values))
+        assert cell["sd"] == pytest.approx(statistics.stdev(values))
+        assert (cell["n"], cell["seeds"], cell["task"]) == (3, "1, 2, 3", "sst2")
+    ours, plain = table.loc[("isobn_paper", "SST-2")], table.loc[("none", "SST-2")]
+    assert ours["difference"] == pytest.approx(statistics.fmean(scores["isobn_paper"]) - plain["mean"])
+    expected = stats.ttest_ind(scores["isobn_paper"], scores["none"], equal_var=False).pvalue
+    assert ours["p"] == pytest.approx(expected)
+    assert ours["p_holm"] == pytest.approx(expected)  # of a single comparison
+    assert plain[["difference", "p", "p_holm", "effect"]].isna().all()
+    assert table["published"].notna().any()
+    assert plain["verdict"] == "not comparable"
+
+
+def test_columns_have_types_also_where_nothing_was_measured(tmp_path):
+    parts = {("none", seed): {"failure": {"name": "crash", "message": "x"}} for seed in (1, 2)}
+    write_folder(tmp_path, ("none",), (1, 2), epochs=0, parts=parts)
+    table = isobench.report_table(tmp_path)
+    (cell,) = table.to_dict("records")
+    assert (cell["n"], cell["troubles"]) == (0, "2 crash")
+    assert table[["mean", "sd", "published"]].isna().all(axis=None)
+    assert str(table["published"].dtype) == "string"
+    assert isobench.load_epochs(tmp_path).empty
+    assert list(isobench.load_epochs(tmp_path))[-3:] == ["epoch", "step", "score"]
+
+
+def test_runs_of_several_experiments_need_a_name(tmp_path):
+    write_folder(tmp_path, ("none",), (1,), name="first", paper="isobn", tables=["table1"])
+    write_folder(tmp_path, ("isobn_paper",), (2,), first_key=2, name="second")
+    with pytest.raises(UserError, match="several experiments: name one of them, first, second"):
+        isobench.report_table(tmp_path)
+    assert isobench.report_table(tmp_path, experiment="second")["method"].tolist() == ["isobn_paper"]
+
+
+def test_an_experiment_is_named_or_found(tmp_path):
+    write_folder(tmp_path / "a", ("none",), (1,), name="first", paper="isobn", tables=["table1"])
+    assert set(isobench.report_table(tmp_path / "a")["table"]) == {"table1"}
+    write_folder(tmp_path / "b", ("none",), (1,))
+    assert isobench.report_table(tmp_path / "b")["table"].isna().all()
+    with pytest.raises(UserError, match="has no ended runs of first"):
+        isobench.report_table(tmp_path / "b", experiment="first")
