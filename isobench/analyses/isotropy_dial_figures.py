@@ -37,7 +37,9 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
     figure, axes = make_panels(len(groups), len(MEASURES), 1.7, sharey="row")
     for (encoder, task), line in zip(groups, axes, strict=True):
         series = collect_all_series(rows, encoder, task)
-        line[0].set_ylabel(escape_math(f"{encoder}\n{task}: score\n{labels[encoder, task]}"), fontsize=6)
+        line[0].set_ylabel(
+            escape_math("\n".join((encoder, f"{task}: score", *labels[encoder, task].split(": ")))), fontsize=6
+        )
         for axis, (measure, label) in zip(line, MEASURES.items(), strict=True):
             axis.set_xlabel(label)
             names = {"encoder": encoder, "task": task, "measure": measure, "kind": GIVEN_DIAL}
@@ -58,7 +60,7 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
 def write_correlation(row: TidyRow) -> str:
     """Write a correlation given the dial with its interval, for a panel's title."""
     value, low, high = (format_number(row[name], "+z.2f") for name in ("correlation", "low", "high"))
-    return f"given the dial: {value} [{low}, {high}]"
+    return f"given the dial:\n{value} [{low}, {high}]"
 
 
 def draw_path(axis: Axes, series: Series, measure: str, colour: str, label: str) -> None:

@@ -43,7 +43,8 @@ def list_sentences(power: Mapping[str, Any]) -> list[str]:
     false, covered = (list_numbers(power[name], "{:.1%}") for name in ("false_positives", "coverage"))
     smallest = {f"{row['encoder']}, {row['dial']}": row["points_over_the_dial"] for row in power["smallest_slopes"]}
     title = f"{power['studies']:,} simulated studies"
-    low = {name: coverage for name, coverage in power.get("scenarios", {}).items() if coverage < MIN_COVERAGE}
+    scenarios = {name: read_coverage(found) for name, found in power.get("scenarios", {}).items()}
+    low = {name: coverage for name, coverage in scenarios.items() if coverage < MIN_COVERAGE}
     return [
         f"{title}: false positives at p < {ALPHA}: {false}.",
         f"{title}: true values that 95% intervals hold: {covered}.",
@@ -51,6 +52,11 @@ def list_sentences(power: Mapping[str, Any]) -> list[str]:
         f"{title}: smallest effect of a whole dial that {POWER:.0%} of them find after Holm's correction, in "
         f"points: {list_numbers(smallest, '{:.2f}')}.",
     ]
+
+
+def read_coverage(found: Mapping[str, float] | float) -> float:
+    """Read the coverage of a scenario, which may stand among other figures."""
+    return found["coverage"] if isinstance(found, Mapping) else float(found)
 
 
 def list_numbers(numbers: Mapping[str, float], form: str) -> str:

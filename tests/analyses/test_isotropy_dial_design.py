@@ -136,7 +136,7 @@ def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
         for row in findings.numbers["correlations"]
         if (row["task"], row["measure"], row["kind"]) == ("T", "embedding/i2", dial_analysis.GIVEN_DIAL)
     )
-    title = f"given the dial: {row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
+    title = f"given the dial:\n{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
     assert title in [title for _, title in panels]
 
 

@@ -147,5 +147,6 @@ def test_the_power_simulation_is_quoted_if_it_is_of_this_grid(study, tmp_path):
     assert smallest.endswith("80% of them find after Holm's correction, in points: minilm, istar 0.51.")
     notes = tell({**power, "scenarios": {"skewed noise": 0.931, "normal noise": 0.95}})
     assert notes[2].endswith("intervals hold too few true values where: skewed noise 93.1%.")
+    assert tell({**power, "scenarios": {"skewed noise": {"coverage": 0.931, "false_positives": 0.05}}}) == notes
     (refused,) = tell({**power, "shape": {**shape, "seeds": 9}})
     assert "was made for another grid: run benchmarks/power.py --write again" in refused
