@@ -11,10 +11,12 @@ from isobench.bundles.export import name_fingerprint
 from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_manifest
 from isobench.common.files import sha256_file
 from isobench.common.provenance import read_cpu_name, read_git_state, read_package_version
+from isobench.config.schema import config_from_plain
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.papers.scale import find_scale_differences
 from isobench.report.files import write_report
 from isobench.runs.folder import RunFolder, mark_output_folder
+from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import identify
 from isobench.runs.record import RunRecord
 from isobench.runs.seeding import resolve_seeds
@@ -120,11 +122,12 @@ def write_manifest(bundle: Path) -> None:
     runs, data, weights = {}, {}, {}
     for folder in sorted((bundle / "runs").iterdir()):
         record = RunRecord.model_validate_json((folder / "result.json").read_text())
+        task, encoder, method = read_run_names(config_from_plain(record.config))
         own = [name_fingerprint(part.fingerprint) for part in (record.data, record.encoder)]
         data[own[0]], weights[own[1]] = record.data.fingerprint, record.encoder.fingerprint
         runs[record.key] = BundledRun(
-            folder=f"runs/{folder.name}", status=record.status, seed=record.config["seed"], task="sst2",
-            encoder="local", method="any", score=record.best.score, ended=0.0, data=own[0], weights=own[1],
+            folder=f"runs/{folder.name}", status=record.status, seed=record.config["seed"], task=task,
+            encoder=encoder, method=method, score=record.best.score, ended=0.0, data=own[0], weights=own[1],
             predictions="kept" if (folder / "predictions.parquet").exists() else "removed",
         )  # fmt: skip
     manifest = Manifest(

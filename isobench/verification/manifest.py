@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from isobench.bundles.layout import CRATE_FILE, MANIFEST_FILE
+from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER
 from isobench.bundles.manifest import (
     MANIFEST_LIMIT,
     BundledFile,
@@ -15,14 +15,20 @@ from isobench.bundles.manifest import (
     describe_error,
     parse_manifest,
 )
+from isobench.bundles.privacy import UNKNOWN
 from isobench.common.checksums import JSON_ENTRY, MISMATCH
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json
-from isobench.common.reading import RECORD_LIMIT
-from isobench.runs.layout import ABOUT_FILE, run_folder_name
+from isobench.common.reading import RECORD_LIMIT, SETTINGS_LIMIT
+from isobench.report.files import PAGE_FILE
+from isobench.runs.grouping import read_run_names
+from isobench.runs.layout import ABOUT_FILE, REPORT_FILE, run_folder_name
 from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import Ledger
 from isobench.verification.run_check import CheckedRun
+
+TIDY_FILES = ("runs.parquet", "runs.csv", "epochs.parquet", "epochs.csv")
+REPORT_NAMES = (*TIDY_FILES, "report.md", "tables.tex", PAGE_FILE, REPORT_FILE)
 
 
 def read_manifest(folder: VerifiedFolder, ledger: Ledger) -> Manifest | None:
@@ -43,6 +49,7 @@ def check_manifest(
     folder: VerifiedFolder, manifest: Manifest, runs: Mapping[str, CheckedRun], ledger: Ledger
 ) -> None:
     """Compare the sums, the names of files and the runs of a manifest with what the bundle has."""
+    ledger.judge(MANIFEST_FILE, "files", compare_statements(folder, manifest))
     for name, about in sorted(manifest.files.items()):
         if name not in folder.refused:  # which is a failure already
             ledger.judge(name, "files", compare_sum(folder, name, about))
@@ -89,19 +96,57 @@ def compare_run(key: str, about: BundledRun, manifest: Manifest, runs: Mapping[s
     if run.record is None or run.cfg is None:
         return []  # a failure already
     record, cfg = run.record, run.cfg
+    task, encoder, method = read_run_names(cfg)
+    has_machine = {record.where.host, record.where.machine} != {UNKNOWN}
     pairs = {
         "key": (key, record.key),
         "status": (about.status, record.status),
         "seed": (about.seed, cfg.seed),
+        "task": (about.task, task),
+        "encoder": (about.encoder, encoder),
+        "method": (about.method, method),
         "score": (about.score, record.best.score if record.best else None),
         "data": (manifest.data.get(about.data), record.data.fingerprint),
         "weights": (manifest.weights.get(about.weights), record.encoder.fingerprint),
     }
-    return [
+    problems = [
         f"the manifest says that its {name} is {listed}, and its record {recorded}"
         for name, (listed, recorded) in pairs.items()
         if listed != recorded
     ]
+    if (about.predictions == "none") != (record.predictions is None):
+        problems.append(
+            f"the manifest says that its predictions are {about.predictions}, which its record contradicts"
+        )
+    if manifest.anonymous and has_machine:
+        problems.append("the manifest says that it is anonymous, and its record names a machine")
+    return problems
+
+
+def compare_statements(folder: VerifiedFolder, manifest: Manifest) -> list[str]:
+    """Return what is wrong in what a manifest says of the bundle: commands, number of runs, files of the report."""
+    problems = []
+    if not manifest.runs and not manifest.analysis:
+        problems.append("it lists no run and no analysis")
+    if manifest.planned < len(manifest.runs):
+        problems.append(f"it says that {manifest.planned} runs were planned, and lists {len(manifest.runs)}")
+    own = {f"{REPORT_FOLDER}/{name}" for name in (*REPORT_NAMES, *manifest.analysis)}
+    listed = [name for name in manifest.files if name.startswith(f"{REPORT_FOLDER}/")]
+    problems += [
+        f"it lists {name}, which is no file of a report or the analysis" for name in listed if name not in own
+    ]
+    try:
+        if folder.has(COMMANDS_FILE) or manifest.commands:
+            lines = folder.read(COMMANDS_FILE, SETTINGS_LIMIT).decode().splitlines()
+            if [line for line in lines if line and not line.startswith("#")] != manifest.commands:
+                problems.append(f"its commands are not those of {COMMANDS_FILE}")
+        if manifest.analysis:
+            about = read_checksummed_json(folder, f"{REPORT_FOLDER}/{ABOUT_FILE}")
+            if set(manifest.analysis) != {ABOUT_FILE, *about["sha256"]}:
+                problems.append(f"its files of the analysis are not those of {ABOUT_FILE}")
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        problems.append(extract_first_line(error))
+    return problems
 
 
 def read_checksummed_json(folder: VerifiedFolder, name: str) -> dict[str, Any]:

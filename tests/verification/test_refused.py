@@ -1,5 +1,6 @@
 """isobench verify on what a folder may not have, and on runs that can't be trained again."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 from helpers import make_config
+from made_up_runs import write_manifest
 from tampering import list_failures, tamper
 
 from isobench.cli import verify as verify_command
+from isobench.common.checksums import add_json_checksum
 from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import UNCHECKED, Ledger
 from isobench.verification.retrain import retrain_runs
@@ -81,3 +84,33 @@ def test_folders_that_are_too_deep_are_named_and_the_rest_is_checked(places, tmp
     failures = list_failures(folder)
     assert any(failure.startswith("report/a/b/c/d/e/f/g/h files: isobench writes no") for failure in failures)
     assert any("record: " in failure for failure in failures)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"planned": 3}, "3 runs were planned, and lists 4"),
+        ({"anonymous": True}, "its record names a machine"),
+        ({"commands": ["python -m isobench task=sst2"]}, "commands.txt is missing"),
+        ({"runs": {"task": "mrpc"}}, "its task is mrpc, and its record sst2"),
+        ({"runs": {"encoder": "other"}}, "its encoder is other, and its record local"),
+        ({"runs": {"method": "other"}}, "its method is other, and its record"),
+    ],
+)
+def test_what_a_manifest_says_is_compared(places, tmp_path, change, message):
+    folder = Path(shutil.copytree(places / "bundle", tmp_path / "bundle"))
+    file = folder / "manifest.json"
+    content = json.loads(file.read_text())
+    del content["checksum"]
+    for run in content["runs"].values():
+        run.update(change.get("runs", {}))
+    content.update({name: value for name, value in change.items() if name != "runs"})
+    file.write_text(json.dumps(add_json_checksum(content)))
+    assert any(message in failure for failure in list_failures(folder)), list_failures(folder)
+
+
+def test_another_file_in_the_report_is_named_though_the_manifest_lists_it(places, tmp_path):
+    folder = Path(shutil.copytree(places / "bundle", tmp_path / "bundle"))
+    (folder / "report" / "more.html").write_text("x")
+    write_manifest(folder)
+    assert any("report/more.html, which is no file of a report" in failure for failure in list_failures(folder))
