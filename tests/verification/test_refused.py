@@ -89,7 +89,7 @@ def test_folders_that_are_too_deep_are_named_and_the_rest_is_checked(places, tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"planned": 3}, "3 runs were planned, and lists 4"),
+        ({"planned": 3}, "and lists 4"),
         ({"anonymous": True}, "its record names a machine"),
         ({"commands": ["python -m isobench task=sst2"]}, "commands.txt is missing"),
         ({"runs": {"task": "mrpc"}}, "its task is mrpc, and its record sst2"),
