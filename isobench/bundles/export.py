@@ -27,7 +27,14 @@ from isobench.bundles.layout import (
     list_files,
     name_run_file,
 )
-from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_manifest, read_manifest
+from isobench.bundles.manifest import (
+    BundledFile,
+    BundledRun,
+    Manifest,
+    format_commands,
+    format_manifest,
+    read_manifest,
+)
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import name_system_error, read_file_time, sha256_json, shorten_digest
 from isobench.common.provenance import read_package_version
@@ -117,8 +124,7 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
         write_report(contents.experiment, staged, folder / REPORT_FOLDER)
     for file in contents.analysis:
         copy_analysis_file(file, folder / REPORT_FOLDER / file.name, contents.anonymous)
-    verify = "# To check every file and every score: isobench verify FOLDER\n"
-    (folder / COMMANDS_FILE).write_text("".join(f"{line}\n" for line in contents.commands) + verify)
+    (folder / COMMANDS_FILE).write_text(format_commands(contents.commands), encoding="utf-8")
     paths = list_files(folder)
     files = {path: describe_file(folder, path) for path in paths}
     if unusual := [path for path in paths if not is_bundle_path(path)]:

@@ -1,6 +1,7 @@
 """The manifest of a bundle, as pydantic models: its files with their sums, its runs, its commands."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -74,6 +75,13 @@ class Manifest(Part):
         default_factory=dict, description="how far runs that are trained again elsewhere may be (isobench verify)"
     )
     files: dict[str, BundledFile] = Field(description="every other file but the RO-Crate's, by its relative path")
+
+
+def format_commands(commands: Sequence[str]) -> str:
+    """Return the text of commands.txt: the commands, one a line, and a comment that says how to check the bundle."""
+    return (
+        "".join(f"{line}\n" for line in commands) + "# To check every file and every score: isobench verify FOLDER\n"
+    )
 
 
 def format_manifest(manifest: Manifest) -> bytes:

@@ -205,3 +205,33 @@ def test_a_damaged_note_of_an_import_is_named(bundle, run_import, run_report, tm
     code, _, err = run_report(outputs)
     assert (code, len(err.splitlines())) == (2, 1)
     assert str(note) in err
+
+
+@pytest.mark.parametrize(
+    ("experiment", "existing", "message"),
+    [
+        (None, None, "a bundle without a name is no experiment of this version that trains nothing"),
+        ("glue_isobn", None, "glue_isobn is no experiment of this version that trains nothing"),
+        ("isotropy_dial", None, "isotropy_dial is no experiment of this version that trains nothing"),
+        ("unheard_of", None, "unheard_of is no experiment of this version that trains nothing"),
+        ("isobn_ev", "report.json", "has a report of trained runs (report.json)"),
+        ("isobn_ev", "runs.parquet", "has a report of trained runs (runs.parquet)"),
+        ("isobn_ev", None, None),
+    ],
+)
+def test_an_analysis_is_planted_on_no_page_of_trained_runs(
+    run_import, make_analysis_bundle, tmp_path, experiment, existing, message
+):
+    outputs = tmp_path / "outputs"
+    folder = outputs / "reports" / "isobn_ev"
+    if existing:
+        folder.mkdir(parents=True)
+        (folder / existing).write_text("mine")
+    code, _, err = run_import(make_analysis_bundle(experiment), outputs)
+    if message is None:
+        assert (code, err) == (0, "")
+        assert (folder / "tables.txt").read_text() == "forged"
+        return
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert message in err
+    assert not list(outputs.rglob("tables.txt"))
