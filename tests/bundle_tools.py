@@ -57,3 +57,14 @@ def write_analysis_bundle(bundle: Path, experiment: str | None, *more: str) -> P
     )  # fmt: skip
     (bundle / "manifest.json").write_bytes(format_manifest(manifest))
     return bundle
+
+
+def refuse(run_import, bundle, tmp_path, *words: str) -> None:
+    """Import a bundle, and check that one line refuses it and that nothing is written."""
+    outputs = tmp_path / "outputs"
+    code, _, err = run_import(bundle, outputs)
+    assert code == 2, err
+    assert len(err.splitlines()) == 1
+    for word in words:
+        assert word in err
+    assert not outputs.exists()

@@ -1,12 +1,14 @@
 """The manifest of a bundle, as pydantic models: its files with their sums, its runs, its commands."""
 
 import re
+import shlex
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from isobench.bundles.layout import (
     BUNDLE_FORMAT,
@@ -28,17 +30,35 @@ from isobench.runs.layout import run_folder_name
 from isobench.runs.record import Count, Part
 
 MANIFEST_LIMIT = 64 * MEBIBYTE  # room for a hundred thousand runs
+COMMAND_START = "python -m isobench "
 HEX_64 = Field(pattern="^[0-9a-f]{64}$")
 
 
-class BundledFile(Part):
+class BundlePart(Part):
+    """A part of a manifest; other entries than those named are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def require_plain_command(line: str) -> str:
+    """Return a command of a manifest; a shell that carries it out starts isobench and nothing else.
+
+    Raises:
+        ValueError: it is not one printable line that starts isobench, quoted as ``shlex.join`` quotes.
+    """
+    if not line.isprintable() or not line.startswith(COMMAND_START) or shlex.join(shlex.split(line)) != line:
+        raise ValueError(f"a command is not one printable line that begins with {COMMAND_START!r} and is quoted")
+    return line
+
+
+class BundledFile(BundlePart):
     """A file of the bundle."""
 
     sha256: Annotated[str, HEX_64]
     bytes: Count
 
 
-class BundledRun(Part):
+class BundledRun(BundlePart):
     """A run of the bundle."""
 
     folder: str = Field(description="runs/ and the first 16 digits of the key")
@@ -49,19 +69,25 @@ class BundledRun(Part):
     method: str
     score: float | None = Field(description="of the reported epoch, a fraction; null if no epoch ended")
     predictions: Literal["kept", "removed", "none"] = Field(description="removed: the exporter's folder lacks them")
-    ended: Annotated[float, Field(ge=0, le=1e11)] = Field(description="in seconds since 1970")
+    ended: Annotated[float, Field(ge=0, le=1e11)] = Field(
+        description="time of its record's file, in seconds since 1970"
+    )
     data: str = Field(description="names an entry of `data`")
     weights: str = Field(description="names an entry of `weights`")
 
 
-class Manifest(Part):
+class Manifest(BundlePart):
     """What a bundle holds: ``manifest.json``."""
 
     format: Literal[1]
-    isobench: str | None = Field(description="the version that wrote the bundle")
+    isobench: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+!_-]{1,64}$")] | None = Field(
+        description="the version that wrote the bundle"
+    )
     experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")] | None
-    commands: list[str]
-    created: str = Field(description="when the newest result was made, UTC")
+    commands: list[Annotated[str, AfterValidator(require_plain_command)]]
+    created: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")] = Field(
+        description="time of the newest result's file, UTC"
+    )
     planned: Count = Field(description="runs that the commands ask for; those that have ended are in the bundle")
     anonymous: bool = Field(description="whether names of machines, users and folders were taken out of the records")
     license: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$")] | None = Field(
@@ -112,10 +138,10 @@ def read_manifest(bundle: Path) -> Manifest:
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """Parse a manifest and compare its checksum.
+    """Parse a manifest, compare its checksum, and check what it says of the whole bundle.
 
     Raises:
-        ValueError: it is no JSON, lacks a part, or was changed.
+        ValueError: it is no JSON, lacks a part, has one that is unknown, was changed, or contradicts itself.
         UserError: a later version wrote it.
     """
     content: Any = orjson.loads(text)
@@ -129,7 +155,9 @@ def parse_manifest(text: bytes) -> Manifest:
     others = {name: value for name, value in content.items() if name != JSON_ENTRY}
     if content[JSON_ENTRY] != sha256_json(["", others]):
         raise ValueError(MISMATCH)
-    return Manifest.model_validate(others)
+    manifest = Manifest.model_validate(others)
+    check_statements(manifest)
+    return manifest
 
 
 def check_paths(manifest: Manifest) -> None:
@@ -155,6 +183,29 @@ def check_paths(manifest: Manifest) -> None:
     for name in manifest.analysis:
         if f"{REPORT_FOLDER}/{name}" not in manifest.files:
             raise ValueError(f"it lacks the analysis's file {name!r}")
+
+
+def check_statements(manifest: Manifest) -> None:
+    """Check that what a manifest says of the whole bundle agrees with the runs that it lists.
+
+    Raises:
+        ValueError: it lists nothing, or its date, number of runs or fingerprints are not those of its runs.
+    """
+    runs = manifest.runs.values()
+    if not runs and not manifest.analysis:
+        raise ValueError("it lists neither runs nor an analysis: the bundle is empty")
+    if manifest.planned < len(runs):
+        raise ValueError(f"it says that {manifest.planned} runs were asked for, and lists {len(runs)}")
+    for name, listed, used in (
+        ("data", manifest.data, {run.data for run in runs}),
+        ("weights", manifest.weights, {run.weights for run in runs}),
+    ):
+        if set(listed) != used:
+            raise ValueError(f"its {name} are not those that its runs name")
+    newest = max((run.ended for run in runs), default=0.0)
+    created, earliest = datetime.fromisoformat(manifest.created), datetime.fromtimestamp(int(newest), UTC)
+    if created < earliest or (created > earliest and not manifest.analysis):
+        raise ValueError("created is not the time of its newest result")
 
 
 def describe_error(error: Exception) -> str:

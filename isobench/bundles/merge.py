@@ -7,7 +7,13 @@ from pathlib import Path
 
 import yaml
 
-from isobench.bundles.bundle_check import NOTHING_IMPORTED, check_analysis, check_run, read_checked_files
+from isobench.bundles.bundle_check import (
+    NOTHING_IMPORTED,
+    check_analysis,
+    check_commands,
+    check_run,
+    read_checked_files,
+)
 from isobench.bundles.exchange import flush_files
 from isobench.bundles.layout import PREDICTIONS_FILE, RECORD_FILE, REPORT_FOLDER, RUN_FILES, name_run_file
 from isobench.bundles.manifest import Manifest, read_manifest
@@ -54,8 +60,9 @@ def import_bundle(bundle: Path, output_dir: str) -> Merged:
         try:
             with make_temporary_folder(Path(output_dir) / "import") as staging:
                 files = stage_files(bundle, manifest, staging)
-                for key, run in manifest.runs.items():
-                    check_run(bundle, key, run, files)
+                check_commands(bundle, manifest, files)
+                for key in manifest.runs:
+                    check_run(bundle, manifest, key, files)
                 if not manifest.runs:
                     require_known_analysis(bundle, manifest, output_dir)
                     check_analysis(bundle, manifest, files)

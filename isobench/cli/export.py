@@ -14,7 +14,7 @@ from isobench.analyses.runner import list_analysis_inputs, read_about
 from isobench.bundles.crate import require_rocrate
 from isobench.bundles.export import Contents, export_bundle
 from isobench.bundles.layout import is_plain_name
-from isobench.bundles.manifest import Manifest
+from isobench.bundles.manifest import Manifest, require_plain_command
 from isobench.bundles.privacy import find_places, hide_paths_in_arguments
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
@@ -157,7 +157,23 @@ def list_commands(output_dir: str, experiment: str | None, arguments: Sequence[s
         ]
         imports = (bundle for bundle in read_imports(output_dir) if bundle.experiment == experiment)
         lines += [line for bundle in imports for line in bundle.commands]
-    return list(dict.fromkeys(lines)) or [format_command(drop_launch_arguments(list(drop_selection(arguments))))]
+    lines = lines or [format_command(drop_launch_arguments(list(drop_selection(arguments))))]
+    return list(dict.fromkeys(quote_command(line) for line in lines))
+
+
+def quote_command(line: str) -> str:
+    """Quote every argument of a command, some of which somebody else may have written, so that a shell runs only it.
+
+    Raises:
+        UserError: it does not start isobench, or an argument can't stand in one printable line.
+    """
+    try:
+        return require_plain_command(shlex.join(shlex.split(line)))
+    except ValueError as error:
+        shown = replace_control_characters(line)[:200]
+        raise UserError(
+            f"the command {shown} can't be exported: {error}; give export the sweep's arguments"
+        ) from error
 
 
 def format_command(arguments: Sequence[str]) -> str:
