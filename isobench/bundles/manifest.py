@@ -16,8 +16,11 @@ from isobench.bundles.layout import (
     MANIFEST_FILE,
     PREDICTIONS_FILE,
     RECORD_FILE,
+    REPORT_FILES,
     REPORT_FOLDER,
     RUNS_FOLDER,
+    fold_name,
+    is_analysis_file,
     is_bundle_path,
     name_run_file,
     read_bundle_file,
@@ -26,7 +29,7 @@ from isobench.common.checksums import JSON_ENTRY, MISMATCH, add_json_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json
 from isobench.common.reading import MEBIBYTE
-from isobench.runs.layout import run_folder_name
+from isobench.runs.layout import ABOUT_FILE, run_folder_name
 from isobench.runs.record import Count, Part
 
 MANIFEST_LIMIT = 64 * MEBIBYTE  # room for a hundred thousand runs
@@ -164,13 +167,13 @@ def check_paths(manifest: Manifest) -> None:
     """Check that a manifest lists only files that a bundle has, and for each run all of them.
 
     Raises:
-        ValueError: it lists another path, two that differ in case only, or not the files of its runs.
+        ValueError: it lists another path, two that one file system takes for one, or not the files of its runs.
     """
     for path in manifest.files:
         if not is_bundle_path(path):
             raise ValueError(f"it lists the file {path!r}, and a bundle has no such file")
-    if len({path.casefold() for path in manifest.files}) < len(manifest.files):
-        raise ValueError("it lists two files whose names differ in case only")
+    if len({fold_name(path) for path in manifest.files}) < len(manifest.files):
+        raise ValueError("it lists two files whose names differ in case or in the form of letters only")
     expected = set()
     for key, run in manifest.runs.items():
         if run.folder != f"{RUNS_FOLDER}/{run_folder_name(key)}":
@@ -180,9 +183,26 @@ def check_paths(manifest: Manifest) -> None:
     listed = {path for path in manifest.files if path.startswith(f"{RUNS_FOLDER}/")}
     if listed != expected:
         raise ValueError(f"its runs and its files disagree on {min(listed ^ expected)}")
+    check_report_names(manifest)
+
+
+def check_report_names(manifest: Manifest) -> None:
+    """Check that report/ has the files of a report, if there are runs, those of the analysis, and no others.
+
+    Raises:
+        ValueError: it has another file, or lacks one of the analysis.
+    """
     for name in manifest.analysis:
+        if not is_analysis_file(name):
+            raise ValueError(f"it lists {name!r} as a file of the analysis, and no analysis has such a file")
         if f"{REPORT_FOLDER}/{name}" not in manifest.files:
             raise ValueError(f"it lacks the analysis's file {name!r}")
+    if manifest.analysis and ABOUT_FILE not in manifest.analysis:
+        raise ValueError(f"its analysis lacks {ABOUT_FILE}")
+    known = {f"{REPORT_FOLDER}/{name}" for name in (*manifest.analysis, *(REPORT_FILES if manifest.runs else ()))}
+    listed = {path for path in manifest.files if path.startswith(f"{REPORT_FOLDER}/")}
+    if foreign := listed - known:
+        raise ValueError(f"it lists the file {min(foreign)!r}, which is neither the report's nor the analysis's")
 
 
 def check_statements(manifest: Manifest) -> None:

@@ -13,7 +13,7 @@ from isobench.analyses.names import needs_training
 from isobench.analyses.runner import list_analysis_inputs, read_about
 from isobench.bundles.crate import require_rocrate
 from isobench.bundles.export import Contents, export_bundle
-from isobench.bundles.layout import is_plain_name
+from isobench.bundles.layout import is_analysis_file
 from isobench.bundles.manifest import Manifest, require_plain_command
 from isobench.bundles.privacy import find_places, hide_paths_in_arguments
 from isobench.cli.arguments import FlagParser
@@ -136,7 +136,9 @@ def find_analysis_files(rows: list[Row], trains: bool) -> list[Path]:
         print(f"Without the analysis: {reason}")
         return []
     for name, sha256 in about["sha256"].items():
-        if not is_plain_name(name) or not (folder / name).is_file() or sha256_file(folder / name) != sha256:
+        if not is_analysis_file(name):
+            raise UserError(f"{folder / name} can't be exported: no bundle has an analysis's file of this name")
+        if not (folder / name).is_file() or sha256_file(folder / name) != sha256:
             raise UserError(f"{folder / name} is damaged or missing: repeat the analysis")
     return [*(folder / name for name in sorted(about["sha256"])), folder / ABOUT_FILE]
 

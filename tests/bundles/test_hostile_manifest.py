@@ -82,3 +82,25 @@ def test_an_empty_bundle_is_refused(bundle, run_import, tmp_path):
     empty = {"runs": {}, "data": {}, "weights": {}, "planned": 0}
     sign(bundle, lambda m: m.update(empty, files={"commands.txt": m["files"]["commands.txt"]}))
     refuse(run_import, bundle, tmp_path, "the bundle is empty")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["x.html"], "no analysis has such a file"),
+        (["x.js"], "no analysis has such a file"),
+        (["report.html"], "no analysis has such a file"),
+        (["runs.parquet"], "no analysis has such a file"),
+        (["x.svg", "X.svg"], "differ in case or in the form of letters only"),
+        (["gr\u00f6\u00dfe.csv", "gro\u0308\u00dfe.csv"], "differ in case or in the form of letters only"),
+    ],
+)
+def test_an_analysis_has_no_file_of_another_kind(run_import, make_analysis_bundle, tmp_path, names, message):
+    refuse(run_import, make_analysis_bundle("isobn_ev", *names), tmp_path, message)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "evil.html", "about.json", "x.csv"])
+def test_a_report_has_no_other_files(bundle, run_import, tmp_path, name):
+    (bundle / "report" / name).write_text("<script>")
+    sign_file(bundle, f"report/{name}")
+    refuse(run_import, bundle, tmp_path, f"report/{name}", "neither the report's nor the analysis's")
