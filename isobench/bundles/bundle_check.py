@@ -1,6 +1,6 @@
 """Check a bundle that somebody else may have made, file by file and run by run, and run nothing that it names."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from isobench.runs.record import RunRecord
 from isobench.runs.record_file import parse_record
 
 NOTHING_IMPORTED = "nothing is imported"
+# Finds what is wrong with a record, its config and its predictions, which may be absent.
+FindMore = Callable[[RunRecord, Config, bytes | None], Iterable[str]]
 
 
 def read_checked_files(bundle: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
@@ -63,7 +65,7 @@ def make_bundle_error(file: Path, reason: str) -> UserError:
     return UserError(f"{file} can't be imported: {reason}; {NOTHING_IMPORTED}")
 
 
-def check_run(bundle: Path, manifest: Manifest, key: str, files: dict[str, Path]) -> None:
+def check_run(bundle: Path, manifest: Manifest, key: str, files: dict[str, Path], find_more: FindMore) -> None:
     """Check the record, the config and the predictions of a run against each other and against the manifest.
 
     Args:
@@ -71,6 +73,7 @@ def check_run(bundle: Path, manifest: Manifest, key: str, files: dict[str, Path]
         manifest: its manifest.
         key: the run's key in the manifest.
         files: path in the bundle -> a copy of the file.
+        find_more: finds what else is wrong with a run.
 
     Raises:
         UserError: something is damaged or another run's.
@@ -83,10 +86,13 @@ def check_run(bundle: Path, manifest: Manifest, key: str, files: dict[str, Path]
         cfg = read_config(texts[CONFIG_FILE].read_bytes(), key)
         for problem in (*find_problems(key, run, record, cfg), *find_false_statements(run, manifest, record, cfg)):
             raise ValueError(problem)
-        if PREDICTIONS_FILE in texts:
-            content = texts[PREDICTIONS_FILE].read_bytes()
-            if record.predictions is None or record.predictions.sha256 != compute_sha256(content):
-                raise ValueError("its predictions are not those that its record names")
+        content = texts[PREDICTIONS_FILE].read_bytes() if PREDICTIONS_FILE in texts else None
+        if content is not None and (
+            record.predictions is None or record.predictions.sha256 != compute_sha256(content)
+        ):
+            raise ValueError("its predictions are not those that its record names")
+        for problem in find_more(record, cfg, content):
+            raise ValueError(problem)
     except Exception as error:  # a stranger's file may be wrong in any way
         raise make_bundle_error(folder, extract_first_line(error)) from error
 

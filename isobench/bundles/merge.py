@@ -9,6 +9,7 @@ import yaml
 
 from isobench.bundles.bundle_check import (
     NOTHING_IMPORTED,
+    FindMore,
     check_analysis,
     check_commands,
     check_run,
@@ -40,11 +41,16 @@ class Merged:
     new_files: list[Path]
 
 
-def import_bundle(bundle: Path, output_dir: str) -> Merged:
+def import_bundle(bundle: Path, output_dir: str, find_more: FindMore) -> Merged:
     """Merge a bundle into an output folder.
 
     Every sum and every record is checked before anything is written. A run that is there already stays as it is.
     Nothing that the bundle names is imported, opened or run.
+
+    Args:
+        bundle: the bundle's folder.
+        output_dir: the output folder, which is made if it is missing.
+        find_more: finds what is wrong with a run's record, config and predictions, beyond what is checked here.
 
     Raises:
         UserError: the bundle is damaged, or a run is in the output folder with other results; then nothing is
@@ -62,7 +68,7 @@ def import_bundle(bundle: Path, output_dir: str) -> Merged:
                 files = stage_files(bundle, manifest, staging)
                 check_commands(bundle, manifest, files)
                 for key in manifest.runs:
-                    check_run(bundle, manifest, key, files)
+                    check_run(bundle, manifest, key, files, find_more)
                 if not manifest.runs:
                     require_known_analysis(bundle, manifest, output_dir)
                     check_analysis(bundle, manifest, files)

@@ -1,11 +1,13 @@
 """A stranger's bundle: whatever is changed or invented, it is named, nothing is imported, and nothing is run."""
 
+import hashlib
 import json
 import os
 import re
 import sys
 
 import orjson
+import pyarrow.parquet
 import pytest
 import yaml
 from bundle_tools import pick_run, refuse, sign, sign_file
@@ -199,3 +201,36 @@ def test_a_damaged_note_of_an_import_is_named(bundle, run_import, run_report, tm
     code, _, err = run_report(outputs)
     assert (code, len(err.splitlines())) == (2, 1)
     assert str(note) in err
+
+
+def change_predictions(bundle, change) -> None:
+    """Change the table of a run's predictions, and make record and manifest name the new file."""
+    run = pick_run(bundle)
+    file = run / "predictions.parquet"
+    pyarrow.parquet.write_table(change(pyarrow.parquet.read_table(file)), file)
+    sign_file(bundle, f"runs/{run.name}/predictions.parquet")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    forge_record(bundle, lambda record: record["predictions"].update(sha256=digest), also_config=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop_columns(["logits"]), "the columns are"),
+        (lambda table: table.slice(1), "rows, and its record says"),
+        (lambda table: table.set_column(3, "prediction", table["label"]), "is not the one that its logits give"),
+    ],
+)
+def test_predictions_of_another_form_are_refused(bundle, run_import, tmp_path, change, message):
+    change_predictions(bundle, change)
+    refuse(run_import, bundle, tmp_path, str(pick_run(bundle)), message)
+
+
+def test_an_added_epoch_is_refused(bundle, run_import, tmp_path):
+    def add_epoch(record):
+        last = record["history"][-1]
+        record["history"].append({**last, "epoch": last["epoch"] + 1, "step": last["step"] + 1, "score": 0.0})
+        record["history"][-1]["selection"] = 0.0
+
+    forge_record(bundle, add_epoch, also_config=False)
+    refuse(run_import, bundle, tmp_path, str(pick_run(bundle)))
