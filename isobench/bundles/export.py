@@ -75,7 +75,7 @@ class Contents:
 def export_bundle(target: Path, contents: Contents) -> Manifest:
     """Write a bundle and return its manifest; an earlier bundle of the same experiment in its place is replaced.
 
-    The same runs give the same bytes.
+    The same runs, whose files have the same times, give the same bytes with the same version of isobench.
 
     Raises:
         UserError: the folder holds something else, a file holds a key or a token, or the library is missing.
@@ -132,7 +132,7 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
     if contents.anonymous:
         machines, _ = privacy.find_places(orjson.loads(row.folder.result_file.read_bytes()) for row in contents.rows)
         for path in paths:
-            privacy.require_anonymous(path, (folder / path).read_bytes(), machines)
+            privacy.require_anonymous(path, (folder / path).read_bytes(), [*machines, *privacy.list_user_names()])
     moments = [run.ended for run in runs.values()] + [read_file_time(file) for file in contents.analysis]
     records = zip(runs.values(), (row.record for row in staged), strict=True)
     fingerprints = [(run, record.data.fingerprint, record.encoder.fingerprint) for run, record in records if record]

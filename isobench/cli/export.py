@@ -15,7 +15,7 @@ from isobench.bundles.crate import require_rocrate
 from isobench.bundles.export import Contents, export_bundle
 from isobench.bundles.layout import is_analysis_file
 from isobench.bundles.manifest import Manifest, require_plain_command
-from isobench.bundles.privacy import find_places, hide_paths_in_arguments
+from isobench.bundles.privacy import find_places, find_remains, hide_paths_in_arguments, list_user_names
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
@@ -88,7 +88,9 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     planned = len(rows) if trains else 0
     manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
     print_summary(target, manifest)
-    if not anonymous:
+    if anonymous:
+        print_remains(target, manifest)
+    else:
         print_places(ended)
 
 
@@ -196,6 +198,16 @@ def print_summary(target: Path, manifest: Manifest) -> None:
         print(f"Without predictions, which were removed: {', '.join(removed)}")
     print(f"Bundle: {target}, {len(manifest.files) + 2} files, {size / 2**20:.1f} MiB")
     print(f"Check it: isobench verify {shlex.quote(str(target))}")
+
+
+def print_remains(target: Path, manifest: Manifest) -> None:
+    """Say what an anonymous bundle still tells, for the user to judge."""
+    texts = ((target / path).read_bytes() for path in manifest.files if not path.endswith(".parquet"))
+    remains = find_remains(list_user_names(), texts)
+    if remains:
+        more = f" and {len(remains) - MAX_NAMED} more" if len(remains) > MAX_NAMED else ""
+        text = f"These names stay, and so do texts of warnings and failures: {', '.join(remains[:MAX_NAMED])}{more}"
+        print(replace_control_characters(f"{text}; read them before you publish"))
 
 
 def print_places(rows: list[Row]) -> None:
