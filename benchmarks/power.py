@@ -1,24 +1,29 @@
-"""Simulate the study of isotropy_dial: how often its tests and intervals err, and which slopes it can find.
+"""Simulate the study of isotropy_dial: how often its tests and intervals err, and what it can find.
 
     python benchmarks/power.py [--studies 50000] [--seed 0] [--write]
 
 Every synthetic study has the shape of the real one: its encoders, dials, doses and seeds, taken from
 conf/experiment/isotropy_dial.yaml. Scores are slope x dose, plus an effect of the seed, plus noise: residuals of our
 pilot runs (experiments/isotropy_dial/pilot.csv), drawn at random and scaled to the degrees of freedom that fitting
-their means took. Scores are rounded to whole examples of the dev set. The study's own functions then analyse it.
-Isotropies are the dose's ranks plus noise, some of which they share with the score.
+their means took. Scores are rounded to whole examples of the dev set. Slopes, partial correlations, intervals and
+p-values come from the functions of the study's analysis (isobench.report.dose_response). Arranging the runs of many
+studies at a time, and Holm's correction, are written anew here; a test compares both with the analysis itself
+(tests/analyses/test_isotropy_dial_power.py).
 
-Three figures come out, and --write puts them into experiments/isotropy_dial/power.json, which the study's page reads:
+Five parts come out, and --write puts them into experiments/isotropy_dial/power.json:
 
-1. false positives: of one slope, and of any slope of a study after Holm's correction, both 5%; the same for partial
-   correlations;
-2. coverage of the 95% intervals: of slopes and of partial correlations (94 to 96%), with and without true effects;
-3. the smallest effect of a dial's whole range that is found in 80% of studies after Holm's correction, in points.
+1. the standard deviation of the pilot's noise, with its 95% interval: it has few degrees of freedom;
+2. false positives and coverage of the 95% intervals of slopes and partial correlations, for one test, and for the
+   whole family after Holm's correction;
+3. the smallest effect of a dial's whole range that is found in 80% of studies after Holm's correction, in points;
+   the same for the two ends of the noise's interval;
+4. the smallest partial correlation that is found in 80% of studies after Holm's correction;
+5. scenarios with worse noise (synthetic_scenarios.py): coverage and false positives of the preregistered t-test, and
+   of a permutation test that flips the signs of the seeds' slopes. The latter is no test of the study.
 """
 
 import argparse
 import json
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,42 +32,23 @@ from common import write_result
 
 import numpy as np
 import yaml
-from synthetic_studies import Design, Noise, read_pilot, simulate
+from synthetic_correlations import find_smallest_correlations, measure_correlations
+from synthetic_scenarios import measure_scenarios
+from synthetic_studies import Design, Noise, chunks, holm, read_pilot, simulate
 
-from isobench.analyses.isotropy_dial_rows import DIALS, MEASURES
-from isobench.report.dose_response import correlate_partially, student_t
+from isobench.analyses.isotropy_dial_rows import DIALS
+from isobench.report.dose_response import student_t
 from isobench.report.effects import ALPHA, POWER
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY, CONF = ROOT / "experiments" / "isotropy_dial", ROOT / "conf"
 PLANTED = 1.0  # points over a dial's whole range, where coverage is measured with a true effect
-SHARED = 0.5  # share of the isotropy's noise that is the score's own noise, where a correlation is planted
-CHUNK = 1000  # studies at a time, to bound memory
-TRUTH_SEEDS = 200_000  # seeds whose mean is taken as a partial correlation's true value
-
-
-def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method along the last axis."""
-    count = p.shape[-1]
-    order = np.argsort(p, axis=-1)
-    stepped = np.take_along_axis(p, order, -1) * np.arange(count, 0, -1)
-    adjusted = np.minimum(np.maximum.accumulate(stepped, axis=-1), 1)
-    result = np.empty_like(adjusted)
-    np.put_along_axis(result, order, adjusted, -1)
-    return result
 
 
 def test_slopes(design: Design, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return interval and p of every dial: [studies, seeds, cells] -> low, high, p, each [studies, dials]."""
     _, low, high, p = student_t(np.moveaxis(design.slopes(scores), 1, -1))
     return low, high, p
-
-
-def chunks(studies: int) -> Iterator[int]:
-    """Split the studies into chunks."""
-    while studies > 0:
-        yield min(studies, CHUNK)
-        studies -= CHUNK
 
 
 def measure_slopes(
@@ -77,7 +63,7 @@ def measure_slopes(
             false.append(p < ALPHA)
             covered.append((low <= 0) & (high >= 0))
             p_values.append(p)
-            planted = sum(design.effects(dial, PLANTED) for dial in range(len(design.names)))
+            planted = design.effects(*[PLANTED] * len(design.names))
             low, high, _ = test_slopes(design, simulate(rng, own, planted, count, seeds))
             covered_planted.append((low <= PLANTED) & (high >= PLANTED))
         any_false.append((holm(np.concatenate(p_values, axis=-1)) < ALPHA).any(-1))
@@ -94,7 +80,11 @@ def measure_slopes(
 
 
 def find_smallest(rng: np.random.Generator, design: Design, noise: dict[str, Noise], studies: int, seeds: int) -> Any:
-    """Find for each encoder and dial the smallest effect that 80% of studies find after Holm, all others being 0."""
+    """Find for each encoder and dial the smallest effect that 80% of studies find after Holm, all others being 0.
+
+    It grows with the noise's standard deviation, so ``low`` and ``high`` are it times the ends of that one's interval
+    over its value. Rounding to whole examples, which does not grow, is small beside the noise.
+    """
     null = {name: [] for name in noise}
     for count in chunks(studies):
         for name, own in noise.items():
@@ -103,7 +93,8 @@ def find_smallest(rng: np.random.Generator, design: Design, noise: dict[str, Noi
     slopes = {name: np.concatenate(own) for name, own in null.items()}  # [studies, dials, seeds]
     p_null = {name: student_t(own)[3] for name, own in slopes.items()}
     found = []
-    for name in noise:
+    for name, its_noise in noise.items():
+        sd, sd_low, sd_high = its_noise.estimate_sd()
         others = [p for other, p in p_null.items() if other != name]
         for dial, label in enumerate(design.names):
 
@@ -116,64 +107,26 @@ def find_smallest(rng: np.random.Generator, design: Design, noise: dict[str, Noi
             while high - low > 0.005:
                 middle = (low + high) / 2
                 low, high = (low, middle) if power(middle) >= POWER else (middle, high)
-            found.append({"encoder": name, "dial": label, "points_over_the_dial": round(high, 2)})
+            points = {"points_over_the_dial": high, "low": high * sd_low / sd, "high": high * sd_high / sd}
+            found.append({"encoder": name, "dial": label, **{key: round(own, 2) for key, own in points.items()}})
     return found
 
 
-def draw_isotropy(rng: np.random.Generator, design: Design, scores: np.ndarray, shared: float) -> np.ndarray:
-    """Draw an isotropy for each run: what the dial does, and noise of which a share is the score's own noise."""
-    cells, _, doses = design.entries()
-    turned = np.zeros(design.cells)
-    turned[cells] = 3 * doses  # a dial moves it by three standard deviations of its noise
-    own = scores - scores.mean(-1, keepdims=True)
-    own = own / own.std()
-    return turned + np.sqrt(1 - shared**2) * rng.normal(size=scores.shape) + shared * own
+def read_grid() -> list[dict]:
+    """Read the parts of the study's grid from its experiment file."""
+    file = CONF / "experiment" / "isotropy_dial.yaml"
+    parts: list[dict] = yaml.safe_load(file.read_text())["experiment"]["grid"]["embedded"]
+    return parts
 
 
-def correlate(design: Design, isotropy: np.ndarray, scores: np.ndarray, with_dose: bool) -> np.ndarray:
-    """Correlate isotropy and score in each seed, given the dial, and the dose too if asked: -> [..., seeds]."""
-    cells, dials, doses = design.entries()
-    given = np.hstack([dials, dials * (doses - 0.5)[:, None]]) if with_dose else dials
-    return correlate_partially(isotropy[..., cells], scores[..., cells], given)
-
-
-def measure_correlations(
-    rng: np.random.Generator, design: Design, noise: dict[str, Noise], studies: int, seeds: int
-) -> Any:
-    """Measure false positives and coverage of partial correlations, without and with a shared part."""
-    own, false, any_false, coverage = next(iter(noise.values())), [], [], dict[str, float]()
-    nothing = np.zeros(design.cells)
-    for shared in (0.0, SHARED):
-        for with_dose in (False, True):
-            scores = simulate(rng, own, nothing, 1, TRUTH_SEEDS)
-            truth = correlate(design, draw_isotropy(rng, design, scores, shared), scores, with_dose).mean()
-            hits = []
-            for count in chunks(studies):
-                scores = simulate(rng, own, nothing, count, seeds)
-                p_values = []
-                for _ in range(len(MEASURES) if not shared and not with_dose else 1):
-                    isotropy = draw_isotropy(rng, design, scores, shared)
-                    _, low, high, p = student_t(correlate(design, isotropy, scores, with_dose))
-                    p_values.append(p)
-                hits.append((low <= truth) & (truth <= high))
-                if not shared:
-                    false.append(p_values[0] < ALPHA)
-                if len(p_values) > 1:
-                    any_false.append((holm(np.stack(p_values, -1)) < ALPHA).any(-1))
-            name = f"correlations of {truth:.2f}, given the dial" + " and the dose" * with_dose
-            coverage[name] = float(np.mean(np.concatenate(hits)))
-    return {
-        "false_positives": {
-            "one partial correlation": float(np.mean(np.concatenate(false))),
-            f"any of {len(MEASURES)} partial correlations, after Holm": float(np.mean(np.concatenate(any_false))),
-        },
-        "coverage": coverage,
-    }
+def read_encoders() -> list[str]:
+    """Read the names of the study's encoders, sorted."""
+    return sorted({encoder for part in read_grid() for encoder in part["encoder"]})
 
 
 def read_dials() -> tuple[Design, int]:
-    """Read the study's dials and the number of its seeds from its experiment file."""
-    grid = yaml.safe_load((CONF / "experiment" / "isotropy_dial.yaml").read_text())["experiment"]["grid"]["embedded"]
+    """Read the study's dials and the number of its seeds."""
+    grid = read_grid()
     doses = {dial.name: [0.0] if dial.starts_plain else [] for dial in DIALS}
     for cells, dial in product(grid, DIALS):
         names = [name for name in cells if name.startswith("calibration.")]
@@ -186,8 +139,32 @@ def read_dials() -> tuple[Design, int]:
     return Design(dials, {dial.name: dial.starts_plain for dial in DIALS}), len(grid[0]["seed"])
 
 
+def print_result(result: Any) -> None:
+    """Print all parts of the result."""
+    print("standard deviation of the noise in points, with its 95% interval")
+    for name, (sd, low, high) in result["noise_sd"].items():
+        print(f"  {name:20}{sd:8.3f}  {low:.3f} to {high:.3f}")
+    for part in ("false_positives", "coverage"):
+        print(part.replace("_", " "))
+        for name, value in result[part].items():
+            print(f"  {name:115}{value:8.4f}")
+    print(
+        "smallest effect of a dial's whole range that 80% of studies find after Holm, in points; at the noise's ends"
+    )
+    for row in result["smallest_slopes"]:
+        ends = f"{row['low']:8.2f} to {row['high']:.2f}"
+        print(f"  {row['encoder']:20}{row['dial']:12}{row['points_over_the_dial']:8.2f}{ends}")
+    print("smallest correlation given the dial that 80% of studies find after Holm")
+    for row in result["smallest_correlations"]:
+        print(f"  {row['encoder']:20}{row['correlation_given_the_dial']:8.3f}")
+    print("scenarios: coverage and false positives of the t-test; of the permutation test by sign flips")
+    for name, row in result["scenarios"].items():
+        figures = (row[key + test] for test in ("", "_sign_flip") for key in ("coverage", "false_positives"))
+        print(f"  {name:85}" + "".join(f"{figure:8.4f}" for figure in figures))
+
+
 def main() -> None:
-    """Simulate, print the three figures and write them."""
+    """Simulate, print the figures and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -196,8 +173,8 @@ def main() -> None:
     rng = np.random.default_rng(arguments.seed)
     design, seeds = read_dials()
     noise = read_pilot(STUDY / "pilot.csv")
-    slopes = measure_slopes(rng, design, noise, arguments.studies, seeds)
-    correlations = measure_correlations(rng, design, noise, arguments.studies, seeds)
+    parts = (rng, design, noise, arguments.studies, seeds)
+    slopes, correlations = measure_slopes(*parts), measure_correlations(*parts)
     result = {
         "command": f"python benchmarks/power.py --studies {arguments.studies} --seed {arguments.seed} --write",
         "studies": arguments.studies,
@@ -206,18 +183,14 @@ def main() -> None:
             "dials": dict(zip(design.names, design.doses, strict=True)),
             "seeds": seeds,
         },
-        "noise_sd": {name: round(float(own.residuals.std()), 3) for name, own in noise.items()},
+        "noise_sd": {name: [round(value, 3) for value in own.estimate_sd()] for name, own in noise.items()},
         "false_positives": slopes["false_positives"] | correlations["false_positives"],
         "coverage": slopes["coverage"] | correlations["coverage"],
-        "smallest_slopes": find_smallest(rng, design, noise, arguments.studies, seeds),
+        "smallest_slopes": find_smallest(*parts),
+        "smallest_correlations": find_smallest_correlations(*parts),
+        "scenarios": measure_scenarios(*parts),
     }
-    for part in ("noise_sd", "false_positives", "coverage"):
-        print(part.replace("_", " "))
-        for name, value in result[part].items():
-            print(f"  {name:60}{value:8.4f}")
-    print("smallest effect of a dial's whole range that 80% of studies find after Holm, in points")
-    for row in result["smallest_slopes"]:
-        print(f"  {row['encoder']:20}{row['dial']:40}{row['points_over_the_dial']:8.2f}")
+    print_result(result)
     if arguments.write:
         (STUDY / "power.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     write_result("power", result)

@@ -1,6 +1,6 @@
 """Measure, on made-up studies, how far the report's comparison over shared seeds and dev examples can be trusted.
 
-    python benchmarks/power_pairs.py [--studies 10000] [--resampled 2000]
+    python benchmarks/power_pairs.py [--studies 10000] [--resampled 2000] [--only accuracy|metrics]
 
 A study has two methods with the same seeds and dev examples. An answer is correct if a sum of normal variables is
 above a threshold: an example's difficulty, a seed's effect, seed and example together (all three the same for both
@@ -12,8 +12,9 @@ one seed disagree on 2% of the examples, two seeds of one method on 8%; differen
 
 It counts studies with a true difference of 0 where p < .05, and studies whose 95% interval holds the true difference;
 ``planted`` is another true difference, in points, and power the share of such studies with p < .05. The same of the
-published percentile interval, from 2,000 of the studies and 1,000 resamples. At last, F1, Matthews, Pearson and
-Spearman without a difference: fewer studies, each with 200 bootstrap samples of the examples.
+published percentile interval, from 2,000 of the studies and 1,000 resamples. At last the same of the other metrics:
+F1, Matthews, Pearson, Spearman, and the means of accuracy and F1 and of Pearson and Spearman. They have fewer
+studies, each with 200 bootstrap samples of the examples, and the variances of ``methods differ more``.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from scipy import special
 
 from isobench.report.paired_bootstrap import (
     ALPHA,
+    CORRELATIONS,
     MIN_DISAGREEMENTS,
     PairedTest,
     average_covariance,
@@ -34,6 +36,7 @@ from isobench.report.paired_bootstrap import (
     draw_multiplicities,
     judge_differences,
 )
+from isobench.report.resampled_metrics import resample_metric
 
 CELLS = 1_000_000  # of seed and example, that are made at a time
 PERCENTILE_STUDIES, PERCENTILE_RESAMPLES = 2_000, 1_000
@@ -74,9 +77,11 @@ SETTINGS = {
     "examples matter most": Setting(0.7, 0.85, 2e-3, 0.05, 2e-4, 0.07, 0.03, planted=3),
 }
 SEEDS = (2, 3, 5, 10, 20)
-METRICS = ("f1", "matthews", "pearson", "spearman")
+METRICS = ("f1", "matthews", "accuracy_f1", "pearson", "spearman", "pearson_spearman")
 METRIC_SHAPES = ((3, 100), (5, 300), (10, 300))  # seeds, examples
 METRIC_RESAMPLES = 200
+RUN_ERROR_SD = 0.02  # of the factor by which a run's errors of scores are larger or smaller
+PLANTED_ERROR = 0.9  # the second method's errors of scores, relative to the first's, where a difference is planted
 
 
 def draw_latents(rng: np.random.Generator, studies: int, seeds: int, examples: int, s: Setting) -> tuple:
@@ -148,30 +153,64 @@ def simulate(setting: Setting, seeds: int, examples: int, studies: int, percenti
     return counts
 
 
-def simulate_metric(metric: str, seeds: int, examples: int, studies: int) -> dict[str, float]:
-    """Simulate studies of a metric that needs bootstrap samples, without a difference.
+def draw_predictions(rng: np.random.Generator, metric: str, seeds: int, examples: int, planted: bool) -> tuple:
+    """Draw labels, [examples], and both methods' predictions, [seeds, examples], for a metric other than accuracy.
 
-    Classes: a quarter of the labels is 1, and correctness is that of ``measured``. Scores: a label is predicted with
-    an error of normal variables as above, with the variances of ``methods differ more``.
+    All have the variances of ``methods differ more``. Classes: a quarter of the labels is 1, and a prediction is
+    correct if a sum of normal variables is above a threshold, as for accuracy; a planted difference moves it.
+    Scores: a prediction is a standard normal label plus an error, which is such a sum. As no correlation sees that
+    all of a run's scores are shifted, each run's error is also made larger or smaller, by a factor with a standard
+    deviation of ``RUN_ERROR_SD``. A planted difference makes all errors of the second method smaller.
+    """
+    setting = SETTINGS["methods differ more"]
+    ((common,), (half,)) = draw_latents(rng, 1, seeds, examples, setting)
+    if metric in CORRELATIONS:
+        labels = rng.standard_normal(examples)
+        factors = 1 + RUN_ERROR_SD * rng.standard_normal((2, seeds, 1))
+        smaller = PLANTED_ERROR if planted else 1.0
+        return labels, labels + smaller * factors[0] * (common + half), labels + factors[1] * (common - half)
+    labels = (rng.random(examples) < 0.25).astype(np.float64)
+    shift = setting.planted_shift if planted else 0.0
+    ours, theirs = common + half > -setting.threshold - shift, common - half > -setting.threshold
+    return labels, np.where(ours, labels, 1 - labels), np.where(theirs, labels, 1 - labels)
+
+
+def find_true_difference(metric: str) -> float:
+    """Find the planted difference of a metric in points, from 20 times 50 seeds with 10,000 examples."""
+    rng = np.random.default_rng(1)
+    differences = []
+    for _ in range(20):
+        labels, ours, theirs = draw_predictions(rng, metric, 50, 10_000, planted=True)
+        ours, theirs = (resample_metric(metric, labels, runs, np.ones((1, 10_000))) for runs in (ours, theirs))
+        differences.append(float(np.mean(ours - theirs)))
+    return 100 * float(np.mean(differences))
+
+
+def simulate_metric(metric: str, seeds: int, examples: int, studies: int, planted: float) -> dict[str, float]:
+    """Simulate studies of a metric that needs bootstrap samples, without a difference and with the planted one.
+
+    Args:
+        metric: one of ``METRICS``.
+        seeds: of each method.
+        examples: of the dev set.
+        studies: how many, of each kind.
+        planted: the planted difference in points, from ``find_true_difference``.
     """
     rng = np.random.default_rng([seeds, examples, studies])
-    is_score = metric in ("pearson", "spearman")
-    setting = SETTINGS["methods differ more"]
     multiplicities = draw_multiplicities(examples, METRIC_RESAMPLES)
-    p_values = []
-    for _ in range(studies):
-        ((common,), (half,)) = draw_latents(rng, 1, seeds, examples, setting)
-        if is_score:
-            labels = rng.standard_normal(examples)
-            ours, theirs = labels + common + half, labels + common - half
-        else:
-            labels = (rng.random(examples) < 0.25).astype(np.float64)
-            ours, theirs = (
-                np.where(x > -setting.threshold, labels, 1 - labels) for x in (common + half, common - half)
-            )
-        p_values.append(compare_predictions(metric, labels, ours, theirs, multiplicities).p)
-    p = np.array(p_values)
-    return {"said": float(np.mean(~np.isnan(p))), "below": float(np.mean(p[~np.isnan(p)] < ALPHA))}
+    counts: dict[str, float] = {}
+    for case, truth in (("null", 0.0), ("planted", planted)):
+        found = []
+        for _ in range(studies):
+            labels, ours, theirs = draw_predictions(rng, metric, seeds, examples, planted=case == "planted")
+            pair = compare_predictions(metric, labels, ours, theirs, multiplicities)
+            found.append((pair.p, pair.difference.low <= truth <= pair.difference.high))
+        p, covered = np.array(found, dtype=float).T
+        said = ~np.isnan(p)
+        counts[f"{case}/said"] = float(np.mean(said))
+        counts[f"{case}/coverage"] = float(np.mean(covered[said]))
+        counts[f"{case}/below"] = float(np.mean(p[said] < ALPHA))
+    return counts
 
 
 def format_line(row: dict, planted: float) -> str:
@@ -185,31 +224,53 @@ def format_line(row: dict, planted: float) -> str:
     )
 
 
+def simulate_accuracy(studies: int) -> list[dict]:
+    """Simulate accuracy in all settings and shapes, and print a line for each."""
+    print("                              false positives     coverage            power")
+    print("setting               n     m said  ours perc.   ours 0/planted perc.  ours perc. (points planted)")
+    rows = []
+    for name, setting in SETTINGS.items():
+        for seeds in SEEDS:
+            for examples in setting.examples:
+                r = simulate(setting, seeds, examples, studies, PERCENTILE_STUDIES)
+                rows.append({"setting": name, "seeds": seeds, "examples": examples, **r})
+                print(format_line(rows[-1], setting.planted), flush=True)
+    return rows
+
+
+def simulate_metrics(studies: int) -> list[dict]:
+    """Simulate the other metrics, and print a line for each metric and shape."""
+    print("metric                n     m said  false positives  coverage 0/planted  power (points planted)")
+    rows = []
+    for metric in METRICS:
+        planted = find_true_difference(metric)
+        for seeds, examples in METRIC_SHAPES:
+            r = simulate_metric(metric, seeds, examples, studies, planted)
+            rows.append({"metric": metric, "seeds": seeds, "examples": examples, "planted_points": planted, **r})
+            print(
+                f"{metric:20} {seeds:2} {examples:5} {r['null/said']:4.0%} {r['null/below']:15.1%} "
+                f"{r['null/coverage']:10.1%} {r['planted/coverage']:7.1%} {r['planted/below']:7.1%} ({planted:.1f})",
+                flush=True,
+            )
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=10_000)
     parser.add_argument("--resampled", type=int, default=2_000, help="studies of each metric that needs resamples")
+    parser.add_argument("--only", choices=("accuracy", "metrics"), help="simulate only one of the two parts")
     options = parser.parse_args()
-    start, rows = time.process_time(), []
-    print("                              false positives     coverage            power")
-    print("setting               n     m said  ours perc.   ours 0/planted perc.  ours perc. (points planted)")
-    for name, setting in SETTINGS.items():
-        for seeds in SEEDS:
-            for examples in setting.examples:
-                r = simulate(setting, seeds, examples, options.studies, PERCENTILE_STUDIES)
-                rows.append({"setting": name, "seeds": seeds, "examples": examples, **r})
-                print(format_line(rows[-1], setting.planted), flush=True)
-    metrics = []
-    for metric in METRICS:
-        for seeds, examples in METRIC_SHAPES:
-            own = simulate_metric(metric, seeds, examples, options.resampled)
-            metrics.append({"metric": metric, "seeds": seeds, "examples": examples, **own})
-            print(f"{metric:20} {seeds:2} {examples:5} {own['said']:4.0%} {own['below']:5.1%}", flush=True)
+    start, result = time.process_time(), dict[str, object]()
+    if options.only != "metrics":
+        settings = {name: asdict(setting) for name, setting in SETTINGS.items()}
+        shapes = simulate_accuracy(options.studies)
+        result |= {"studies": options.studies, "settings": settings, "shapes": shapes}
+    if options.only != "accuracy":
+        result |= {"resampled_studies": options.resampled, "metrics": simulate_metrics(options.resampled)}
     seconds = time.process_time() - start
-    print(f"{options.studies:,} studies of each shape, {seconds:.0f} s of processor time")
-    settings = {name: asdict(setting) for name, setting in SETTINGS.items()}
-    result = {"studies": options.studies, "settings": settings, "shapes": rows, "metrics": metrics}
-    write_result("power_pairs", {**result, "processor_seconds": seconds})
+    print(f"{seconds:.0f} s of processor time")
+    write_result("power_pairs" + f"_{options.only}" * bool(options.only), {**result, "processor_seconds": seconds})
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ experiments/isotropy_dial/preregistration.md.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from isobench.analyses.findings import Findings
+from isobench.analyses.isotropy_dial_examples import measure_example_slopes
 from isobench.analyses.isotropy_dial_figures import draw_doses, draw_isotropy
-from isobench.analyses.isotropy_dial_notes import describe_progress, describe_study, list_notes
+from isobench.analyses.isotropy_dial_notes import describe_study, list_notes
+from isobench.analyses.isotropy_dial_progress import keep_grid_runs, measure_progress
 from isobench.analyses.isotropy_dial_rows import (
     ACROSS,
     DIALS,
@@ -24,14 +26,17 @@ from isobench.analyses.isotropy_dial_rows import (
     VOCABULARY_MEASURES,
     WHOLE,
     WITHIN,
+    Group,
     Series,
     build_rows,
     collect_all_series,
     list_groups,
 )
+from isobench.analyses.isotropy_dial_settings import refuse_mixed_settings
 from isobench.analyses.isotropy_dial_tables import (
     build_check_table,
     build_correlation_tables,
+    build_example_table,
     build_half_table,
     build_slope_table,
 )
@@ -53,37 +58,48 @@ def analyse(subjects: list["Subject"]) -> Findings:
         subjects: all planned runs, also those without a result, which are named.
 
     Raises:
-        UserError: no finished run is a dose of a dial.
+        UserError: no finished run is a dose of a dial, or runs differ in more than dose and seed.
     """
-    rows = build_rows(subjects)
+    refuse_mixed_settings(subjects)
+    progress = measure_progress(subjects)
+    rows = keep_grid_runs(build_rows(subjects), progress)
     if not any(row["state"] == FINISHED for row in rows):
         raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
-    progress = describe_progress(subjects)
-    slopes, correlations = measure_slopes(rows), measure_correlations(rows)
+    complete = [group for group, own in progress.items() if own.is_complete]
+    labels = {group: own.label for group, own in progress.items()}
+    slopes, correlations = measure_slopes(rows, complete), measure_correlations(rows, complete)
+    of_examples = measure_example_slopes(slopes, rows, subjects)
     return Findings(
-        numbers={"doses": rows, "slopes": slopes, "correlations": correlations},
-        figures={"isotropy": draw_isotropy(rows, progress), "dose": draw_doses(rows, progress)},
+        numbers={"doses": rows, "slopes": slopes, "correlations": correlations}
+        | ({"slopes_new_examples": of_examples} if of_examples else {}),
+        figures={"isotropy": draw_isotropy(rows, correlations, labels), "dose": draw_doses(rows, labels)},
         tables=[
-            build_slope_table(slopes, progress),
-            build_half_table(slopes, progress),
-            build_check_table(slopes, progress),
-            *build_correlation_tables(correlations, progress),
+            build_slope_table(slopes, labels),
+            build_half_table(slopes, labels),
+            *([build_example_table(of_examples, labels)] if of_examples else []),
+            build_check_table(slopes, labels),
+            *build_correlation_tables(correlations, labels),
         ],
-        notes=[*describe_study(subjects), *list_notes(rows, slopes, correlations)],
+        notes=[*describe_study(subjects, progress), *list_notes(rows, slopes, correlations)],
         differs=[],  # it reproduces no paper
     )
 
 
-def measure_slopes(rows: Sequence[TidyRow]) -> list[TidyRow]:
+def measure_slopes(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
     """Measure the slope in the dose of score and isotropy, for each encoder, task and dial.
 
     Holm's correction is made over the slopes of the score over all doses. I-STAR's halves, with the doses up to 0 and
     from 0, and the slopes of isotropy are not corrected.
+
+    Args:
+        rows: of ``build_rows``.
+        complete: the encoders and tasks whose study is complete, which the correction is made over
+            (``add_holm``).
     """
     slopes: list[TidyRow] = []
     for encoder, task in list_groups(rows):
         for dial, series in collect_all_series(rows, encoder, task).items():
-            about = {"encoder": encoder, "task": task, "dial": dial}
+            about = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "dial": dial}
             quantities = ("score", *MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
             slopes += [{**about, "doses": WHOLE, **fit_line(series, quantity)} for quantity in quantities]
             for half, ends in (HALVES if dial == "istar" else {}).items():
@@ -102,17 +118,17 @@ def fit_line(series: Series, quantity: str, ends: tuple[float, float] = (-math.i
     return {"quantity": quantity, **name_mean(mean, "slope"), **change}
 
 
-def measure_correlations(rows: Sequence[TidyRow]) -> list[TidyRow]:
+def measure_correlations(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
     """Measure Spearman's correlation of score and isotropy, for each encoder, task and measure.
 
     It is measured within each dial, across all dials, across them given the dial, and given the dial and the dose
-    within it. Holm's correction is made over those given the dial.
+    within it. Holm's correction is made over those given the dial. Arguments as of ``measure_slopes``.
     """
     correlations: list[TidyRow] = []
     for encoder, task in list_groups(rows):
         series = collect_all_series(rows, encoder, task)
         for measure in MEASURES:
-            names = {"encoder": encoder, "task": task, "measure": measure}
+            names = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "measure": measure}
             for dial, one in series.items():
                 found = correlate_where_defined(one.values[measure], one.values["score"])
                 correlations.append({**names, "kind": WITHIN, "dial": dial, **name_correlation(found)})
@@ -171,7 +187,11 @@ def name_correlation(found: np.ndarray) -> TidyRow:
 
 
 def add_holm(family: Sequence[TidyRow]) -> None:
-    """Fill ``p_holm`` in the rows of one family of tests; it stays NaN without a p."""
-    tested = [row for row in family if not math.isnan(row["p"])]
+    """Fill ``p_holm`` in the rows of one family of tests, those of complete studies; it stays NaN in all others.
+
+    As long as no study is complete, the family is all rows, and the correction is provisional.
+    """
+    of_complete = [row for row in family if row["complete"]] or family
+    tested = [row for row in of_complete if not math.isnan(row["p"])]
     for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
         row["p_holm"] = p

@@ -1,34 +1,49 @@
 """Figures of the study ``isotropy_dial``: the score against isotropy, and against the dose of each dial."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isobench.analyses.isotropy_dial_rows import DIALS, MEASURES, Series, collect_all_series, list_groups
-from isobench.analyses.rows import TidyRow
+from isobench.analyses.isotropy_dial_rows import (
+    DIALS,
+    GIVEN_DIAL,
+    MEASURES,
+    Group,
+    Series,
+    collect_all_series,
+    list_groups,
+)
+from isobench.analyses.isotropy_dial_tables import format_number
+from isobench.analyses.rows import TidyRow, select_rows
 from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_grid, make_panels
 from isobench.report.dose_response import student_t
 
 
-def draw_isotropy(rows: Sequence[TidyRow], progress: str) -> Figure:
+def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labels: Mapping[Group, str]) -> Figure:
     """Draw the score against each isotropy measure: a row of panels an encoder and task, a colour a dial.
 
     A point is the mean over the seeds that have all doses of the dial, with its standard error. A line joins the
-    doses of a dial in their order. Plain fine-tuning is black.
+    doses of a dial in their order. Plain fine-tuning is black. A panel's title is the correlation given the dial: the
+    points of different dials lie apart for reasons of their own, which the eye can't take away.
 
     Args:
         rows: of ``build_rows``.
-        progress: what begins the title, such as that the study is incomplete.
+        correlations: of ``measure_correlations``.
+        labels: encoder and task -> how incomplete their study is; empty if it is complete.
     """
     groups = list_groups(rows)
     figure, axes = make_panels(len(groups), len(MEASURES), 1.7, sharey="row")
     for (encoder, task), line in zip(groups, axes, strict=True):
         series = collect_all_series(rows, encoder, task)
-        line[0].set_ylabel(escape_math(f"{encoder}\n{task}: score"))
+        line[0].set_ylabel(
+            escape_math("\n".join((encoder, f"{task}: score", *labels[encoder, task].split(": ")))), fontsize=6
+        )
         for axis, (measure, label) in zip(line, MEASURES.items(), strict=True):
             axis.set_xlabel(label)
+            names = {"encoder": encoder, "task": task, "measure": measure, "kind": GIVEN_DIAL}
+            axis.set_title("\n".join(map(write_correlation, select_rows(correlations, names))), fontsize=6)
             for dial, colour in zip(DIALS, PALETTE, strict=False):
                 if dial.name in series and series[dial.name].seeds:
                     draw_path(axis, series[dial.name], measure, colour, dial.label)
@@ -38,8 +53,14 @@ def draw_isotropy(rows: Sequence[TidyRow], progress: str) -> Figure:
         label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles) or 1)
-    figure.suptitle(f"{progress}Score against the isotropy of the embeddings", fontsize=8)
+    figure.suptitle("Score against the isotropy of the embeddings", fontsize=8)
     return figure
+
+
+def write_correlation(row: TidyRow) -> str:
+    """Write a correlation given the dial with its interval, for a panel's title."""
+    value, low, high = (format_number(row[name], "+z.2f") for name in ("correlation", "low", "high"))
+    return f"given the dial:\n{value} [{low}, {high}]"
 
 
 def draw_path(axis: Axes, series: Series, measure: str, colour: str, label: str) -> None:
@@ -57,7 +78,7 @@ def mark_plain(axis: Axes, series: Series, measure: str) -> None:
         axis.plot(*map(np.atleast_1d, point), "D", color="black", markersize=4, zorder=5, label="plain fine-tuning")
 
 
-def draw_doses(rows: Sequence[TidyRow], progress: str) -> Figure:
+def draw_doses(rows: Sequence[TidyRow], labels: Mapping[Group, str]) -> Figure:
     """Draw the score less the seed's mean against the dose: a panel a dial, a line an encoder and task.
 
     Each seed's mean over the doses is taken away, because a level that all doses of a seed share says nothing about
@@ -65,7 +86,7 @@ def draw_doses(rows: Sequence[TidyRow], progress: str) -> Figure:
 
     Args:
         rows: of ``build_rows``.
-        progress: what begins the title, such as that the study is incomplete.
+        labels: encoder and task -> how incomplete their study is; empty if it is complete.
     """
     figure, axes = make_panel_grid([dial.label for dial in DIALS], 2.2, 2)
     groups = list_groups(rows)
@@ -76,14 +97,15 @@ def draw_doses(rows: Sequence[TidyRow], progress: str) -> Figure:
                 continue
             colour, style = PALETTE[number % len(PALETTE)], LINE_STYLES[number // len(PALETTE) % len(LINE_STYLES)]
             means, margins = average_within_seeds(series.values["score"])
-            label = f"{encoder}, {task}"
+            progress = labels[encoder, task]
+            label = f"{encoder}, {task}{f' ({progress})' if progress else ''}"
             axis.errorbar(series.doses, means, margins, color=colour, ls=style, marker="o", markersize=3, label=label)
         axis.set(xlabel="dose", ylabel="score less the seed's mean")
     handles = {
         label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3) or 1)
-    figure.suptitle(f"{progress}Score against the dose, with 95% intervals over seeds", fontsize=8)
+    figure.suptitle("Score against the dose, with 95% intervals over seeds", fontsize=8)
     return figure
 
 

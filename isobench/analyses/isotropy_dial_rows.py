@@ -13,6 +13,7 @@ from isobench.config.schema import format_method_name
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
 
+Group = tuple[str, str]  # encoder and task, by their names in tables
 PLAIN = "none"  # the method of plain fine-tuning
 FINISHED = "finished"
 WHOLE = "all doses"  # what a slope is fitted over; other names are of a part of them
@@ -61,9 +62,9 @@ class Dial:
         method = format_method_name(dict(calibration))
         if method == PLAIN and self.starts_plain:
             return 0.0
-        if method != self.method or any(calibration[name] != value for name, value in self.fixed.items()):
+        if method != self.method or any(calibration.get(name) != value for name, value in self.fixed.items()):
             return None
-        value = float(calibration[self.setting] or 0)
+        value = float(calibration.get(self.setting) or 0)
         if not self.steps or value == 0:
             return value
         return math.copysign(1 + self.steps.index(abs(value)), value) if abs(value) in self.steps else None
@@ -72,11 +73,11 @@ class Dial:
 DIALS = (
     Dial("isobn", "IsoBN (beta)", "isobn_paper", "beta", "1 of beta"),
     Dial(
-        "istar", "I-STAR (strength)", "istar", "strength", "a threefold strength",
+        "istar", "I-STAR (strength)", "istar", "strength", "a step of strength (about threefold)",
         steps=(0.01, 0.03, 0.1, 0.3, 1.0),
     ),
     Dial(
-        "cosine", "cosine (strength)", "cosine", "strength", "a threefold strength",
+        "cosine", "cosine (strength)", "cosine", "strength", "a step of strength (about threefold)",
         {"target": "vocabulary"}, steps=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     ),
     Dial(
@@ -93,7 +94,7 @@ class Series(NamedTuple):
         doses: the k doses that were planned, ascending.
         seeds: the S seeds whose runs finished at all k doses, ascending.
         values: score or measure -> its values, [S, k]; NaN where one is undefined.
-        left_out: each other seed -> why, such as "dose 3 is missing".
+        left_out: each other seed -> why, such as "dose 3 not yet run, dose 4 failed".
     """
 
     doses: list[float]
@@ -145,13 +146,10 @@ def collect_series(rows: Sequence[TidyRow], encoder: str, task: str, dial: Dial)
     seeds, left_out, chosen = [], {}, []
     for seed in sorted(list_distinct(own, "seed")):
         cells = {row["dose"]: row for row in own if row["seed"] == seed}
-        lacking = [
-            f"dose {dose:g} {'failed' if dose in cells and cells[dose]['state'] == 'failed' else 'is missing'}"
-            for dose in doses
-            if dose not in cells or cells[dose]["state"] != FINISHED
-        ]
+        states = {dose: cells[dose]["state"] if dose in cells else "missing" for dose in doses}
+        lacking = describe_lacking(states)
         if lacking:
-            left_out[seed] = ", ".join(lacking)
+            left_out[seed] = lacking
         else:
             seeds.append(seed)
             chosen.append([cells[dose] for dose in doses])
@@ -161,12 +159,28 @@ def collect_series(rows: Sequence[TidyRow], encoder: str, task: str, dial: Dial)
     return Series(doses, seeds, values, left_out)
 
 
+def describe_lacking(states: Mapping[float, str]) -> str:
+    """Say which doses of one seed were not run and which failed; empty if all finished.
+
+    Args:
+        states: dose -> state of its run: ``finished``, ``failed`` or ``missing``.
+    """
+    if set(states.values()) == {"missing"}:
+        return "not yet run"
+    words = {"missing": "not yet run", "failed": "failed"}
+    parts = []
+    for state, word in words.items():
+        if doses := [f"{dose:g}" for dose, own in states.items() if own == state]:
+            parts.append(f"dose{'s' * (len(doses) > 1)} {', '.join(doses)} {word}")
+    return ", ".join(parts)
+
+
 def collect_all_series(rows: Sequence[TidyRow], encoder: str, task: str) -> dict[str, Series]:
     """Collect the series of the dials that have at least two doses on one encoder and task, by the dials' names."""
     series = {dial.name: collect_series(rows, encoder, task, dial) for dial in DIALS}
     return {name: one for name, one in series.items() if len(one.doses) > 1}
 
 
-def list_groups(rows: Sequence[TidyRow]) -> list[tuple[str, str]]:
+def list_groups(rows: Sequence[TidyRow]) -> list[Group]:
     """List the pairs of encoder and task, in their order."""
     return list(dict.fromkeys((row["encoder"], row["task"]) for row in rows))

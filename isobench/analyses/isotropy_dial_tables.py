@@ -1,7 +1,7 @@
 """Tables of the study ``isotropy_dial``: slopes in the dose, and correlations of score and isotropy."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
@@ -14,74 +14,91 @@ from isobench.analyses.isotropy_dial_rows import (
     MEASURES,
     VOCABULARY_MEASURES,
     WHOLE,
+    Group,
 )
 from isobench.analyses.rows import TidyRow, list_distinct, select_rows
 from isobench.report.effects import ALPHA
 
 LABELS = {dial.name: dial.label for dial in DIALS}
+INCOMPLETE = " †"  # ends the rows of a study that is not complete
 
 
-def build_slope_table(slopes: Sequence[TidyRow], progress: str) -> Table:
+def build_slope_table(slopes: Sequence[TidyRow], labels: Mapping[Group, str]) -> Table:
     """Build the table of the primary slopes: points of the score that a unit of the dose gives.
 
     Args:
         slopes: rows of ``measure_slopes``.
-        progress: what begins the title, such as that the study is incomplete.
+        labels: encoder and task -> how incomplete their study is; empty if it is complete.
     """
-    headings = ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", "p after Holm", "seeds")
-    table = make_table(f"{progress}Slope of the score (points) in the dose, all doses", ("dial",), headings)
+    headings = ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", name_holm(slopes), "seeds")
+    table = make_table("Slope of the score (points) in the dose, all doses", ("dial",), headings)
     primary = [row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE]
-    for name, group in split_by_study(primary).items():
+    for name, group in split_by_study(primary, labels).items():
         table.add_row(name, style="bold")
         for row in group:
-            cells = (*format_slope(row), format_p(row["p_holm"]), str(row["seeds"]))
-            table.add_row(LABELS[row["dial"]], *cells)
+            cells = (*format_slope(row), format_holm(row, slopes), str(row["seeds"]))
+            table.add_row(mark_incomplete(LABELS[row["dial"]], row), *cells)
         table.add_section()
     return table
 
 
-def build_half_table(slopes: Sequence[TidyRow], progress: str) -> Table:
+def build_half_table(slopes: Sequence[TidyRow], labels: Mapping[Group, str]) -> Table:
     """Build the table of the slopes over one half of a dial, which are secondary and not corrected."""
     headings = ("a unit of dose", "95% interval", "whole half", "95% interval", "p", "seeds")
-    title = f"{progress}Secondary, not corrected: slope of the score over one half of the dial"
+    title = "Secondary, not corrected: slope of the score over one half of the dial"
     table = make_table(title, ("dial, doses",), headings)
     halves = [row for row in slopes if row["quantity"] == "score" and row["doses"] != WHOLE]
-    for name, group in split_by_study(halves).items():
+    for name, group in split_by_study(halves, labels).items():
         table.add_row(name, style="bold")
         for row in group:
-            table.add_row(f"{LABELS[row['dial']]}, {row['doses']}", *format_slope(row), str(row["seeds"]))
+            name = mark_incomplete(f"{LABELS[row['dial']]}, {row['doses']}", row)
+            table.add_row(name, *format_slope(row), str(row["seeds"]))
         table.add_section()
     return table
 
 
-def build_check_table(slopes: Sequence[TidyRow], progress: str) -> Table:
+def build_example_table(slopes: Sequence[TidyRow], labels: Mapping[Group, str]) -> Table:
+    """Build the table of the slopes with intervals for new examples too, from ``measure_example_slopes``."""
+    headings = ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", "seeds", "examples")
+    title = "Secondary, not corrected: slope of the score, all doses, for new seeds and new dev examples"
+    table = make_table(title, ("dial",), headings)
+    for name, group in split_by_study(slopes, labels).items():
+        table.add_row(name, style="bold")
+        for row in group:
+            cells = (*format_slope(row), str(row["seeds"]), str(row["examples"]))
+            table.add_row(mark_incomplete(LABELS[row["dial"]], row), *cells)
+        table.add_section()
+    return table
+
+
+def build_check_table(slopes: Sequence[TidyRow], labels: Mapping[Group, str]) -> Table:
     """Build the table that shows whether a dial turns isotropy: what each measure changes by over the whole dial."""
-    title = f"{progress}Manipulation check: change of isotropy over the whole dial (* p < {ALPHA}, not corrected)"
-    table = make_table(title, ("dial",), MEASURES.values())
-    matrices = ((MEASURES, ""), (VOCABULARY_MEASURES, ", vocabulary"))
-    for name, group in split_by_study(row for row in slopes if row["quantity"] != "score").items():
+    title = "Manipulation check, not corrected: change of isotropy over the whole dial"
+    table = make_table(title, ("dial", "measure"), ("change", "95% interval", "p", "seeds"))
+    names = {**MEASURES, **VOCABULARY_MEASURES}
+    for name, group in split_by_study((row for row in slopes if row["quantity"] != "score"), labels).items():
         table.add_row(name, style="bold")
         for dial in list_distinct(group, "dial"):
-            cells = {row["quantity"]: row for row in select_rows(group, {"dial": dial})}
-            for measures, of_what in matrices:
-                if cells.keys() >= measures.keys():
-                    changes = (mark(format_number(cells[key]["over_dial"], "+.3g"), cells[key]) for key in measures)
-                    table.add_row(LABELS[dial] + of_what, *changes)
+            for row in select_rows(group, {"dial": dial}):
+                change = format_number(row["over_dial"], "+z.3g")
+                interval = format_interval(row["over_low"], row["over_high"], "+z.3g")
+                cells = (change, interval, format_p(row["p"]), str(row["seeds"]))
+                table.add_row(mark_incomplete(LABELS[dial], row), names[row["quantity"]], *cells)
         table.add_section()
     return table
 
 
-def build_correlation_tables(correlations: Sequence[TidyRow], progress: str) -> list[Table]:
+def build_correlation_tables(correlations: Sequence[TidyRow], labels: Mapping[Group, str]) -> list[Table]:
     """Build a table of Spearman's correlations of score and isotropy for each encoder and task: a row a measure."""
     tables = []
-    for name, group in split_by_study(correlations).items():
+    for name, group in split_by_study(correlations, labels).items():
         dials = [dial for dial in list_distinct(group, "dial") if dial]
-        title = f"{progress}Spearman's correlation of score and isotropy, {name} (* p < {ALPHA}, not corrected)"
+        title = f"Spearman's correlation of score and isotropy, {name} (* p < {ALPHA}, not corrected)"
         headings = (
             "across",
             "given dial",
             "95% interval",
-            "p after Holm",
+            name_holm(correlations),
             "given dial, dose",
             "95% interval",
             "seeds",
@@ -95,38 +112,56 @@ def build_correlation_tables(correlations: Sequence[TidyRow], progress: str) -> 
             if across:
                 given_dial, given_dose = across[GIVEN_DIAL], across[GIVEN_DOSE]
                 cells += [format_correlation(across[ACROSS]), format_correlation(given_dial)]
-                cells += [format_ends(given_dial), format_p(given_dial["p_holm"])]
+                cells += [format_ends(given_dial), format_holm(given_dial, correlations)]
                 cells += [format_correlation(given_dose), format_ends(given_dose), str(given_dial["seeds"])]
-            table.add_row(label, *cells)
+            table.add_row(mark_incomplete(label, own[0]), *cells)
         tables.append(table)
     return tables
 
 
-def split_by_study(rows: Iterable[TidyRow]) -> dict[str, list[TidyRow]]:
-    """Split rows by encoder and task, which name them."""
+def split_by_study(rows: Iterable[TidyRow], labels: Mapping[Group, str]) -> dict[str, list[TidyRow]]:
+    """Split rows by encoder and task, which name them, with how incomplete their study is."""
     groups: dict[str, list[TidyRow]] = {}
     for row in rows:
-        groups.setdefault(f"{row['encoder']}, {row['task']}", []).append(row)
+        label = labels[row["encoder"], row["task"]]
+        name = f"{row['encoder']}, {row['task']}{f' ({label})' if label else ''}"
+        groups.setdefault(name, []).append(row)
     return groups
+
+
+def mark_incomplete(text: str, row: TidyRow) -> str:
+    """Mark the name of a table's row if its study is not complete."""
+    return text if row["complete"] else text + INCOMPLETE
+
+
+def name_holm(rows: Sequence[TidyRow]) -> str:
+    """Name the column of corrected p-values: they are provisional as long as no study is complete."""
+    return "p after Holm" if any(row["complete"] for row in rows) else "p after Holm, provisional"
+
+
+def format_holm(row: TidyRow, rows: Sequence[TidyRow]) -> str:
+    """Write the corrected p of one of these rows; beside a complete study, an incomplete one has its own p."""
+    is_outside = not row["complete"] and any(other["complete"] for other in rows)
+    return f"{format_p(row['p'])} uncorrected" if is_outside else format_p(row["p_holm"])
 
 
 def format_slope(row: TidyRow) -> list[str]:
     """Write a slope with its interval, the same over the whole dial, and p."""
     return [
-        format_number(row["slope"], "+.3f"), format_interval(row["low"], row["high"], "+.3f"),
-        format_number(row["over_dial"], "+.2f"), format_interval(row["over_low"], row["over_high"], "+.2f"),
+        format_number(row["slope"], "+z.3f"), format_interval(row["low"], row["high"], "+z.3f"),
+        format_number(row["over_dial"], "+z.2f"), format_interval(row["over_low"], row["over_high"], "+z.2f"),
         format_p(row["p"]),
     ]  # fmt: skip
 
 
 def format_correlation(row: TidyRow) -> str:
     """Write a correlation, with a star where p is small."""
-    return mark(format_number(row["correlation"], "+.2f"), row)
+    return mark(format_number(row["correlation"], "+z.2f"), row)
 
 
 def format_ends(row: TidyRow) -> str:
     """Write the interval of a correlation."""
-    return format_interval(row["low"], row["high"], "+.2f")
+    return format_interval(row["low"], row["high"], "+z.2f")
 
 
 def mark(text: str, row: TidyRow) -> str:
@@ -135,7 +170,7 @@ def mark(text: str, row: TidyRow) -> str:
 
 
 def format_number(value: float, form: str) -> str:
-    """Write a number; a dash where it is undefined."""
+    """Write a number; a dash where it is undefined. The form's z writes what rounds to -0 as 0."""
     return "-" if math.isnan(value) else format(value, form)
 
 

@@ -151,6 +151,7 @@ def describe_analysis(
         "files": sorted(file.name for file in files),
         "sha256": {file.name: sha256_file(file) for file in sorted(files)},
         "runs": [asdict(row.cfg) for row in rows],
+        "ended": [row.folder.key for row in rows if row.record is not None],
         "provenance": collect_provenance(),
     }
 

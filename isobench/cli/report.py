@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 from isobench.analyses.names import needs_training
-from isobench.analyses.runner import analyse_trained_runs
+from isobench.analyses.runner import analyse_trained_runs, load_analysis_function
 from isobench.cli import claims
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
-from isobench.common.errors import UserError
+from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_atomic
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, print_note
@@ -62,7 +62,8 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
         appendix: write the section for a paper's appendix too.
 
     Raises:
-        UserError: the arguments name no runs, none has ended, or the experiment trains nothing.
+        UserError: the arguments name no runs, none has ended, the experiment trains nothing, or its analysis lacks a
+            setting that was given.
         StorageError: the report's folder can't be written.
     """
     check_typed_settings(arguments)
@@ -88,9 +89,8 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             f"no run of {cfg.experiment.name or 'this sweep'} {missing} in {cfg.output_dir}: run it first"
         )
     rows = add_states(rows)
-    if cfg.analysis:
-        repeat_analysis(rows, arguments)
-    built, page = write_report(experiment, rows)
+    notes = repeat_analysis(rows, arguments) if cfg.analysis else []
+    built, page = write_report(experiment, rows, notes=notes)
     print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
     for sentence in built.evidence:
@@ -102,18 +102,30 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
     print(f"Page: {page}")
 
 
-def repeat_analysis(rows: list[Row], arguments: Sequence[str]) -> None:
+def repeat_analysis(rows: list[Row], arguments: Sequence[str]) -> list[str]:
     """Carry out the analysis of trained runs again, if the command line's experiment names the same function.
 
     A sweep that the output folder remembers may name another one. An output folder may be a copy that somebody else
     made, so this function is not imported.
+
+    Returns:
+        Why the analysis was not carried out, in one line for the page; empty if it was.
     """
     cfg = rows[0].cfg
     target = cfg.analysis.get("_target_")
     if target == read_analysis_target(arguments):
-        analyse_trained_runs(cfg.experiment, rows)
+        load_analysis_function(cfg.analysis)  # a mistake in its settings is reported as one
+        try:
+            analyse_trained_runs(cfg.experiment, rows)
+            return []
+        except StorageError:
+            raise
+        except UserError as error:
+            note = f"the analysis can't be carried out: {extract_first_line(error)}"
     else:
-        print_note(f"the analysis is not repeated: a remembered sweep names {target}, and the experiment does not")
+        note = f"the analysis is not repeated: a remembered sweep names {target}, and the experiment does not"
+    print_note(note)
+    return [f"{note[0].upper()}{note[1:]}."]
 
 
 def report_claims(arguments: list[str]) -> None:

@@ -85,7 +85,8 @@ def fit_slopes(doses: Sequence[float], scores: np.ndarray) -> np.ndarray:
     total = float(centred @ centred)
     if total == 0:
         raise ValueError("a slope needs at least two different doses")
-    slopes: np.ndarray = np.asarray(scores, dtype=np.float64) @ (centred / total)
+    values = np.asarray(scores, dtype=np.float64)
+    slopes: np.ndarray = (values - values[..., :1]) @ (centred / total)  # equal scores give 0, and no rounding error
     return slopes
 
 

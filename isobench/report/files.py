@@ -1,5 +1,6 @@
 """Write an experiment's report into its folder: the page, Markdown, LaTeX, and the tidy rows."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,13 +25,16 @@ PAGE_FILE = "report.html"
 
 
 @collect_garbage_rarely()
-def write_report(experiment: Experiment, rows: list[Row], folder: Path | None = None) -> tuple[Report, Path]:
+def write_report(
+    experiment: Experiment, rows: list[Row], folder: Path | None = None, notes: Sequence[str] = ()
+) -> tuple[Report, Path]:
     """Build the report of an experiment's runs and write its files; return the report and the page's path.
 
     Args:
         experiment: its name, paper, tables and selection rule.
         rows: the runs with their states (`isobench.runs.state.add_states`), at least one.
         folder: where the files go; None stands for the experiment's folder in the runs' output folder.
+        notes: what the page also says, such as why the analysis was not carried out.
 
     Raises:
         UserError: the selection rule can't be applied to these runs.
@@ -39,13 +43,14 @@ def write_report(experiment: Experiment, rows: list[Row], folder: Path | None = 
     folder = folder or report_folder(rows[0].cfg.output_dir, experiment.name)
     with require_writable(folder):
         report = build_report(experiment, rows, ExamplePairs())
+        report.notes += notes
         write_report_files(report, folder)
-        write_origin(experiment, folder)
+        write_origin(experiment, folder, notes)
     return report, folder / PAGE_FILE
 
 
 def write_report_files(report: Report, folder: Path) -> None:
-    """Write every form of a report, each file whole or not at all; the page shows the folder's analysis, if any.
+    """Write every form of a report, each file whole or not at all; the page shows an analysis of these runs.
 
     Raises:
         StorageError: the folder can't be written.
@@ -53,7 +58,7 @@ def write_report_files(report: Report, folder: Path) -> None:
     texts = {
         "report.md": format_markdown(report),
         "tables.tex": format_latex(report),
-        PAGE_FILE: render_report(report, read_outcome(folder)),
+        PAGE_FILE: render_report(report, read_outcome(folder, list_statuses(report))),
     }
     try:
         write_rows(folder, "runs", report.runs)
@@ -64,17 +69,23 @@ def write_report_files(report: Report, folder: Path) -> None:
         raise make_storage_error(error, folder) from error
 
 
-def write_origin(experiment: Experiment, folder: Path) -> None:
-    """Write what a report was made with beside it: the experiment's settings, and the version of the code.
+def list_statuses(report: Report) -> dict[str, str]:
+    """List the status of each run of a report by the name of its folder."""
+    return {run["key"]: run["status"] for run in report.runs}
+
+
+def write_origin(experiment: Experiment, folder: Path, notes: Sequence[str]) -> None:
+    """Write what a report was made with beside it: the experiment's settings, added notes, the version of the code.
 
     ``isobench verify`` makes the report again from it.
 
     Raises:
         StorageError: the folder can't be written.
     """
+    content = {"experiment": asdict(experiment)} | ({"notes": list(notes)} if notes else {})
     code = {"isobench": read_package_version("isobench"), "git": read_git_state()}
     try:
-        write_json(folder / REPORT_FILE, add_json_checksum({"experiment": asdict(experiment), "code": code}))
+        write_json(folder / REPORT_FILE, add_json_checksum({**content, "code": code}))
     except OSError as error:
         raise make_storage_error(error, folder) from error
 

@@ -48,6 +48,8 @@ from isobench.training.execute import (
     require_metric_packages,
 )
 
+ORDERED_SECTIONS = ("encoder", "task")  # a grid chooses them as a whole, so an order may name them
+
 
 class GridSweeper(Sweeper):
     """A Hydra sweeper that composes, checks and keys every run before anything is launched."""
@@ -72,6 +74,7 @@ class GridSweeper(Sweeper):
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         rows = [run.row for run in planned]
         check_own_files(row.cfg for row in rows)
+        places = find_places(rows[0].cfg.experiment.order, rows)
         if analysis := rows[0].cfg.analysis:
             runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
             if not needs_training(analysis):
@@ -94,7 +97,6 @@ class GridSweeper(Sweeper):
             print_memory_forecast([run.row.cfg for run, _ in open_runs])
             print_left_out(planned)
             return
-        places = find_places(rows[0].cfg.experiment.order, rows)
         # A run that killed its process may do so again: last.
         open_runs.sort(key=lambda pair: (pair[1].was_killed, places[pair[0].row.folder.key]))
         for run, _ in open_runs:
@@ -198,15 +200,21 @@ def find_places(order: list[str], rows: list[Row]) -> dict[str, list[int]]:
     """Find each run's place, by its key, in a sweep that is started by the values of these settings.
 
     Args:
-        order: dotted settings or sections, the outermost first. Values come in the order of the grid.
+        order: dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
+            ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
         rows: all runs of the sweep.
 
     Raises:
-        UserError: no run has such a setting.
+        UserError: no run has such a setting, it is another section, or it is named twice.
     """
+    if len(set(order)) < len(order):
+        raise UserError(f"experiment.order names a setting twice: {', '.join(order)}")
     places: dict[str, list[int]] = {row.folder.key: [] for row in rows}
     for name in order:
-        texts = [str(read_setting(row.cfg, name)) for row in rows]
+        values = [read_setting(row.cfg, name) for row in rows]
+        if name not in ORDERED_SECTIONS and any(isinstance(value, dict) for value in values):
+            raise UserError(f"experiment.order: {name} is a section: name one of its settings, such as {name}.name")
+        texts = list(map(str, values))
         if set(texts) == {"-"}:
             raise UserError(f"experiment.order: no run has the setting {name}: name one, such as seed")
         ranks = {text: rank for rank, text in enumerate(dict.fromkeys(texts))}

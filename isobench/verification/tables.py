@@ -21,7 +21,7 @@ from isobench.report.analysis_outcome import read_outcome
 from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.example_pairs import ExamplePairs
-from isobench.report.files import PAGE_FILE
+from isobench.report.files import PAGE_FILE, list_statuses
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.runs.folder import RunFolder
@@ -54,7 +54,7 @@ def check_report(
     try:
         stored = read_stored_table(folder, f"{path}/runs.parquet")
         statuses = dict(zip(stored["key"].to_pylist(), stored["status"].to_pylist(), strict=True))
-        experiment, is_same_code = read_origin(folder, path, runs, code)
+        experiment, is_same_code, notes = read_origin(folder, path, runs, code)
     except Exception as error:  # a damaged or foreign file may raise anything
         ledger.fail(f"{path}/runs.parquet", "tables", f"it can't be used: {extract_first_line(error)}")
         return
@@ -62,7 +62,7 @@ def check_report(
         return
     rows = [make_row(folder, runs[key], status, experiment) for key, status in statuses.items()]
     try:
-        expected = render_files(experiment, rows, folder, path)
+        expected = render_files(experiment, rows, folder, path, notes)
     except Exception as error:  # as above
         ledger.fail(path, "tables", f"its report can't be made from the records: {extract_first_line(error)}")
         return
@@ -85,7 +85,7 @@ def render_page(report: Report, folder: VerifiedFolder, path: str) -> bytes:
     """Make the page of a report: with the outcome of the folder's analysis, unless it was written without it."""
     page, name = render_report(report).encode(), f"{path}/{PAGE_FILE}"
     has_links = any(refused.startswith(f"{path}/") for refused in folder.refused)
-    outcome = None if has_links else read_outcome(folder.root / path)
+    outcome = None if has_links else read_outcome(folder.root / path, list_statuses(report))
     if outcome is None or (folder.has(name) and folder.read(name) == page):
         return page
     return render_report(report, outcome).encode()
@@ -93,8 +93,8 @@ def render_page(report: Report, folder: VerifiedFolder, path: str) -> bytes:
 
 def read_origin(
     folder: VerifiedFolder, path: str, runs: Mapping[str, CheckedRun], code: Code
-) -> tuple[Experiment, bool]:
-    """Read what a report was made with: the experiment's settings, and whether this version's code made it.
+) -> tuple[Experiment, bool, list[str]]:
+    """Read what a report was made with: the experiment, whether this version's code made it, and its added notes.
 
     An earlier version did not write this down. Then the experiment is that of a run of this name, and the code that
     of the runs.
@@ -114,13 +114,14 @@ def read_origin(
             raise ValueError(f"{REPORT_FILE} holds no experiment") from None
         check_value("experiment", experiment, Experiment)
         commit = (content["code"]["git"] or {}).get("commit")
-        return experiment, (commit, content["code"]["isobench"]) == (code.commit, code.version)
+        is_same_code = (commit, content["code"]["isobench"]) == (code.commit, code.version)
+        return experiment, is_same_code, [str(note) for note in content.get("notes", [])]
     own = path.rpartition("/")[2]
     named = [run for run in runs.values() if run.cfg and run.record]
     for run in named:
         assert run.cfg is not None
         if folder.is_bundle or (run.cfg.experiment.name or "runs") == own:
-            return run.cfg.experiment, all(code.wrote(run.record.provenance) for run in named if run.record)
+            return run.cfg.experiment, all(code.wrote(run.record.provenance) for run in named if run.record), []
     raise UserError(f"no run is of the experiment {own}")
 
 
@@ -162,10 +163,11 @@ def make_row(folder: VerifiedFolder, run: CheckedRun, status: str, experiment: E
 
 
 def render_files(
-    experiment: Experiment, rows: list[Row], folder: VerifiedFolder, path: str
+    experiment: Experiment, rows: list[Row], folder: VerifiedFolder, path: str, notes: list[str]
 ) -> dict[str, pyarrow.Table | bytes]:
     """Make every file of a report: name -> a table for Parquet, or the bytes of any other file."""
     report = build_report(experiment, rows, ExamplePairs())
+    report.notes += notes
     files: dict[str, pyarrow.Table | bytes] = {}
     for name, columns in (("runs", list_columns(report.runs)), ("epochs", report.epochs)):
         table = make_table(columns)

@@ -7,6 +7,7 @@ import pytest
 from helpers import make_config
 
 from isobench.cli import report
+from isobench.common.errors import StorageError, UserError
 from isobench.runs.row import Row
 
 TARGET = "isobench.analyses.isobn_drift.analyse"
@@ -20,7 +21,27 @@ def test_only_the_experiments_own_function_is_called(tmp_path, monkeypatch, caps
     monkeypatch.setattr(report, "analyse_trained_runs", lambda experiment, rows: called.append(rows))
     cfg = replace(make_config("tracking=none"), analysis={"_target_": target, "trains": True})
     rows = [Row.of(replace(cfg, output_dir=str(tmp_path)), "0" * 64)]
-    report.repeat_analysis(rows, ["+experiment=isobn_drift"])
+    notes = report.repeat_analysis(rows, ["+experiment=isobn_drift"])
+    assert len(notes) == (0 if is_repeated else 1)  # for the page
     assert called == ([rows] if is_repeated else [])
     assert ("names evil_analysis.run, and the experiment does not" in capsys.readouterr().err) is not is_repeated
     assert "evil_analysis" not in sys.modules
+
+
+def test_an_analysis_that_refuses_the_runs_leaves_a_note_and_a_full_folder_stops(tmp_path, monkeypatch, capsys):
+    errors = [UserError("the runs differ"), StorageError("no space")]
+
+    def refuse(experiment, rows):
+        raise errors.pop(0)
+
+    monkeypatch.setattr(report, "analyse_trained_runs", refuse)
+    cfg = replace(make_config("tracking=none"), analysis={"_target_": TARGET, "trains": True})
+    rows = [Row.of(replace(cfg, output_dir=str(tmp_path)), "0" * 64)]
+    notes = report.repeat_analysis(rows, ["+experiment=isobn_drift"])
+    assert notes == ["The analysis can't be carried out: the runs differ."]
+    assert "the runs differ" in capsys.readouterr().err
+    with pytest.raises(StorageError):
+        report.repeat_analysis(rows, ["+experiment=isobn_drift"])
+    rows[0].cfg.analysis["typo"] = 1
+    with pytest.raises(UserError, match="typo"):
+        report.repeat_analysis(rows, ["+experiment=isobn_drift"])
