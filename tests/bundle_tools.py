@@ -5,6 +5,7 @@ from pathlib import Path
 
 import orjson
 
+from isobench.bundles.manifest import BundledFile, Manifest, format_commands, format_manifest
 from isobench.common.checksums import add_json_checksum
 
 
@@ -32,3 +33,38 @@ def sign_file(bundle: Path, path: str) -> None:
 def pick_run(folder: Path) -> Path:
     """Return the folder of the first run of a bundle or output folder."""
     return sorted((folder / "runs").iterdir())[0]
+
+
+def write_analysis_bundle(bundle: Path, experiment: str | None, *more: str) -> Path:
+    """Write a well-formed bundle that has an analysis of made-up text, other files of it that are named, no runs."""
+    report = bundle / "report"
+    report.mkdir(parents=True)
+    contents = dict.fromkeys(("tables.txt", *more), b"forged")
+    about = {
+        "files": sorted(contents),
+        "sha256": {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},
+    }
+    contents["about.json"] = orjson.dumps(add_json_checksum(about))
+    command = f"python -m isobench -m +experiment={experiment}"
+    files = {f"report/{name}": content for name, content in contents.items()}
+    files["commands.txt"] = format_commands([command]).encode()
+    for path, content in files.items():
+        (bundle / path).write_bytes(content)
+    manifest = Manifest(
+        format=1, isobench=None, experiment=experiment, commands=[command], created="2026-01-02T03:04:05+00:00",
+        planned=0, anonymous=False, license=None, runs={}, data={}, weights={}, analysis=sorted(contents),
+        files={path: BundledFile(sha256=hashlib.sha256(c).hexdigest(), bytes=len(c)) for path, c in files.items()},
+    )  # fmt: skip
+    (bundle / "manifest.json").write_bytes(format_manifest(manifest))
+    return bundle
+
+
+def refuse(run_import, bundle, tmp_path, *words: str) -> None:
+    """Import a bundle, and check that one line refuses it and that nothing is written."""
+    outputs = tmp_path / "outputs"
+    code, _, err = run_import(bundle, outputs)
+    assert code == 2, err
+    assert len(err.splitlines()) == 1
+    for word in words:
+        assert word in err
+    assert not outputs.exists()

@@ -1,12 +1,13 @@
 """Check a bundle that somebody else may have made, file by file and run by run, and run nothing that it names."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import orjson
 
 from isobench.bundles.layout import (
+    COMMANDS_FILE,
     PREDICTIONS_FILE,
     RECORD_FILE,
     REPORT_FOLDER,
@@ -17,11 +18,13 @@ from isobench.bundles.layout import (
     read_bundle_file,
 )
 from isobench.bundles.manifest import BundledRun, Manifest
+from isobench.bundles.privacy import UNKNOWN
 from isobench.common.checksums import JSON_ENTRY, MISMATCH, check_text_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import replace_non_finite, sha256_json
 from isobench.config.bounds import check_value
 from isobench.config.schema import Config, config_from_plain
+from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import compute_key
 from isobench.runs.layout import ABOUT_FILE, CONFIG_FILE, run_folder_name
 from isobench.runs.listing import parse_config
@@ -29,6 +32,8 @@ from isobench.runs.record import RunRecord
 from isobench.runs.record_file import parse_record
 
 NOTHING_IMPORTED = "nothing is imported"
+# Finds what is wrong with a record, its config and its predictions, which may be absent.
+FindMore = Callable[[RunRecord, Config, bytes | None], Iterable[str]]
 
 
 def read_checked_files(bundle: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
@@ -47,34 +52,47 @@ def read_checked_files(bundle: Path, manifest: Manifest) -> Iterator[tuple[str, 
         yield path, content
 
 
+def check_commands(bundle: Path, manifest: Manifest, files: dict[str, Path]) -> None:
+    """Raise UserError unless commands.txt has the commands of the manifest, and nothing else but comments."""
+    if COMMANDS_FILE in files:
+        lines = files[COMMANDS_FILE].read_bytes().decode("utf-8", "replace").splitlines()
+        if [line for line in lines if not line.startswith("# ")] != manifest.commands:
+            raise make_bundle_error(bundle / COMMANDS_FILE, "it has other commands than the manifest")
+
+
 def make_bundle_error(file: Path, reason: str) -> UserError:
     """Make the error for a file of a bundle that can't be imported."""
     return UserError(f"{file} can't be imported: {reason}; {NOTHING_IMPORTED}")
 
 
-def check_run(bundle: Path, key: str, run: BundledRun, files: dict[str, Path]) -> None:
+def check_run(bundle: Path, manifest: Manifest, key: str, files: dict[str, Path], find_more: FindMore) -> None:
     """Check the record, the config and the predictions of a run against each other and against the manifest.
 
     Args:
         bundle: the bundle, which error messages name.
+        manifest: its manifest.
         key: the run's key in the manifest.
-        run: what the manifest says of the run.
         files: path in the bundle -> a copy of the file.
+        find_more: finds what else is wrong with a run.
 
     Raises:
         UserError: something is damaged or another run's.
     """
+    run = manifest.runs[key]
     folder = bundle / run.folder
     texts = {name: files[path] for name in RUN_FILES if (path := name_run_file(key, name)) in files}
     try:
         record = parse_record(texts[RECORD_FILE].read_bytes(), folder / RECORD_FILE)
         cfg = read_config(texts[CONFIG_FILE].read_bytes(), key)
-        for problem in find_problems(key, run, record, cfg):
+        for problem in (*find_problems(key, run, record, cfg), *find_false_statements(run, manifest, record, cfg)):
             raise ValueError(problem)
-        if PREDICTIONS_FILE in texts:
-            content = texts[PREDICTIONS_FILE].read_bytes()
-            if record.predictions is None or record.predictions.sha256 != compute_sha256(content):
-                raise ValueError("its predictions are not those that its record names")
+        content = texts[PREDICTIONS_FILE].read_bytes() if PREDICTIONS_FILE in texts else None
+        if content is not None and (
+            record.predictions is None or record.predictions.sha256 != compute_sha256(content)
+        ):
+            raise ValueError("its predictions are not those that its record names")
+        for problem in find_more(record, cfg, content):
+            raise ValueError(problem)
     except Exception as error:  # a stranger's file may be wrong in any way
         raise make_bundle_error(folder, extract_first_line(error)) from error
 
@@ -100,6 +118,26 @@ def find_problems(key: str, run: BundledRun, record: RunRecord, cfg: Config) -> 
         yield "its config.yaml is not the config of its record"
     if compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint) != key:
         yield "its config and fingerprints give another key, in this version"
+
+
+def find_false_statements(run: BundledRun, manifest: Manifest, record: RunRecord, cfg: Config) -> Iterator[str]:
+    """Yield what a manifest says of a run that its record and its config don't say."""
+    task, encoder, method = read_run_names(cfg)
+    pairs = {
+        "task": (run.task, task),
+        "encoder": (run.encoder, encoder),
+        "method": (run.method, method),
+        "score": (run.score, record.best.score if record.best else None),
+        "data": (manifest.data.get(run.data), record.data.fingerprint),
+        "weights": (manifest.weights.get(run.weights), record.encoder.fingerprint),
+    }
+    for name, (listed, recorded) in pairs.items():
+        if listed != recorded:
+            yield f"the manifest tells another {name} than its record"
+    if (run.predictions == "none") != (record.predictions is None):
+        yield "the manifest and its record disagree on whether it has predictions"
+    if manifest.anonymous and (record.where.host, record.where.machine) != (UNKNOWN, UNKNOWN):
+        yield "the manifest says that no machine is named, and its record names one"
 
 
 def check_analysis(bundle: Path, manifest: Manifest, files: dict[str, Path]) -> None:

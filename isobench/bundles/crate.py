@@ -4,7 +4,7 @@ import mimetypes
 from pathlib import Path
 from typing import Any
 
-from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER, RUNS_FOLDER
+from isobench.bundles.layout import COMMANDS_FILE, MANIFEST_FILE, REPORT_FOLDER, RUNS_FOLDER
 from isobench.bundles.manifest import BundledFile, Manifest
 from isobench.common.packages import require_package
 from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE
@@ -61,7 +61,6 @@ def write_crate(bundle: Path, manifest: Manifest, manifest_file: BundledFile) ->
     root["mentions"] = tool
     root["license"] = crate.add(ContextEntity(crate, *describe_licence(manifest.license)))
     crate.metadata.write(bundle)
-    assert (bundle / CRATE_FILE).is_file()
 
 
 def describe_licence(name: str | None) -> tuple[str, dict[str, Any]]:

@@ -27,7 +27,14 @@ from isobench.bundles.layout import (
     list_files,
     name_run_file,
 )
-from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_manifest, read_manifest
+from isobench.bundles.manifest import (
+    BundledFile,
+    BundledRun,
+    Manifest,
+    format_commands,
+    format_manifest,
+    read_manifest,
+)
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import name_system_error, read_file_time, sha256_json, shorten_digest
 from isobench.common.provenance import read_package_version
@@ -68,7 +75,7 @@ class Contents:
 def export_bundle(target: Path, contents: Contents) -> Manifest:
     """Write a bundle and return its manifest; an earlier bundle of the same experiment in its place is replaced.
 
-    The same runs give the same bytes.
+    The same runs, whose files have the same times, give the same bytes with the same version of isobench.
 
     Raises:
         UserError: the folder holds something else, a file holds a key or a token, or the library is missing.
@@ -117,8 +124,7 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
         write_report(contents.experiment, staged, folder / REPORT_FOLDER)
     for file in contents.analysis:
         copy_analysis_file(file, folder / REPORT_FOLDER / file.name, contents.anonymous)
-    verify = "# To check every file and every score: isobench verify FOLDER\n"
-    (folder / COMMANDS_FILE).write_text("".join(f"{line}\n" for line in contents.commands) + verify)
+    (folder / COMMANDS_FILE).write_text(format_commands(contents.commands), encoding="utf-8")
     paths = list_files(folder)
     files = {path: describe_file(folder, path) for path in paths}
     if unusual := [path for path in paths if not is_bundle_path(path)]:
@@ -126,7 +132,7 @@ def fill_bundle(folder: Path, contents: Contents) -> Manifest:
     if contents.anonymous:
         machines, _ = privacy.find_places(orjson.loads(row.folder.result_file.read_bytes()) for row in contents.rows)
         for path in paths:
-            privacy.require_anonymous(path, (folder / path).read_bytes(), machines)
+            privacy.require_anonymous(path, (folder / path).read_bytes(), [*machines, *privacy.list_user_names()])
     moments = [run.ended for run in runs.values()] + [read_file_time(file) for file in contents.analysis]
     records = zip(runs.values(), (row.record for row in staged), strict=True)
     fingerprints = [(run, record.data.fingerprint, record.encoder.fingerprint) for run, record in records if record]

@@ -9,11 +9,19 @@ BUNDLE/report/                  the report of these runs; the files of an experi
 
 import hashlib
 import os
+import unicodedata
 from pathlib import Path
 from typing import Final
 
 from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, SETTINGS_LIMIT, read_bounded
-from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, is_run_folder_name, run_folder_name
+from isobench.runs.layout import (
+    ABOUT_FILE,
+    CONFIG_FILE,
+    PREDICTIONS_FILE,
+    RECORD_FILE,
+    is_run_folder_name,
+    run_folder_name,
+)
 
 BUNDLE_FORMAT: Final = 1  # raise it when the shape of manifest.json or the layout changes
 MANIFEST_FILE = "manifest.json"
@@ -21,6 +29,19 @@ CRATE_FILE = "ro-crate-metadata.json"
 COMMANDS_FILE = "commands.txt"
 RUNS_FOLDER, REPORT_FOLDER = "runs", "report"
 RUN_FILES = (CONFIG_FILE, RECORD_FILE, PREDICTIONS_FILE)
+REPORT_FILES = frozenset(
+    (
+        "report.html",
+        "report.md",
+        "tables.tex",
+        "report.json",
+        "runs.csv",
+        "runs.parquet",
+        "epochs.csv",
+        "epochs.parquet",
+    )
+)
+ANALYSIS_ENDINGS = (".csv", ".parquet", ".png", ".svg", ".txt")  # of the numbers, figures and tables of an analysis
 FILE_LIMIT = 1024 * MEBIBYTE  # bytes of a file of predictions or of a report
 MAX_NAME = 200  # characters of a file's name
 
@@ -41,6 +62,18 @@ def is_bundle_path(path: str) -> bool:
 def is_plain_name(name: str) -> bool:
     """Return True if a text can be the name of a file: printable, not hidden, without a folder or a drive."""
     return 0 < len(name) <= MAX_NAME and name.isprintable() and name[0] != "." and not set(name) & set("/\\:")
+
+
+def is_analysis_file(name: str) -> bool:
+    """Return True if a file of an analysis can have this name, which is none of a report's own names."""
+    if name == ABOUT_FILE:
+        return True
+    return is_plain_name(name) and name.endswith(ANALYSIS_ENDINGS) and name not in REPORT_FILES
+
+
+def fold_name(path: str) -> str:
+    """Return a path as a file system compares it that ignores case, or forms of letters with accents."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def limit_bytes(path: str) -> int:

@@ -5,18 +5,28 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from isobench.bundles.bundle_check import NOTHING_IMPORTED, check_analysis, check_run, read_checked_files
+import yaml
+
+from isobench.bundles.bundle_check import (
+    NOTHING_IMPORTED,
+    FindMore,
+    check_analysis,
+    check_commands,
+    check_run,
+    read_checked_files,
+)
 from isobench.bundles.exchange import flush_files
 from isobench.bundles.layout import PREDICTIONS_FILE, RECORD_FILE, REPORT_FOLDER, RUN_FILES, name_run_file
 from isobench.bundles.manifest import Manifest, read_manifest
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, refuse_file, require_writable
 from isobench.common.reading import read_bounded
+from isobench.common.resources import conf_dir
 from isobench.common.temporaries import make_temporary_folder
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder, mark_output_folder
 from isobench.runs.imports import ImportedBundle, save_import
-from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.layout import ABOUT_FILE, REPORT_FILE, report_folder
 
 ORDER = sorted(RUN_FILES, key=lambda name: name == RECORD_FILE)  # a run's record comes last: it makes the run ended
 MAX_NAMED = 5  # conflicts that a message names
@@ -31,11 +41,16 @@ class Merged:
     new_files: list[Path]
 
 
-def import_bundle(bundle: Path, output_dir: str) -> Merged:
+def import_bundle(bundle: Path, output_dir: str, find_more: FindMore) -> Merged:
     """Merge a bundle into an output folder.
 
     Every sum and every record is checked before anything is written. A run that is there already stays as it is.
     Nothing that the bundle names is imported, opened or run.
+
+    Args:
+        bundle: the bundle's folder.
+        output_dir: the output folder, which is made if it is missing.
+        find_more: finds what is wrong with a run's record, config and predictions, beyond what is checked here.
 
     Raises:
         UserError: the bundle is damaged, or a run is in the output folder with other results; then nothing is
@@ -51,9 +66,11 @@ def import_bundle(bundle: Path, output_dir: str) -> Merged:
         try:
             with make_temporary_folder(Path(output_dir) / "import") as staging:
                 files = stage_files(bundle, manifest, staging)
-                for key, run in manifest.runs.items():
-                    check_run(bundle, key, run, files)
-                if manifest.analysis and not manifest.runs:
+                check_commands(bundle, manifest, files)
+                for key in manifest.runs:
+                    check_run(bundle, manifest, key, files, find_more)
+                if not manifest.runs:
+                    require_known_analysis(bundle, manifest, output_dir)
                     check_analysis(bundle, manifest, files)
                 places = place_files(manifest, files, output_dir)
                 require_no_conflict(manifest, places, output_dir)
@@ -73,6 +90,31 @@ def stage_files(bundle: Path, manifest: Manifest, staging: Path) -> dict[str, Pa
         files[path] = staging / str(number)
         files[path].write_bytes(content)
     return files
+
+
+def require_known_analysis(bundle: Path, manifest: Manifest, output_dir: str) -> None:
+    """Require that a bundle without runs is of an experiment that trains nothing, so that its page is the analysis's.
+
+    The files of an analysis that are put beside a report of trained runs would be shown on the page of that report.
+
+    Raises:
+        UserError: this version has no such experiment, or there is a report of trained runs in the output folder.
+    """
+    name = manifest.experiment
+    file = Path(conf_dir()) / "experiment" / f"{name}.yaml"
+    analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if name and file.is_file() else None
+    if name is None or not analysis or analysis.get("trains"):
+        raise UserError(
+            f"{bundle} has an analysis and no runs, and {name or 'a bundle without a name'} is no experiment of "
+            f"this version that trains nothing; {NOTHING_IMPORTED}"
+        )
+    folder = report_folder(output_dir, name)
+    for report in (REPORT_FILE, "runs.parquet"):
+        if os.path.lexists(folder / report):
+            raise UserError(
+                f"{folder} has a report of trained runs ({report}), beside which no analysis can be imported; "
+                f"{NOTHING_IMPORTED}: import it into another output_dir"
+            )
 
 
 def place_files(manifest: Manifest, files: dict[str, Path], output_dir: str) -> dict[Path, Path]:

@@ -4,11 +4,12 @@ A token in a file is refused. Names of machines and folders stand in every recor
 proves by its checksum that nobody changed it, unless the user asks for an anonymous bundle.
 """
 
+import getpass
 import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,9 +20,18 @@ from isobench.common.errors import UserError
 from isobench.runs.layout import run_folder_name
 from isobench.runs.record_file import format_record
 
-# An absolute path, or one from a home folder, up to a character that ends a path in a setting or a traceback.
-PATH = re.compile(r"""(?:(?<![\w.~$</-])|(?<=file://))(?:~[\w.-]*/|/(?=[\w.~-]))[^\s,;\]})'"]*""")
+# An absolute path (of Unix, of a Windows drive or share), or one from a home folder, up to a character that ends a
+# path in a setting or a traceback.
+PATH = re.compile(
+    r"""(?:(?<![\w.~$<:/-])//(?=[\w.~-])|(?:(?<![\w.~$</-])|(?<=file://))(?:~[\w.-]*/|/(?=[\w.~-]))"""
+    r"""|(?<!\w)[A-Za-z]:\\|(?<![\w\\])\\\\(?=\w))[^\s,;\]})'"]*"""
+)
+# In a setting whose value is a path, or paths by split: everything with a slash in it is a path.
+RELATIVE_PATH = re.compile(r"""[^\s,;:=\[\](){}'"]*[/\\][^\s,;\](){}'"]*""")
+PATH_SETTINGS = ("encoder.path", "data.root", "data.files")
+HOME_FOLDER = re.compile(r"(?:[/\\](?:home|Users)[/\\][^/\\]+|~[^/\\]*)[/\\]?$")
 HIDDEN = "PATH/TO"
+CONFIG_FLAGS = ("--config-dir", "-cd")
 LOCAL_SETTINGS = ("output_dir=", "data.cache=", "checkpoint.", "tracking.", "tracking=")  # they change no result
 TOKENS = {
     "a token of the Hugging Face hub": re.compile(rb"\bhf_[A-Za-z0-9]{30,}"),
@@ -35,20 +45,51 @@ TOKENS = {
 SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$")
 MIN_SECRET = 12  # characters; shorter values of such variables may be words of their own
 UNKNOWN = "anonymous"
+ORDINARY_WORDS = frozenset(
+    (
+        *("root", "user", "users", "admin", "login", "home", "localhost", "node", "gpu", "cpu", "cuda"),
+        *("data", "cache", "train", "test", "model", "models", "path"),
+    )
+)
 
 
 def hide_paths(text: str) -> str:
     """Replace every absolute path in a text by ``PATH/TO/`` and its last part, so that it names no folder or user."""
-    return PATH.sub(lambda match: f"{HIDDEN}/{PurePosixPath(match[0]).name.lstrip('~') or 'home'}", text)
+    return PATH.sub(lambda match: f"{HIDDEN}/{name_last_part(match[0])}", text)
+
+
+def name_last_part(path: str) -> str:
+    """Return the last part of a path; ``home`` for a home folder, whose last part is a user's name."""
+    return "home" if HOME_FOLDER.search(path) else re.split(r"[/\\]", path.rstrip("/\\"))[-1] or "home"
+
+
+def hide_path_setting(text: str) -> str:
+    """Replace every path, also a relative one, in the value of a setting whose value is a path or paths by split."""
+    return RELATIVE_PATH.sub(lambda match: f"{HIDDEN}/{name_last_part(match[0])}", hide_paths(text))
 
 
 def hide_paths_in_arguments(arguments: Iterable[str]) -> list[str]:
-    """Take out of a command's arguments what concerns one machine: settings of places, and absolute paths."""
-    kept = (text for text in arguments if not text.lstrip("+~").startswith(LOCAL_SETTINGS))
-    return [
-        f"{text.partition('=')[0]}={HIDDEN}" if PATH.search(text) and re.search(r"\s", text) else hide_paths(text)
-        for text in kept
-    ]
+    """Take out of a command's arguments what concerns one machine: settings of places, and paths."""
+    kept, follows_flag = [], False
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if follows_flag:
+            kept.append(HIDDEN)
+        elif name in CONFIG_FLAGS and equals:
+            kept.append(f"{name}={HIDDEN}")
+        elif not text.lstrip("+~").startswith(LOCAL_SETTINGS):
+            kept.append(hide_paths_in_argument(name, equals, value))
+        follows_flag = text in CONFIG_FLAGS
+    return kept
+
+
+def hide_paths_in_argument(name: str, equals: str, value: str) -> str:
+    """Hide paths in one argument; a value with both a path and a space is hidden as a whole."""
+    is_path_setting = any(name.lstrip("+") == known or name.startswith(f"{known}.") for known in PATH_SETTINGS)
+    found = PATH.search(name + equals + value) or (is_path_setting and RELATIVE_PATH.search(value))
+    if found and re.search(r"\s", name + value):
+        return f"{name}={HIDDEN}"
+    return name + equals + hide_path_setting(value) if is_path_setting else hide_paths(name + equals + value)
 
 
 def require_no_secret(path: str, content: bytes) -> None:
@@ -115,11 +156,26 @@ def anonymise_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's config without names of users and folders."""
     hidden: dict[str, Any] = hide_paths_in_value(config)
     hidden["output_dir"] = "outputs"
+    for setting in PATH_SETTINGS:
+        section, _, entry = setting.partition(".")
+        if entry in hidden.get(section, {}):
+            hidden[section] |= {entry: hide_path_value(config[section][entry])}
     if "tracking" in hidden:
         hidden["tracking"] |= {"entity": None, "group": None}
     if "data" in hidden:
         hidden["data"] |= {"cache": None}
     return hidden
+
+
+def hide_path_value(value: Any) -> Any:
+    """Copy the value of a setting whose value is a path or paths by split, with nothing left but their last parts."""
+    if isinstance(value, Mapping):
+        return {name: hide_path_value(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [hide_path_value(item) for item in value]
+    if isinstance(value, str) and re.search(r"[/\\]", value):
+        return f"{HIDDEN}/{name_last_part(value)}"
+    return value
 
 
 def anonymise_json(text: bytes) -> bytes:
@@ -140,13 +196,34 @@ def format_config(config: Mapping[str, Any], key: str) -> bytes:
     return add_text_checksum(yaml.safe_dump(dict(config), sort_keys=False), run_folder_name(key)).encode()
 
 
+def list_user_names() -> list[str]:
+    """List the user's login name and the last part of the home folder, sorted."""
+    try:
+        login = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # this user has no entry in the system's list
+        login = ""
+    return sorted({login, Path.home().name} - {""})
+
+
 def require_anonymous(path: str, content: bytes, names: Iterable[str]) -> None:
     """Raise UserError if a file still holds one of these names, or the path of the user's home folder.
 
-    Names without a digit, a dot or a dash, such as ``gpu`` or ``login``, are ordinary words and not looked for.
+    Ordinary words, such as ``gpu`` or ``root``, are not looked for: they stand in every record for something else.
     """
     home = str(Path.home())
-    telling = [name for name in names if re.search(r"[\d.-]", name)]
+    telling = [name for name in names if name.lower() not in ORDINARY_WORDS]
     for name in (*telling, *([home] if len(home) > 1 else [])):
         if re.search(rb"(?<![\w-])" + re.escape(name.encode()) + rb"(?![\w-])", content):
             raise UserError(f"{path} names {name} where it can't be taken out: export without --anonymous")
+
+
+def find_remains(names: Iterable[str], texts: Iterable[bytes]) -> list[str]:
+    """Find which names of files and folders an anonymous bundle still has; names that are ordinary words too; sorted.
+
+    Args:
+        names: of machines and users.
+        texts: the contents of the bundle's files.
+    """
+    last_part = re.compile(rf"{HIDDEN}/([^\s,;\](){{}}'\"\\]+)".encode())
+    found = {match.decode("utf-8", "replace") for text in texts for match in last_part.findall(text)}
+    return sorted(found - {"home"} | {name for name in names if name.lower() in ORDINARY_WORDS})

@@ -13,9 +13,9 @@ from isobench.analyses.names import needs_training
 from isobench.analyses.runner import list_analysis_inputs, read_about
 from isobench.bundles.crate import require_rocrate
 from isobench.bundles.export import Contents, export_bundle
-from isobench.bundles.layout import is_plain_name
-from isobench.bundles.manifest import Manifest
-from isobench.bundles.privacy import find_places, hide_paths_in_arguments
+from isobench.bundles.layout import is_analysis_file
+from isobench.bundles.manifest import Manifest, require_plain_command
+from isobench.bundles.privacy import find_places, find_remains, hide_paths_in_arguments, list_user_names
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
@@ -88,7 +88,9 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     planned = len(rows) if trains else 0
     manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
     print_summary(target, manifest)
-    if not anonymous:
+    if anonymous:
+        print_remains(target, manifest)
+    else:
         print_places(ended)
 
 
@@ -136,7 +138,9 @@ def find_analysis_files(rows: list[Row], trains: bool) -> list[Path]:
         print(f"Without the analysis: {reason}")
         return []
     for name, sha256 in about["sha256"].items():
-        if not is_plain_name(name) or not (folder / name).is_file() or sha256_file(folder / name) != sha256:
+        if not is_analysis_file(name):
+            raise UserError(f"{folder / name} can't be exported: no bundle has an analysis's file of this name")
+        if not (folder / name).is_file() or sha256_file(folder / name) != sha256:
             raise UserError(f"{folder / name} is damaged or missing: repeat the analysis")
     return [*(folder / name for name in sorted(about["sha256"])), folder / ABOUT_FILE]
 
@@ -157,7 +161,23 @@ def list_commands(output_dir: str, experiment: str | None, arguments: Sequence[s
         ]
         imports = (bundle for bundle in read_imports(output_dir) if bundle.experiment == experiment)
         lines += [line for bundle in imports for line in bundle.commands]
-    return list(dict.fromkeys(lines)) or [format_command(drop_launch_arguments(list(drop_selection(arguments))))]
+    lines = lines or [format_command(drop_launch_arguments(list(drop_selection(arguments))))]
+    return list(dict.fromkeys(quote_command(line) for line in lines))
+
+
+def quote_command(line: str) -> str:
+    """Quote every argument of a command, some of which somebody else may have written, so that a shell runs only it.
+
+    Raises:
+        UserError: it does not start isobench, or an argument can't stand in one printable line.
+    """
+    try:
+        return require_plain_command(shlex.join(shlex.split(line)))
+    except ValueError as error:
+        shown = replace_control_characters(line)[:200]
+        raise UserError(
+            f"the command {shown} can't be exported: {error}; give export the sweep's arguments"
+        ) from error
 
 
 def format_command(arguments: Sequence[str]) -> str:
@@ -178,6 +198,16 @@ def print_summary(target: Path, manifest: Manifest) -> None:
         print(f"Without predictions, which were removed: {', '.join(removed)}")
     print(f"Bundle: {target}, {len(manifest.files) + 2} files, {size / 2**20:.1f} MiB")
     print(f"Check it: isobench verify {shlex.quote(str(target))}")
+
+
+def print_remains(target: Path, manifest: Manifest) -> None:
+    """Say what an anonymous bundle still tells, for the user to judge."""
+    texts = ((target / path).read_bytes() for path in manifest.files if not path.endswith(".parquet"))
+    remains = find_remains(list_user_names(), texts)
+    if remains:
+        more = f" and {len(remains) - MAX_NAMED} more" if len(remains) > MAX_NAMED else ""
+        text = f"These names stay, and so do texts of warnings and failures: {', '.join(remains[:MAX_NAMED])}{more}"
+        print(replace_control_characters(f"{text}; read them before you publish"))
 
 
 def print_places(rows: list[Row]) -> None:

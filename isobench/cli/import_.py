@@ -8,6 +8,9 @@ from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import format_count, replace_control_characters
+from isobench.config.schema import Config
+from isobench.runs.layout import run_folder_name
+from isobench.runs.record import RunRecord
 
 DEFAULT_OUTPUT_DIR = "outputs"
 
@@ -19,7 +22,8 @@ def main(prog: str = "python -m isobench import") -> None:
         usage="%(prog)s [-h] FOLDER [output_dir=FOLDER]",
         description="Merges a bundle (isobench export) into an output folder (outputs), so that isobench report "
         "and status show its runs. Every checksum and every record is checked first, and nothing that the bundle "
-        "names is run. Runs that are there already stay; if one has other results there, nothing is imported.",
+        "names is run. Runs that are there already stay; if one has other results there, nothing is imported. "
+        "Scores and tables are not computed again: isobench verify FOLDER does that.",
         allow_abbrev=False,
     )
     parser.add_argument("bundle", metavar="FOLDER", type=Path, help="the bundle")
@@ -37,8 +41,22 @@ def import_runs(bundle: Path, settings: list[str]) -> None:
         StorageError: the output folder can't be written.
     """
     output_dir = read_output_dir(settings)
-    merged = import_bundle(bundle, output_dir)
+    merged = import_bundle(bundle, output_dir, find_problems)
     print(replace_control_characters(describe_import(merged, output_dir)))
+
+
+def find_problems(record: RunRecord, cfg: Config, predictions: bytes | None) -> list[str]:
+    """Return what in a run's record contradicts its config, as ``isobench verify`` finds it.
+
+    Raises:
+        Exception: the predictions are not of the form that runs write.
+    """
+    from isobench.verification.predictions import read_predictions  # it imports torch, without which --help is quick
+    from isobench.verification.run_check import find_contradictions
+
+    if predictions is not None:
+        read_predictions(predictions, cfg.task, record.data.examples)
+    return find_contradictions(cfg, record, run_folder_name(record.key))
 
 
 def read_output_dir(settings: list[str]) -> str:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bundle_tools import write_analysis_bundle
 from helpers import tiny_overrides
 from hydra.core.global_hydra import GlobalHydra
 
@@ -81,3 +82,9 @@ def exported(trained, tmp_path_factory, reviews, cache):
 @pytest.fixture
 def bundle(exported, tmp_path):
     return Path(shutil.copytree(exported, tmp_path / "bundle"))
+
+
+@pytest.fixture
+def make_analysis_bundle(tmp_path):
+    """Write a bundle of an analysis without runs, for the given experiment or none; returns its folder."""
+    return lambda experiment, *more: write_analysis_bundle(tmp_path / "analysis", experiment, *more)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 
@@ -68,6 +69,17 @@ def test_commands_name_no_folder_of_this_machine(alice, run_export, tmp_path):
 def test_the_same_runs_give_the_same_bytes(alice, run_export, exported, tmp_path):
     assert run_export(alice, tmp_path / "again")[0] == 0
     assert read_content(tmp_path / "again") == read_content(exported)
+
+
+def test_times_in_the_manifest_are_those_of_the_records_files(alice, run_export, bundle, tmp_path):
+    for file in alice.glob("runs/*/result.json"):
+        os.utime(file, (1e9, 1e9))
+    assert run_export(alice, tmp_path / "copied")[0] == 0
+    copied, plain = (json.loads((folder / "manifest.json").read_text()) for folder in (tmp_path / "copied", bundle))
+    assert copied["created"] == "2001-09-09T01:46:40+00:00"
+    assert {run.pop("ended") for run in copied["runs"].values()} == {1e9}
+    assert all(run.pop("ended") > 1e9 for run in plain["runs"].values())
+    assert copied["runs"] == plain["runs"]
 
 
 def test_growing_results_replace_the_earlier_bundle(alice, run_export, tmp_path):

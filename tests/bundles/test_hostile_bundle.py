@@ -1,14 +1,16 @@
 """A stranger's bundle: whatever is changed or invented, it is named, nothing is imported, and nothing is run."""
 
+import hashlib
 import json
 import os
 import re
 import sys
 
 import orjson
+import pyarrow.parquet
 import pytest
 import yaml
-from bundle_tools import pick_run, sign, sign_file
+from bundle_tools import pick_run, refuse, sign, sign_file
 
 from isobench.bundles.layout import is_bundle_path
 from isobench.common.checksums import add_text_checksum
@@ -23,17 +25,6 @@ OUTSIDE = [
     "Commands.txt", "report/a\\b", "report/C:x", "report/a\x00b", "report/a\nb", "report/" + "x" * 300,
     "ro-crate-metadata.json", "manifest.json", "", ".", "runs",
 ]  # fmt: skip
-
-
-def refuse(run_import, bundle, tmp_path, *words: str) -> None:
-    """Import a bundle, and check that one line refuses it and that nothing is written."""
-    outputs = tmp_path / "outputs"
-    code, _, err = run_import(bundle, outputs)
-    assert code == 2, err
-    assert len(err.splitlines()) == 1
-    for word in words:
-        assert word in err
-    assert not outputs.exists()
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -76,6 +67,11 @@ def change_run(**parts):
         change_manifest(experiment="a/b"), change_manifest(runs={}), change_run(folder="runs/../.."),
         change_run(status="running"), change_run(seed=99), change_run(status="failed"),
         change_run(predictions="removed"), change_run(ended=-1), change_run(ended=1e300),
+        change_manifest(more=1), change_run(more=1), lambda m: m["files"]["commands.txt"].update(more=1),
+        change_run(task="rte"), change_run(encoder="bert"), change_run(method="batch_norm"), change_run(score=0.999),
+        change_manifest(planned=1), change_manifest(anonymous=True), change_manifest(created="yesterday\x1b[31m"),
+        change_manifest(created="2026-01-02T03:04:05+00:00"), change_manifest(created="2999-01-02T03:04:05+00:00"),
+        change_manifest(data={}), lambda m: m["weights"].update(x={}), change_manifest(isobench="1\x1b[31m"),
         lambda m: m["runs"].pop(next(iter(m["runs"]))),
         lambda m: m["runs"].update({"x" * 64: next(iter(m["runs"].values()))}),
         lambda m: m["files"].update({"report/RUNS.csv": m["files"]["report/runs.csv"]}),
@@ -205,3 +201,36 @@ def test_a_damaged_note_of_an_import_is_named(bundle, run_import, run_report, tm
     code, _, err = run_report(outputs)
     assert (code, len(err.splitlines())) == (2, 1)
     assert str(note) in err
+
+
+def change_predictions(bundle, change) -> None:
+    """Change the table of a run's predictions, and make record and manifest name the new file."""
+    run = pick_run(bundle)
+    file = run / "predictions.parquet"
+    pyarrow.parquet.write_table(change(pyarrow.parquet.read_table(file)), file)
+    sign_file(bundle, f"runs/{run.name}/predictions.parquet")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    forge_record(bundle, lambda record: record["predictions"].update(sha256=digest), also_config=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop_columns(["logits"]), "the columns are"),
+        (lambda table: table.slice(1), "rows, and its record says"),
+        (lambda table: table.set_column(3, "prediction", table["label"]), "is not the one that its logits give"),
+    ],
+)
+def test_predictions_of_another_form_are_refused(bundle, run_import, tmp_path, change, message):
+    change_predictions(bundle, change)
+    refuse(run_import, bundle, tmp_path, str(pick_run(bundle)), message)
+
+
+def test_an_added_epoch_is_refused(bundle, run_import, tmp_path):
+    def add_epoch(record):
+        last = record["history"][-1]
+        record["history"].append({**last, "epoch": last["epoch"] + 1, "step": last["step"] + 1, "score": 0.0})
+        record["history"][-1]["selection"] = 0.0
+
+    forge_record(bundle, add_epoch, also_config=False)
+    refuse(run_import, bundle, tmp_path, str(pick_run(bundle)))
