@@ -131,7 +131,8 @@ def write_manifest(bundle: Path) -> None:
             predictions="kept" if (folder / "predictions.parquet").exists() else "removed",
         )  # fmt: skip
     manifest = Manifest(
-        format=1, isobench="0.1.0", experiment=None, commands=[], created="1970-01-01T00:00:00+00:00", planned=len(runs),
-        anonymous=False, license="CC-BY-4.0", runs=runs, data=data, weights=weights, analysis=[], files=files,
+        format=1, isobench="0.1.0", experiment=None, commands=[], created="1970-01-01T00:00:00+00:00",
+        planned=len(runs), anonymous=False, license="CC-BY-4.0", runs=runs, data=data, weights=weights, analysis=[],
+        files=files,
     )  # fmt: skip
     (bundle / "manifest.json").write_bytes(format_manifest(manifest))

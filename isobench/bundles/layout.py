@@ -29,18 +29,8 @@ CRATE_FILE = "ro-crate-metadata.json"
 COMMANDS_FILE = "commands.txt"
 RUNS_FOLDER, REPORT_FOLDER = "runs", "report"
 RUN_FILES = (CONFIG_FILE, RECORD_FILE, PREDICTIONS_FILE)
-REPORT_FILES = frozenset(
-    (
-        "report.html",
-        "report.md",
-        "tables.tex",
-        "report.json",
-        "runs.csv",
-        "runs.parquet",
-        "epochs.csv",
-        "epochs.parquet",
-    )
-)
+TIDY_FILES = ("runs.parquet", "runs.csv", "epochs.parquet", "epochs.csv")
+REPORT_FILES = frozenset((*TIDY_FILES, "report.html", "report.md", "tables.tex", "report.json"))
 ANALYSIS_ENDINGS = (".csv", ".parquet", ".png", ".svg", ".txt")  # of the numbers, figures and tables of an analysis
 FILE_LIMIT = 1024 * MEBIBYTE  # bytes of a file of predictions or of a report
 MAX_NAME = 200  # characters of a file's name

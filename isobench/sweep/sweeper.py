@@ -21,7 +21,6 @@ from isobench.config.schema import Config
 from isobench.data.own_check import check_own_files
 from isobench.data.own_task import complete_config, print_own_data
 from isobench.report.sweep_table import print_table
-from isobench.runs.grouping import read_setting
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder
 from isobench.runs.row import Row, check_predictions, print_troubles
@@ -33,6 +32,7 @@ from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher
 from isobench.sweep.memory_forecast import print_memory_forecast
 from isobench.sweep.method_settings import describe_left_out
+from isobench.sweep.order import find_places
 from isobench.sweep.page import format_report_command, write_page
 from isobench.sweep.plan import PlannedRun, plan_runs
 from isobench.sweep.state_table import format_forecast, print_overview
@@ -47,8 +47,6 @@ from isobench.training.execute import (
     require_hub_files_of_some,
     require_metric_packages,
 )
-
-ORDERED_SECTIONS = ("encoder", "task")  # a grid chooses them as a whole, so an order may name them
 
 
 class GridSweeper(Sweeper):
@@ -194,33 +192,6 @@ def format_announcement(rows: list[Row], states: list[RunState], todo: list[Plan
     forecast = format_forecast([run.row for run in todo], Forecast(rows)) if todo else ""
     about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
     return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
-
-
-def find_places(order: list[str], rows: list[Row]) -> dict[str, list[int]]:
-    """Find each run's place, by its key, in a sweep that is started by the values of these settings.
-
-    Args:
-        order: dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
-            ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
-        rows: all runs of the sweep.
-
-    Raises:
-        UserError: no run has such a setting, it is another section, or it is named twice.
-    """
-    if len(set(order)) < len(order):
-        raise UserError(f"experiment.order names a setting twice: {', '.join(order)}")
-    places: dict[str, list[int]] = {row.folder.key: [] for row in rows}
-    for name in order:
-        values = [read_setting(row.cfg, name) for row in rows]
-        if name not in ORDERED_SECTIONS and any(isinstance(value, dict) for value in values):
-            raise UserError(f"experiment.order: {name} is a section: name one of its settings, such as {name}.name")
-        texts = list(map(str, values))
-        if set(texts) == {"-"}:
-            raise UserError(f"experiment.order: no run has the setting {name}: name one, such as seed")
-        ranks = {text: rank for rank, text in enumerate(dict.fromkeys(texts))}
-        for row, text in zip(rows, texts, strict=True):
-            places[row.folder.key].append(ranks[text])
-    return places
 
 
 def print_left_out(planned: list[PlannedRun]) -> None:

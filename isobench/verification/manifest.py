@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FOLDER
+from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FILES, REPORT_FOLDER
 from isobench.bundles.manifest import (
     MANIFEST_LIMIT,
     BundledFile,
@@ -20,15 +20,11 @@ from isobench.common.checksums import JSON_ENTRY, MISMATCH
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json
 from isobench.common.reading import RECORD_LIMIT, SETTINGS_LIMIT
-from isobench.report.files import PAGE_FILE
 from isobench.runs.grouping import read_run_names
-from isobench.runs.layout import ABOUT_FILE, REPORT_FILE, run_folder_name
+from isobench.runs.layout import ABOUT_FILE, run_folder_name
 from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import Ledger
 from isobench.verification.run_check import CheckedRun
-
-TIDY_FILES = ("runs.parquet", "runs.csv", "epochs.parquet", "epochs.csv")
-REPORT_NAMES = (*TIDY_FILES, "report.md", "tables.tex", PAGE_FILE, REPORT_FILE)
 
 
 def read_manifest(folder: VerifiedFolder, ledger: Ledger) -> Manifest | None:
@@ -130,7 +126,7 @@ def compare_statements(folder: VerifiedFolder, manifest: Manifest) -> list[str]:
         problems.append("it lists no run and no analysis")
     if manifest.planned < len(manifest.runs):
         problems.append(f"it says that {manifest.planned} runs were planned, and lists {len(manifest.runs)}")
-    own = {f"{REPORT_FOLDER}/{name}" for name in (*REPORT_NAMES, *manifest.analysis)}
+    own = {f"{REPORT_FOLDER}/{name}" for name in (*REPORT_FILES, *manifest.analysis)}
     listed = [name for name in manifest.files if name.startswith(f"{REPORT_FOLDER}/")]
     problems += [
         f"it lists {name}, which is no file of a report or the analysis" for name in listed if name not in own

@@ -18,8 +18,8 @@ from isobench.analyses.isotropy_dial_progress import (
 from isobench.analyses.isotropy_dial_rows import DIALS, build_rows, collect_series
 from isobench.analyses.isotropy_dial_settings import refuse_mixed_settings
 from isobench.common.errors import UserError
+from isobench.sweep.order import find_places
 from isobench.sweep.plan import compose_sweep, plan_runs
-from isobench.sweep.sweeper import find_places
 
 GROUP = ("E", "T")
 
