@@ -94,6 +94,9 @@ def test_names_that_are_ordinary_words_are_not_looked_for():
         with pytest.raises(UserError, match=f"names {name}"):
             require_anonymous("x", f"on {name}:".encode(), [name])
     require_anonymous("x", b"on node-12", ["node-1"])
+    require_anonymous("dose.png", b"\x00vm\x00", ["vm"])
+    with pytest.raises(UserError, match="dose.png names node-1"):
+        require_anonymous("dose.png", b"\x00node-1\x00", ["node-1"])
 
 
 def test_the_users_names_are_looked_for_and_what_stays_is_listed(monkeypatch):
