@@ -13,6 +13,7 @@ is what isobench/runs/tolerance.py must allow. The repetition with one thread mu
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -84,7 +85,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         reference = train_runs(Path(folder, "reference"), 1, {}, options)
         for name, (threads, variables) in VARIANTS.items():
-            runs = train_runs(Path(folder, name.replace(" ", "_")), threads, variables, options)
+            runs = train_runs(Path(folder, re.sub(r"\W", "_", name)), threads, variables, options)
             results[name] = found = compare_runs(reference, runs)
             print(
                 f"{name}: {found['equal']} of {found['runs']} runs equal to the bit; largest difference of score "
