@@ -25,7 +25,7 @@ GIVEN = {DIAL: False, "given the dial and the dose": True}  # what is held fixed
 
 @dataclass(frozen=True)
 class Case:
-    """What score and isotropy follow.
+    """Say what score and isotropy follow.
 
     Attributes:
         title: words for the reader.
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def is_null(self) -> bool:
-        """Whether the true correlations are 0: the dials move at most one of score and isotropy."""
+        """Return True if the true correlations are 0: the dials move at most one of score and isotropy."""
         return not self.shared and not (self.follows_dose and self.moved)
 
 

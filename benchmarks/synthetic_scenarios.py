@@ -23,7 +23,7 @@ PLANTED = 1.0  # points over a dial's whole range, where a scenario has no effec
 
 @dataclass(frozen=True)
 class Scenario:
-    """How scores come about: effects, noise, and rare losses.
+    """Say how scores come about: effects, noise, and rare losses.
 
     Attributes:
         dials: the places of the dials whose slopes are judged.

@@ -17,7 +17,7 @@ SEED_SD = 1.0  # points; a seed's effect on all its runs, which within-seed stat
 
 @dataclass(frozen=True)
 class Noise:
-    """Residuals of the pilot runs of an encoder.
+    """Hold the residuals of the pilot runs of an encoder.
 
     Attributes:
         residuals: scores less the means of their cells and seeds, in points, scaled to the lost degrees of freedom.
@@ -96,7 +96,7 @@ def chunks(studies: int) -> Iterator[int]:
 
 
 class Design:
-    """The cells of one encoder: plain fine-tuning, then every other dose of every dial.
+    """List the cells of one encoder: plain fine-tuning, then every other dose of every dial.
 
     Attributes:
         names: of the dials.

@@ -1,4 +1,4 @@
-"""Slopes of the study ``isotropy_dial`` for new seeds and new dev examples together, from stored predictions.
+"""Estimate slopes of ``isotropy_dial`` for new seeds and new dev examples together, from stored predictions.
 
 The accuracy is a mean over examples, and a slope is linear in the accuracies. So a seed's slope is the mean over
 examples of the slope of each example's correctness. In `isobench.report.paired_bootstrap` these values take the place

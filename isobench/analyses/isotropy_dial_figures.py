@@ -1,4 +1,4 @@
-"""Figures of the study ``isotropy_dial``: the score against isotropy, and against the dose of each dial."""
+"""Draw the study ``isotropy_dial``: the score against isotropy, and against the dose of each dial."""
 
 from collections.abc import Mapping, Sequence
 

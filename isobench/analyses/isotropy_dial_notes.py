@@ -1,4 +1,4 @@
-"""What a reader of the study ``isotropy_dial`` must know: its progress, its preregistration, its power, its seeds."""
+"""Tell what to know of the study ``isotropy_dial``: its progress, its preregistration, its power, its seeds."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How much of the study ``isotropy_dial`` was run: each encoder and task is compared with the experiment's own grid.
+"""Count how much of the study ``isotropy_dial`` was run, for each encoder and task against the experiment's own grid.
 
 What was typed does not count: a sweep of three seeds is incomplete, even if all of its own runs have ended. The
 preregistration takes only the complete study of a task and encoder as a result.
@@ -21,7 +21,7 @@ Run = tuple[tuple[tuple[str, float], ...], int]  # the (dial, dose) pairs that a
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of the grid was run on one encoder and task.
+    """Hold how much of the grid was run on one encoder and task.
 
     Attributes:
         grid: all runs of the experiment's own grid.
@@ -37,23 +37,23 @@ class Progress:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every run of the grid has ended. A failed run has ended: its seed is left out, as preregistered."""
+        """Return True if every run of the grid has ended; failed runs have, and leave out their seeds."""
         return len(self.finished | self.failed) == len(self.grid)
 
     @property
     def label(self) -> str:
-        """What tables and figures call it: empty if it is complete."""
+        """Return what tables and figures call it: empty if it is complete."""
         return "" if self.is_complete else f"INCOMPLETE: {self.count}"
 
     @property
     def count(self) -> str:
-        """How many runs finished, and how many failed."""
+        """Say how many runs finished, and how many failed."""
         failed = f", {len(self.failed)} failed" if self.failed else ""
         return f"{len(self.finished)} of {len(self.grid)} runs finished{failed}"
 
     @property
     def seeds_not_begun(self) -> list[int]:
-        """The seeds of the grid of which no run has ended, ascending."""
+        """Return the seeds of the grid of which no run has ended, ascending."""
         return sorted({seed for _, seed in self.grid} - {seed for _, seed in self.finished | self.failed})
 
 

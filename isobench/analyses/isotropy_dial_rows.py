@@ -88,7 +88,7 @@ DIALS = (
 
 
 class Series(NamedTuple):
-    """What a dial's runs gave on one encoder and task.
+    """Hold what a dial's runs gave on one encoder and task.
 
     Attributes:
         doses: the k doses that were planned, ascending.

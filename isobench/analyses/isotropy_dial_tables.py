@@ -1,4 +1,4 @@
-"""Tables of the study ``isotropy_dial``: slopes in the dose, and correlations of score and isotropy."""
+"""Build the tables of the study ``isotropy_dial``: slopes in the dose, and correlations of score and isotropy."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -19,9 +19,9 @@ from isobench.bundles.layout import (
 )
 from isobench.bundles.manifest import BundledRun, Manifest
 from isobench.bundles.privacy import UNKNOWN
-from isobench.common.checksums import JSON_ENTRY, MISMATCH, check_text_checksum
+from isobench.common.checksums import check_text_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import replace_non_finite, sha256_json
+from isobench.common.files import replace_non_finite
 from isobench.config.bounds import check_value
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.grouping import read_run_names
@@ -122,8 +122,21 @@ def find_problems(key: str, run: BundledRun, record: RunRecord, cfg: Config) -> 
 
 def find_false_statements(run: BundledRun, manifest: Manifest, record: RunRecord, cfg: Config) -> Iterator[str]:
     """Yield what a manifest says of a run that its record and its config don't say."""
+    for name, (listed, recorded) in pair_statements(run, manifest, record, cfg).items():
+        if listed != recorded:
+            yield f"the manifest tells another {name} than its record"
+    if (run.predictions == "none") != (record.predictions is None):
+        yield "the manifest and its record disagree on whether it has predictions"
+    if manifest.anonymous and names_machine(record):
+        yield "the manifest says that no machine is named, and its record names one"
+
+
+def pair_statements(
+    run: BundledRun, manifest: Manifest, record: RunRecord, cfg: Config
+) -> dict[str, tuple[object, object]]:
+    """Pair what a manifest says of a run with what its record and config say: name -> (listed, recorded)."""
     task, encoder, method = read_run_names(cfg)
-    pairs = {
+    return {
         "task": (run.task, task),
         "encoder": (run.encoder, encoder),
         "method": (run.method, method),
@@ -131,13 +144,11 @@ def find_false_statements(run: BundledRun, manifest: Manifest, record: RunRecord
         "data": (manifest.data.get(run.data), record.data.fingerprint),
         "weights": (manifest.weights.get(run.weights), record.encoder.fingerprint),
     }
-    for name, (listed, recorded) in pairs.items():
-        if listed != recorded:
-            yield f"the manifest tells another {name} than its record"
-    if (run.predictions == "none") != (record.predictions is None):
-        yield "the manifest and its record disagree on whether it has predictions"
-    if manifest.anonymous and (record.where.host, record.where.machine) != (UNKNOWN, UNKNOWN):
-        yield "the manifest says that no machine is named, and its record names one"
+
+
+def names_machine(record: RunRecord) -> bool:
+    """Return True if a record names the machine that the run was on."""
+    return {record.where.host, record.where.machine} != {UNKNOWN}
 
 
 def check_analysis(bundle: Path, manifest: Manifest, files: dict[str, Path]) -> None:
@@ -148,10 +159,7 @@ def check_analysis(bundle: Path, manifest: Manifest, files: dict[str, Path]) -> 
     """
     file = bundle / REPORT_FOLDER / ABOUT_FILE
     try:
-        about = orjson.loads(files[f"{REPORT_FOLDER}/{ABOUT_FILE}"].read_bytes())
-        others = {name: value for name, value in about.items() if name != JSON_ENTRY}
-        if about[JSON_ENTRY] != sha256_json(["", others]):
-            raise ValueError(MISMATCH)
+        about = drop_json_checksum(orjson.loads(files[f"{REPORT_FOLDER}/{ABOUT_FILE}"].read_bytes()))
         if {ABOUT_FILE, *about["sha256"]} != set(manifest.analysis):
             raise ValueError("it lists other files than the manifest")
         for name, sha256 in about["sha256"].items():

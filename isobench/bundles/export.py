@@ -51,7 +51,7 @@ from isobench.runs.tolerance import TOLERANCE
 
 @dataclass(frozen=True)
 class Contents:
-    """What goes into a bundle.
+    """Hold what goes into a bundle.
 
     Args:
         experiment: the experiment, with the selection rule of its report.

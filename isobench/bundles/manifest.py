@@ -25,9 +25,8 @@ from isobench.bundles.layout import (
     name_run_file,
     read_bundle_file,
 )
-from isobench.common.checksums import JSON_ENTRY, MISMATCH, add_json_checksum
+from isobench.common.checksums import JSON_ENTRY, add_json_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_json
 from isobench.common.reading import MEBIBYTE
 from isobench.runs.layout import ABOUT_FILE, run_folder_name
 from isobench.runs.record import Count, Part
@@ -80,7 +79,7 @@ class BundledRun(BundlePart):
 
 
 class Manifest(BundlePart):
-    """What a bundle holds: ``manifest.json``."""
+    """Describe what a bundle holds: ``manifest.json``."""
 
     format: Literal[1]
     isobench: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+!_-]{1,64}$")] | None = Field(
@@ -155,10 +154,7 @@ def parse_manifest(text: bytes) -> Manifest:
         raise ValueError("its format is no number")
     if version > BUNDLE_FORMAT:
         raise UserError(f"the bundle has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
-    others = {name: value for name, value in content.items() if name != JSON_ENTRY}
-    if content[JSON_ENTRY] != sha256_json(["", others]):
-        raise ValueError(MISMATCH)
-    manifest = Manifest.model_validate(others)
+    manifest = Manifest.model_validate(drop_json_checksum(content))
     check_statements(manifest)
     return manifest
 

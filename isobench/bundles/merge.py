@@ -34,7 +34,7 @@ MAX_NAMED = 5  # conflicts that a message names
 
 @dataclass(frozen=True)
 class Merged:
-    """What an import did: the manifest, the keys of the runs that were new, the analysis's files that were new."""
+    """Say what an import did: the manifest, the keys of new runs, and the new files of the analysis."""
 
     manifest: Manifest
     new_runs: list[str]

@@ -92,6 +92,21 @@ def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
     content = orjson.loads(read_bounded(file, limit))
     if not isinstance(content, dict) or JSON_ENTRY not in content:
         return content
+    return drop_json_checksum(content, owner)
+
+
+def drop_json_checksum(content: Any, owner: str = "") -> dict[str, Any]:
+    """Compare the entry ``checksum`` of a JSON object with its other entries, and return these.
+
+    Args:
+        content: what a JSON file held.
+        owner: as in ``add_json_checksum``.
+
+    Raises:
+        ValueError: it is no object, has no such entry, or was changed.
+    """
+    if not isinstance(content, dict) or JSON_ENTRY not in content:
+        raise ValueError("it is no JSON object with a checksum")
     others = {name: value for name, value in content.items() if name != JSON_ENTRY}
     if content[JSON_ENTRY] != sha256_json([owner, others]):
         raise ValueError(MISMATCH)

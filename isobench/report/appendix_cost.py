@@ -8,7 +8,7 @@ from isobench.runs.record import RunRecord
 
 @dataclass
 class DeviceCost:
-    """What the runs on one kind of device cost.
+    """Hold what the runs on one kind of device cost.
 
     Attributes:
         name: the GPUs, or the processor if there is none, with the number of threads.

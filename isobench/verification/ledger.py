@@ -74,7 +74,7 @@ class Ledger:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a check failed."""
+        """Return True if a check failed."""
         return any(entry.outcome == FAILS for entry in self.entries)
 
     def find_untrained(self) -> str | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from isobench.bundles.bundle_check import names_machine, pair_statements
 from isobench.bundles.layout import COMMANDS_FILE, CRATE_FILE, MANIFEST_FILE, REPORT_FILES, REPORT_FOLDER
 from isobench.bundles.manifest import (
     MANIFEST_LIMIT,
@@ -15,12 +16,9 @@ from isobench.bundles.manifest import (
     describe_error,
     parse_manifest,
 )
-from isobench.bundles.privacy import UNKNOWN
-from isobench.common.checksums import JSON_ENTRY, MISMATCH
+from isobench.common.checksums import drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_json
 from isobench.common.reading import RECORD_LIMIT, SETTINGS_LIMIT
-from isobench.runs.grouping import read_run_names
 from isobench.runs.layout import ABOUT_FILE, run_folder_name
 from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import Ledger
@@ -92,18 +90,11 @@ def compare_run(key: str, about: BundledRun, manifest: Manifest, runs: Mapping[s
     if run.record is None or run.cfg is None:
         return []  # a failure already
     record, cfg = run.record, run.cfg
-    task, encoder, method = read_run_names(cfg)
-    has_machine = {record.where.host, record.where.machine} != {UNKNOWN}
     pairs = {
         "key": (key, record.key),
         "status": (about.status, record.status),
         "seed": (about.seed, cfg.seed),
-        "task": (about.task, task),
-        "encoder": (about.encoder, encoder),
-        "method": (about.method, method),
-        "score": (about.score, record.best.score if record.best else None),
-        "data": (manifest.data.get(about.data), record.data.fingerprint),
-        "weights": (manifest.weights.get(about.weights), record.encoder.fingerprint),
+        **pair_statements(about, manifest, record, cfg),
     }
     problems = [
         f"the manifest says that its {name} is {listed}, and its record {recorded}"
@@ -114,7 +105,7 @@ def compare_run(key: str, about: BundledRun, manifest: Manifest, runs: Mapping[s
         problems.append(
             f"the manifest says that its predictions are {about.predictions}, which its record contradicts"
         )
-    if manifest.anonymous and has_machine:
+    if manifest.anonymous and names_machine(record):
         problems.append("the manifest says that it is anonymous, and its record names a machine")
     return problems
 
@@ -152,13 +143,7 @@ def read_checksummed_json(folder: VerifiedFolder, name: str) -> dict[str, Any]:
         OSError: there is no such file, or it can't be read.
         ValueError: it is no JSON object, has no checksum, or was changed.
     """
-    content = orjson.loads(folder.read(name, RECORD_LIMIT))
-    if not isinstance(content, dict) or JSON_ENTRY not in content:
-        raise ValueError("it is no JSON object with a checksum")
-    others = {key: value for key, value in content.items() if key != JSON_ENTRY}
-    if content[JSON_ENTRY] != sha256_json(["", others]):
-        raise ValueError(MISMATCH)
-    return others
+    return drop_json_checksum(orjson.loads(folder.read(name, RECORD_LIMIT)))
 
 
 def check_refused(folder: VerifiedFolder, ledger: Ledger) -> None:

@@ -7,9 +7,8 @@ import orjson
 import pyarrow
 import pyarrow.csv
 
-from isobench.common.checksums import JSON_ENTRY
+from isobench.common.checksums import drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_json
 from isobench.common.reading import SETTINGS_LIMIT
 from isobench.common.tidy import guard_table, list_columns, make_table
 from isobench.config.bounds import check_value
@@ -132,9 +131,10 @@ def read_origin(
     name = f"{path}/{REPORT_FILE}"
     if folder.has(name) or name in folder.refused:
         content = orjson.loads(folder.read(name, SETTINGS_LIMIT))
-        others = {key: value for key, value in content.items() if key != JSON_ENTRY}
-        if content.get(JSON_ENTRY) != sha256_json(["", others]):
-            raise ValueError(f"{REPORT_FILE} was changed after it was written")
+        try:
+            drop_json_checksum(content)
+        except ValueError:
+            raise ValueError(f"{REPORT_FILE} was changed after it was written") from None
         try:
             experiment = rebuild_dataclass(content["experiment"], Experiment)
         except NeedsOmegaConf:
