@@ -19,6 +19,7 @@ from isobench.runs.layout import (
     CONFIG_FILE,
     PREDICTIONS_FILE,
     RECORD_FILE,
+    REPORT_FILE,
     is_run_folder_name,
     run_folder_name,
 )
@@ -30,7 +31,7 @@ COMMANDS_FILE = "commands.txt"
 RUNS_FOLDER, REPORT_FOLDER = "runs", "report"
 RUN_FILES = (CONFIG_FILE, RECORD_FILE, PREDICTIONS_FILE)
 TIDY_FILES = ("runs.parquet", "runs.csv", "epochs.parquet", "epochs.csv")
-REPORT_FILES = frozenset((*TIDY_FILES, "report.html", "report.md", "tables.tex", "report.json"))
+REPORT_FILES = frozenset((*TIDY_FILES, "report.html", "report.md", "tables.tex", REPORT_FILE))
 ANALYSIS_ENDINGS = (".csv", ".parquet", ".png", ".svg", ".txt")  # of the numbers, figures and tables of an analysis
 FILE_LIMIT = 1024 * MEBIBYTE  # bytes of a file of predictions or of a report
 MAX_NAME = 200  # characters of a file's name
