@@ -10,7 +10,7 @@ from typing import Any
 import hydra.utils
 from rich.table import Table
 
-from isobench.analyses.names import SubjectNames, name_subjects
+from isobench.analyses.names import SubjectNames, name_subjects, needs_training
 from isobench.analyses.setting_checks import check_settings
 from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
@@ -140,9 +140,13 @@ def check_findings(findings: Any) -> None:
 def describe_analysis(
     experiment: Experiment, rows: Sequence[Row], findings: Any, files: list[Path], seconds: float
 ) -> dict[str, Any]:
-    """Build the content of about.json: the analysis with its settings, the grid's keys and configs, provenance."""
+    """Build the content of about.json: the analysis with its settings, the grid's keys, provenance.
+
+    It has the configs too if nothing was trained: trained runs have theirs in their own folders.
+    """
     from isobench.common.provenance import collect_provenance
 
+    trained = needs_training(rows[0].cfg.analysis)
     return {
         "experiment": asdict(experiment),
         **list_analysis_inputs(rows),
@@ -150,7 +154,7 @@ def describe_analysis(
         "scale": {"name": rows[0].cfg.scale, "differs": findings.differs},
         "files": sorted(file.name for file in files),
         "sha256": {file.name: sha256_file(file) for file in sorted(files)},
-        "runs": [asdict(row.cfg) for row in rows],
+        "runs": [] if trained else [asdict(row.cfg) for row in rows],
         "ended": [row.folder.key for row in rows if row.record is not None],
         "provenance": collect_provenance(),
     }

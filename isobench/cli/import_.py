@@ -1,4 +1,4 @@
-"""Run ``isobench import``: merge a bundle into an output folder. The file has an underscore: import is a keyword."""
+"""Run ``isobench import``: merge bundles into an output folder. The file has an underscore: import is a keyword."""
 
 from pathlib import Path
 
@@ -19,30 +19,34 @@ def main(prog: str = "python -m isobench import") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = FlagParser(
         prog=prog,
-        usage="%(prog)s [-h] FOLDER [output_dir=FOLDER]",
-        description="Merges a bundle (isobench export) into an output folder (outputs), so that isobench report "
-        "and status show its runs. Every checksum and every record is checked first, and nothing that the bundle "
-        "names is run. Runs that are there already stay; if one has other results there, nothing is imported. "
-        "Scores and tables are not computed again: isobench verify FOLDER does that.",
+        usage="%(prog)s [-h] FOLDER [FOLDER ...] [output_dir=FOLDER]",
+        description="Merges bundles (isobench export) into an output folder (outputs), so that isobench report "
+        "and status show their runs. Every checksum and every record is checked first, and nothing that a bundle "
+        "names is run. Runs that are there already stay; if one has other results there, nothing of its bundle is "
+        "imported. Scores and tables are not computed again: isobench verify FOLDER does that.",
         allow_abbrev=False,
     )
-    parser.add_argument("bundle", metavar="FOLDER", type=Path, help="the bundle")
-    parser.add_argument("settings", metavar="output_dir=FOLDER", nargs="*", help="where the runs go")
+    parser.add_argument("bundle", metavar="FOLDER", type=Path, help="a bundle")
+    parser.add_argument("more", metavar="FOLDER", nargs="*", help="more bundles; output_dir=FOLDER: where runs go")
     options = parser.parse_args()
-    run_guarded(lambda: import_runs(options.bundle, options.settings))
+    settings = [text for text in options.more if "=" in text and not Path(text).is_dir()]
+    bundles = [options.bundle, *(Path(text) for text in options.more if text not in settings)]
+    run_guarded(lambda: import_runs(bundles, settings))
 
 
 @collect_garbage_rarely()
-def import_runs(bundle: Path, settings: list[str]) -> None:
-    """Import a bundle and print how many of its runs are new.
+def import_runs(bundles: list[Path], settings: list[str]) -> None:
+    """Import bundles one by one and print how many runs of each are new.
 
     Raises:
-        UserError: a setting is not ``output_dir``, the bundle is damaged, or its results are others than those here.
+        UserError: a setting is not ``output_dir``, or a bundle is damaged, or its results are others than those here.
+            The bundles before it are imported.
         StorageError: the output folder can't be written.
     """
     output_dir = read_output_dir(settings)
-    merged = import_bundle(bundle, output_dir, find_problems)
-    print(replace_control_characters(describe_import(merged, output_dir)))
+    for bundle in bundles:
+        merged = import_bundle(bundle, output_dir, find_problems)
+        print(replace_control_characters(describe_import(merged, output_dir)))
 
 
 def find_problems(record: RunRecord, cfg: Config, predictions: bytes | None) -> list[str]:

@@ -78,7 +78,7 @@ def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
             assert float(row["l2"]) > 0
         assert float(row["fine_tuned_top1"]) <= float(row["fine_tuned_top5"]) <= float(row["fine_tuned_top30"])
     about = json.loads((folder / "about.json").read_text())
-    assert len(about["runs"]) == 2
+    assert (len(about["keys"]), about["runs"]) == (2, [])  # each run's own folder has its config
     assert "encoder local is not the paper's" in about["scale"]["differs"]
 
 

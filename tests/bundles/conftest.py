@@ -60,7 +60,7 @@ def run_export(command, reviews, cache):
 
 @pytest.fixture
 def run_import(command):
-    return lambda bundle, outputs: command(import_.main, str(bundle), f"output_dir={outputs}")
+    return lambda *places: command(import_.main, *map(str, places[:-1]), f"output_dir={places[-1]}")
 
 
 @pytest.fixture

@@ -52,8 +52,9 @@ def test_bundles_of_two_people_merge_into_one_report_and_one_bundle(
 ):
     assert run_export(bob, tmp_path / "second")[0] == 0
     outputs = tmp_path / "outputs"
-    for folder in (bundle, tmp_path / "second"):
-        assert run_import(folder, outputs)[0] == 0
+    code, out, err = run_import(bundle, tmp_path / "second", outputs)
+    assert code == 0, err
+    assert ("Imported 4 runs" in out, "Imported 2 runs" in out) == (True, True)
     assert run_report(outputs)[0] == 0
     assert sorted(read_runs(outputs)["seed"]) == [1, 1, 2, 2, 3, 3]
     code, _, err = run_export(outputs, tmp_path / "both")
@@ -147,6 +148,7 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
     [
         (["BUNDLE", "seed=1"], "it takes output_dir=FOLDER only"),
         (["MISSING"], "is no folder"),
+        (["BUNDLE", "MISSING", "output_dir=OUTPUTS"], "is no folder"),
         (["EMPTY"], "is no bundle: it has no manifest.json"),
         ([], "required: FOLDER"),
         (["BUNDLE", "output_dir=BUNDLE"], "imported into itself"),
@@ -156,6 +158,7 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
 def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
     (tmp_path / "EMPTY").mkdir()
     places = {"BUNDLE": str(bundle), "MISSING": str(tmp_path / "x"), "EMPTY": str(tmp_path / "EMPTY")}
+    places["OUTPUTS"] = str(tmp_path / "outputs")
     for word, place in places.items():
         arguments = [text.replace(word, place) for text in arguments]
     before = read_content(bundle)
