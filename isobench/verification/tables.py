@@ -10,6 +10,7 @@ import pyarrow.csv
 from isobench.common.checksums import drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import SETTINGS_LIMIT
+from isobench.common.terminal import format_count
 from isobench.common.tidy import guard_table, list_columns, make_table
 from isobench.config.bounds import check_value
 from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
@@ -156,18 +157,21 @@ def require_records(
     path: str, statuses: Mapping[str, str], runs: Mapping[str, CheckedRun], is_bundle: bool, ledger: Ledger
 ) -> bool:
     """Return True if every ended run of a report can be put into it again; note what is wrong otherwise."""
-    problems = []
+    problems, ended_since = [], []
     for key, status in statuses.items():
         run = runs.get(key)
         if run is None:
             if status in ENDED:
                 problems.append(f"it lists the run {key}, which is missing")
         elif run.record is not None and status not in ENDED:
-            problems.append(f"it was made before the run {key} ended: make it again with isobench report")
+            ended_since.append(key)
         elif run.cfg is None or (run.record is None and status in ENDED):
             problems.append(f"it lists the run {key}, whose record or config can't be used")
         elif run.has_unusable_predictions:
             problems.append(f"it lists the run {key}, whose predictions can't be used")
+    if ended_since:
+        more = f" and {format_count(len(ended_since) - 1, 'other')}" if ended_since[1:] else ""
+        problems.append(f"it was made before the run {ended_since[0]}{more} ended: make it again with isobench report")
     if is_bundle:
         problems += [f"it lacks the run {key}" for key in runs if key not in statuses]
     for problem in problems:

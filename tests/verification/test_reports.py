@@ -86,6 +86,18 @@ def test_a_queued_row_without_a_folder_excuses_no_other_row(places, tmp_path):
     assert any("score in row 1" in failure for failure in list_failures(folder))
 
 
+def test_a_report_that_runs_have_outdated_is_one_failure(places, tmp_path):
+    folder = Path(shutil.copytree(places / "outputs", tmp_path / "outputs"))
+    file = find_report(folder) / "runs.parquet"
+    table = pyarrow.parquet.read_table(file)
+    rows = table.to_pylist()
+    early = [row | {"status": "running"} for row in rows[:2]]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([*early, *rows[2:]], schema=table.schema), file)
+    outdated = [failure for failure in list_failures(folder) if "made before" in failure]
+    assert len(outdated) == 1
+    assert f"it was made before the run {rows[0]['key']} and 1 other ended" in outdated[0]
+
+
 def write_predictions_as(table):
     """Write a table as somebody may who wants to fill the reader's memory: a text once, in very many rows."""
     buffer = pyarrow.BufferOutputStream()
