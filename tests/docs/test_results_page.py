@@ -5,6 +5,7 @@ import importlib
 import pytest
 from helpers import ROOT
 
+from isobench.common.tidy import read_rows
 from isobench.verification.ledger import FAILS
 from isobench.verification.verify import Options, verify
 
@@ -23,6 +24,21 @@ def test_a_shipped_bundle_verifies(bundle):
     ledger = verify(bundle, Options())
     assert [entry for entry in ledger.entries if entry.outcome == FAILS] == []
     assert len(ledger.entries) > 5
+
+
+def test_the_scores_in_the_readme_are_those_of_the_bundle():
+    rows = read_rows(ROOT / "experiments/mteb/results/sts_similarity/report", "published")
+    text = (ROOT / "README.md").read_text()
+    names = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
+    for encoder, name in names.items():
+        for label, column in (("isobench", "ours"), ("MTEB", "published")):
+            scores = {
+                row["set"]: f"{row[column]:.2f}"
+                for row in rows
+                if (row["encoder"], row["similarity"], row["metric"]) == (encoder, "cosine", "spearman")
+            }
+            cells = [scores[name] for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb")]
+            assert f"| {name}, {label} | {' | '.join(cells)} |" in text
 
 
 @pytest.mark.slow
