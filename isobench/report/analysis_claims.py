@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable
 
+from isobench.common.terminal import format_count
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.document import TidyRows
 
@@ -35,7 +36,8 @@ def select_last_epochs(rows: TidyRows) -> TidyRows:
 def classifier_stays_at_init(rows: TidyRows) -> Outcome:
     """Check that the classifier's cosine to its initialisation is above .99 at the end of every run."""
     ends = [row["cosine"] for row in select_last_epochs(rows)]
-    return judge_cases((value > 0.99 for value in ends), f"smallest cosine {min(ends):.4f} of {len(ends)} runs")
+    numbers = f"smallest cosine {min(ends):.4f} of {format_count(len(ends), 'run')}"
+    return judge_cases((value > 0.99 for value in ends), numbers)
 
 
 def top_component_is_exaggerated(rows: TidyRows) -> Outcome:

@@ -171,7 +171,9 @@ def require_records(
             problems.append(f"it lists the run {key}, whose predictions can't be used")
     if ended_since:
         more = f" and {format_count(len(ended_since) - 1, 'other')}" if ended_since[1:] else ""
-        problems.append(f"it was made before the run {ended_since[0]}{more} ended: make it again with isobench report")
+        problems.append(
+            f"it was made before the run {ended_since[0]}{more} ended: make it again with isobench report"
+        )
     if is_bundle:
         problems += [f"it lacks the run {key}" for key in runs if key not in statuses]
     for problem in problems:
