@@ -35,8 +35,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.remove(file)
     pages = find_files(PAGES)
     for path in [*pages, *find_files(ASSETS)]:
-        place = InclusionLevel.NOT_IN_NAV if "/results/" in path else InclusionLevel.INCLUDED
-        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls, inclusion=place))
+        inclusion = InclusionLevel.NOT_IN_NAV if "/results/" in path else InclusionLevel.INCLUDED
+        files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls, inclusion=inclusion))
     for path in find_sources(pages):
         name, text = (f"{path}/index.md", list_folder(path)) if (ROOT / path).is_dir() else (f"{path}.md", show(path))
         made = File.generated(config, name, content=text, inclusion=InclusionLevel.NOT_IN_NAV)

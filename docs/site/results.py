@@ -1,7 +1,7 @@
 """Write docs/results.md from the bundles in experiments/*/results/: ``python docs/site/results.py``.
 
-Every number on the page is read from a bundle. The claims are judged in a temporary output folder into which all
-bundles are imported, as a reader would do it.
+Every number on the page is read from a bundle. For the claims, all bundles are imported into a temporary output
+folder, and the commands run there that the page tells its readers to run.
 """
 
 import itertools
@@ -10,13 +10,19 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from isobench.analyses.names import needs_training
+from isobench.cli.choices import list_choices
+from isobench.common.resources import conf_dir
 from isobench.common.terminal import format_count
 from isobench.common.tidy import read_rows
+from isobench.report.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "results.md"
@@ -24,24 +30,55 @@ INTRODUCTION = """# Results
 
 <!-- docs/site/results.py writes this page from the bundles in experiments/*/results/: change these, not the page. -->
 
-These results ship with the repository. Each is a [bundle](how-to/bundles.md): the records, predictions, tables and
-figures of one experiment, with the command that made it. You can check each in seconds, and train some of its runs
-again:
+These results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions, tables and
+figures of one experiment, with the command that made it. You can check each in seconds. You can also train some of
+its runs again, which takes about a minute a run. On another kind of processor the results of training are compared
+within a tolerance ([verify](how-to/verify.md)).
 
     isobench verify experiments/isobn/results/glue_isobn
     isobench verify experiments/isobn/results/glue_isobn --retrain 2
 
-None is in a paper's setting: they come from small encoders and small training sets, on a machine with two processor
-cores and no GPU. Each says what differs. The [map](../experiments/README.md) has the commands at the papers' scale.
-"""
-CLAIMS = """## The papers' claims
+All runs are small: short training on few examples, with encoders and data that install as Python packages or that
+`data.root` names. Each section says what differs from the paper's setting, so few published scores can stand beside
+ours. The [map](../experiments/README.md) has the commands at the papers' scale.
 
-These are the papers' [claims](reference/claims.md), judged by the runs and analyses on this page, so at their small
-scale. To make the same table from the bundles:
-
-    isobench import experiments/*/results/* output_dir=shipped
-    isobench report output_dir=shipped
+The bundles have the licence CC-BY-4.0. Names of machines and folders were removed from them.
 """
+CLAIMS_TEXT = """## The papers' claims
+
+The table judges each [claim](reference/claims.md) by the runs and analyses on this page. "Holds" and "does not hold"
+are true of these small runs only. To make the same table from the bundles:
+"""
+
+
+@dataclass
+class Bundle:
+    """A bundle that ships.
+
+    Attributes:
+        path: its folder.
+        manifest: the content of its manifest.
+        analysis: the settings of its analysis; empty without one.
+        differs: how an analysis's setting differs from the paper's.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    analysis: dict[str, Any]
+    differs: list[str]
+
+    @property
+    def name(self) -> str:
+        """Return the experiment's name."""
+        return str(self.manifest["experiment"])
+
+    def read(self, file: str) -> str:
+        """Read a text of its report."""
+        return (self.path / "report" / file).read_text("utf-8")
+
+    def locate(self, file: str) -> str:
+        """Return the path of a file of its report, relative to the page."""
+        return os.path.relpath(self.path / "report" / file, PAGE.parent)
 
 
 def main() -> None:
@@ -49,109 +86,147 @@ def main() -> None:
     PAGE.write_text(write_page(find_bundles()), encoding="utf-8")
 
 
-def find_bundles() -> list[Path]:
+def find_bundles() -> list[Bundle]:
     """Find the bundles that ship, in the order of their paths."""
-    return sorted(file.parent for file in ROOT.glob("experiments/*/results/*/manifest.json"))
+    return [read_bundle(file.parent) for file in sorted(ROOT.glob("experiments/*/results/*/manifest.json"))]
 
 
-def write_page(bundles: list[Path]) -> str:
+def read_bundle(path: Path) -> Bundle:
+    """Read what the page needs of a bundle."""
+    file = path / "report" / "about.json"
+    about = orjson.loads(file.read_bytes()) if file.is_file() else {"analysis": {}, "scale": {"differs": []}}
+    manifest = orjson.loads((path / "manifest.json").read_bytes())
+    return Bundle(path, manifest, about["analysis"], about["scale"]["differs"])
+
+
+def write_page(bundles: list[Bundle]) -> str:
     """Return the page's text."""
-    overview = ["## Overview", "", "| experiment | what ships | what it shows |", "|---|---|---|"]
-    overview += [write_overview_row(bundle) for bundle in bundles]
-    claims = f"{CLAIMS}\n{write_claims(bundles)}"
-    sections = [write_section(bundle) for bundle in bundles]
-    return "\n\n".join(part.strip() for part in [INTRODUCTION, "\n".join(overview), claims, *sections]) + "\n"
+    claims = judge_claims(bundles)
+    parts = [INTRODUCTION, write_overview(bundles, claims), write_claims(bundles, claims)]
+    return "\n\n".join(part.strip() for part in [*parts, *map(write_section, bundles)]) + "\n"
 
 
-def write_overview_row(bundle: Path) -> str:
-    """Return the line of a bundle in the table of all."""
-    manifest = orjson.loads((bundle / "manifest.json").read_bytes())
-    runs, planned = len(manifest["runs"]), manifest["planned"]
-    ships = "an analysis that trains nothing"
-    if runs:
-        ships = format_count(runs, "run") if runs == planned else f"{runs} of {planned} runs"
-    verdict = read_bold_lines(bundle)[0].strip("*") if runs else "its tables and figures"
-    return f"| [{bundle.name}](#{bundle.name}) | {ships} | {verdict} |"
+def write_overview(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
+    """Return the table of all bundles: what each has, and what came out."""
+    lines = ["## Overview", "", "| experiment | what it has | outcome |", "|---|---|---|"]
+    for bundle in bundles:
+        runs, planned = len(bundle.manifest["runs"]), bundle.manifest["planned"]
+        has = "an analysis that trains nothing"
+        if runs:
+            has = format_count(runs, "run") if runs == planned else f"{runs} of {planned} runs"
+        if bundle.analysis:
+            outcome = "; ".join(
+                f"{escape(claim['claim'])}: {claim['outcome']}"
+                for claim in claims
+                if claim["experiment"] == bundle.name
+            )
+        else:
+            outcome = read_verdict(bundle).strip("*")
+        lines.append(f"| [{bundle.name}](#{bundle.name}) | {has} | {outcome or 'the tables and figures below'} |")
+    return "\n".join(lines)
 
 
-def write_section(bundle: Path) -> str:
-    """Return the part of the page about one bundle: its setting, its first table, its figures, its files."""
-    report = bundle / "report"
-    place = os.path.relpath(report, PAGE.parent)
-    manifest = orjson.loads((bundle / "manifest.json").read_bytes())
-    parts = [f"## {bundle.name}", "\n".join(f"    {command}" for command in manifest["commands"])]
-    links = []
-    if (report / "report.md").is_file():
-        parts += [*read_bold_lines(bundle), read_first_table((report / "report.md").read_text("utf-8"))]
-        page = report.relative_to(ROOT) / "report.html"
-        links.append(f"[the report]({place}/report.md), also as the page `{page}`")
-    if (report / "tables.txt").is_file():
-        if not manifest["runs"]:
-            parts.append(describe_setting(orjson.loads((report / "about.json").read_bytes())))
-            parts.append(read_first_box((report / "tables.txt").read_text("utf-8")))
-        links.append(f"[all tables of the analysis]({place}/tables.txt)")
-    parts += [f"![{bundle.name}: {file.stem}]({place}/{file.name})" for file in sorted(report.glob("*.svg"))]
+def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
+    """Return the table of the papers' claims, with the commands that make it."""
+    names = {bundle.name for bundle in bundles}
+    commands = "\n".join(f"    isobench {' '.join(command)}" for command in list_commands(bundles))
+    counts = Counter(claim["outcome"] for claim in claims)
+    count = ", ".join(f"{word}: {number}" for word, number in counts.most_common())
+    rows = [
+        "| paper | claim | outcome | numbers, or the command to run | setting | experiment |",
+        "|---|---|---|---|---|---|",
+    ]
+    for claim in claims:
+        name = claim["experiment"]
+        cells = (escape(claim[column]) for column in ("paper", "claim", "outcome", "numbers", "scale"))
+        rows.append(f"| {' | '.join(cells)} | {f'[{name}](#{name})' if name in names else f'`{name}`'} |")
+    return "\n\n".join([CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", "\n".join(rows)])
+
+
+def write_section(bundle: Bundle) -> str:
+    """Return the part of the page about one bundle: what it is, its first table with its notes, figures, files."""
+    description = list_choices(Path(conf_dir()), "experiment")[bundle.name]
+    commands = "\n".join(f"    {command}" for command in bundle.manifest["commands"])
+    parts, links = [f"## {bundle.name}", escape(description), commands], []
+    if bundle.analysis:
+        table, notes = split_tables(bundle.read("tables.txt"))
+        parts += [table, escape(notes)]
+        links.append(f"[all tables of the analysis]({bundle.locate('tables.txt')})")
+    if bundle.manifest["runs"]:
+        if not bundle.analysis:
+            parts += [read_verdict(bundle), read_setting(bundle), read_first_table(bundle.read("report.md"))]
+        page = (bundle.path / "report" / "report.html").relative_to(ROOT)
+        links.append(f"[the report]({bundle.locate('report.md')}), also as the page `{page}`")
+    figures = sorted(file.name for file in (bundle.path / "report").glob("*.svg"))
+    parts += [
+        f"![{Path(name).stem} of {bundle.name}]({bundle.locate(name)})\n\n*{Path(name).stem}*" for name in figures
+    ]
     parts.append(f"More: {'; '.join(links)}.")
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
-def read_bold_lines(bundle: Path) -> list[str]:
-    """Read the lines of a report that stand out: its verdict, and how its setting differs from the paper's."""
-    lines = (bundle / "report" / "report.md").read_text("utf-8").splitlines()
-    return [line for line in lines if re.fullmatch(r"\*\*.*\*\*", line)]
+def read_verdict(bundle: Bundle) -> str:
+    """Read the verdict of a report, its first line in bold."""
+    return next(line for line in bundle.read("report.md").splitlines() if line.startswith("**"))
+
+
+def read_setting(bundle: Bundle) -> str:
+    """Read how the setting of a report differs from the paper's: its other lines in bold."""
+    lines = [line for line in bundle.read("report.md").splitlines() if re.fullmatch(r"\*\*.*\*\*", line)]
+    return "\n\n".join(lines[1:])
 
 
 def read_first_table(text: str) -> str:
-    """Read the first table of a report in Markdown."""
-    return "\n".join(itertools.takewhile(bool, text[text.index("\n|") + 1 :].split("\n")))
+    """Read the first table of a report in Markdown, with the notes and the rule of selection that explain it."""
+    lines = iter(text.splitlines())
+    start = next(line for line in lines if line.startswith("|"))
+    section = itertools.takewhile(lambda line: not line.startswith("## "), lines)
+    selection = next(line for line in text.splitlines() if line.startswith("Selection: "))
+    return "\n".join([start, *section]).strip() + f"\n\n{selection}"
 
 
-def read_first_box(text: str) -> str:
-    """Read the first table of an analysis with its title, as a block of code."""
-    lines = text.splitlines()
-    end = next(number for number, line in enumerate(lines) if line.startswith("└"))
-    return "\n".join(f"    {line}".rstrip() for line in lines[: end + 1])
+def split_tables(text: str) -> tuple[str, str]:
+    """Split the text of an analysis's tables: its first table with the title, as code, and the notes at its end."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    ends = [number + 1 for number, line in enumerate(lines) if line.startswith("└")]
+    return "\n".join(f"    {line}" for line in lines[: ends[0]]), "\n".join(lines[ends[-1] :])
 
 
-def describe_setting(about: dict[str, Any]) -> str:
-    """Say how an analysis's setting differs from the paper's."""
-    return (
-        f"**Not the paper's setting: {'; '.join(about['scale']['differs'])}.**" if about["scale"]["differs"] else ""
-    )
-
-
-def write_claims(bundles: list[Path]) -> str:
-    """Import all bundles into a temporary output folder, and return the table of the claims judged there."""
+def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
+    """Import all bundles into a temporary output folder and judge the claims there; return a row for each claim."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        output_dir = f"output_dir={folder}/outputs"
-        run_isobench("import", *map(str, bundles), output_dir)
-        for bundle in bundles:
-            about = bundle / "report" / "about.json"
-            if about.is_file() and orjson.loads(about.read_bytes())["analysis"].get("trains"):
-                run_isobench("report", f"+experiment={bundle.name}", output_dir)
-        run_isobench("report", output_dir)
-        claims = read_rows(Path(folder, "outputs", "reports"), "claims")
-    shipped = {orjson.loads((bundle / "manifest.json").read_bytes())["experiment"] for bundle in bundles}
-    rows = ["| paper | claim | outcome | numbers, or the command to run | experiment |", "|---|---|---|---|---|"]
-    for claim in claims:
-        name = claim["experiment"]
-        place = f"[{name}](#{name})" if name in shipped else f"`{name}`"
-        cells = (escape(claim[column]) for column in ("paper", "claim", "outcome", "numbers"))
-        rows.append(f"| {' | '.join(cells)} | {place} |")
-    return "\n".join(rows)
+        for command in list_commands(bundles):
+            words = [str(path) for word in command for path in (sorted(ROOT.glob(word)) if "*" in word else [word])]
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "isobench",
+                    *[word.replace("=shipped", f"={folder}/shipped") for word in words],
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                cwd=ROOT,
+                env=environment,
+            )
+        return read_rows(Path(folder, "shipped", "reports"), "claims")
+
+
+def list_commands(bundles: list[Bundle]) -> list[list[str]]:
+    """List the commands, without isobench itself, that import all bundles and judge the claims."""
+    judged = {claim.experiment for claim in CLAIMS}
+    trained = [bundle.name for bundle in bundles if needs_training(bundle.analysis) and bundle.name in judged]
+    return [
+        ["import", "experiments/*/results/*", "output_dir=shipped"],
+        *(["report", f"+experiment={name}", "output_dir=shipped"] for name in trained),
+        ["report", "output_dir=shipped"],
+    ]
 
 
 def escape(text: str) -> str:
-    """Write a text so that Markdown shows it as it is, in a cell of a table."""
+    """Write a text so that Markdown shows it as it is, also in a cell of a table."""
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
-
-
-def run_isobench(*arguments: str) -> None:
-    """Run a command of isobench; raise CalledProcessError if it fails."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [sys.executable, "-m", "isobench", *arguments], check=True, capture_output=True, cwd=ROOT, env=environment
-    )
 
 
 if __name__ == "__main__":

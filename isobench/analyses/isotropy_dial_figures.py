@@ -27,7 +27,7 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
     A point is the mean over the seeds that have all doses of the dial, with its standard error. A line joins the
     doses of a dial in their order. Plain fine-tuning is black. A panel's title is the correlation given the dial: the
     points of different dials lie apart for reasons of their own, which the eye can't take away. An encoder and task
-    without any such seed has no panels, and the title names it.
+    without any such seed has no panels, and the title names it; if none has one, all get empty panels.
 
     Args:
         rows: of ``build_rows``.
@@ -36,10 +36,10 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
     """
     groups = list_groups(rows)
     begun = [group for group in groups if any(series.seeds for series in collect_all_series(rows, *group).values())]
-    missing = [", ".join(group) for group in groups if begun and group not in begun]
-    groups = begun or groups
-    figure, axes = make_panels(len(groups), len(MEASURES), 1.7, sharey="row")
-    for (encoder, task), line in zip(groups, axes, strict=True):
+    drawn = begun or groups
+    missing = [", ".join(group) for group in groups if group not in drawn]
+    figure, axes = make_panels(len(drawn), len(MEASURES), 1.7, sharey="row")
+    for (encoder, task), line in zip(drawn, axes, strict=True):
         series = collect_all_series(rows, encoder, task)
         line[0].set_ylabel(
             escape_math("\n".join((encoder, f"{task}: score", *labels[encoder, task].split(": ")))), fontsize=6
@@ -57,7 +57,10 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
         label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles) or 1)
-    title = ["Score against the isotropy of the embeddings", *(f"Not run yet: {name}" for name in missing)]
+    title = [
+        "Score against the isotropy of the embeddings",
+        *(f"No seed with all doses yet: {name}" for name in missing),
+    ]
     figure.suptitle(escape_math("\n".join(title)), fontsize=8)
     return figure
 

@@ -1,5 +1,6 @@
 """Run ``isobench import``: merge bundles into an output folder. The file has an underscore: import is a keyword."""
 
+import re
 from pathlib import Path
 
 from isobench.bundles.merge import Merged, import_bundle
@@ -20,17 +21,17 @@ def main(prog: str = "python -m isobench import") -> None:
     parser = FlagParser(
         prog=prog,
         usage="%(prog)s [-h] FOLDER [FOLDER ...] [output_dir=FOLDER]",
-        description="Merges bundles (isobench export) into an output folder (outputs), so that isobench report "
-        "and status show their runs. Every checksum and every record is checked first, and nothing that a bundle "
-        "names is run. Runs that are there already stay; if one has other results there, nothing of its bundle is "
-        "imported. Scores and tables are not computed again: isobench verify FOLDER does that.",
+        description="Merges bundles (isobench export) into an output folder, so that isobench report and status show "
+        "their runs. The runs go to output_dir (default: outputs). Every checksum and every record is checked first, "
+        "and nothing that a bundle names is run. Runs that are there already stay; if one has other results there, "
+        "nothing of its bundle is imported. Scores and tables are not computed again: isobench verify FOLDER does "
+        "that.",
         allow_abbrev=False,
     )
-    parser.add_argument("bundle", metavar="FOLDER", type=Path, help="a bundle")
-    parser.add_argument("more", metavar="FOLDER", nargs="*", help="more bundles; output_dir=FOLDER: where runs go")
-    options = parser.parse_args()
-    settings = [text for text in options.more if "=" in text and not Path(text).is_dir()]
-    bundles = [options.bundle, *(Path(text) for text in options.more if text not in settings)]
+    parser.add_argument("arguments", metavar="FOLDER", nargs="+", help="a bundle; ./a=b if its name has a =")
+    arguments = parser.parse_args().arguments
+    settings = [text for text in arguments if re.match(r"[\w.]+=", text)]
+    bundles = [Path(text) for text in arguments if text not in settings]
     run_guarded(lambda: import_runs(bundles, settings))
 
 
@@ -39,11 +40,13 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     """Import bundles one by one and print how many runs of each are new.
 
     Raises:
-        UserError: a setting is not ``output_dir``, or a bundle is damaged, or its results are others than those here.
-            The bundles before it are imported.
+        UserError: no bundle is named, a setting is not ``output_dir``, a bundle is damaged, or one of its runs has
+            other results in the output folder. The bundles before it are imported.
         StorageError: the output folder can't be written.
     """
     output_dir = read_output_dir(settings)
+    if not bundles:
+        raise UserError("name the bundle to import: isobench import FOLDER")
     for bundle in bundles:
         merged = import_bundle(bundle, output_dir, find_problems)
         print(replace_control_characters(describe_import(merged, output_dir)))

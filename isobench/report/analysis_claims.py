@@ -25,7 +25,7 @@ def isobn_lowers_ev(rows: TidyRows) -> Outcome:
         plain, bn, isobn = (first.get((encoder, task, m), math.nan) for m in ("none", "batch_norm", "isobn_paper"))
         cases.append(plain > bn > isobn and plain - isobn > 2 * (plain - bn))
         numbers.append(f"{encoder}, {task}: {plain:.2f}, {bn:.2f}, {isobn:.2f}")
-    return judge_cases(cases, "; ".join(numbers))
+    return judge_cases(cases, f"EV_1 plain, by batch normalisation, by IsoBN: {'; '.join(numbers)}")
 
 
 def select_last_epochs(rows: TidyRows) -> TidyRows:
@@ -47,14 +47,15 @@ def top_component_is_exaggerated(rows: TidyRows) -> Outcome:
         return Outcome(NOT_RUN, "no task with classes")
     ends = [(row["fine_tuned_top1"], row["optimal_top1"]) for row in last]
     ours, best = (100 * statistics.fmean(values) for values in zip(*ends, strict=True))
-    return judge_cases((a > b for a, b in ends), f"{ours:.0f}% against {best:.0f}%")
+    numbers = f"its share of the logits' variance is {ours:.0f}%, and {best:.0f}% with the optimal classifier"
+    return judge_cases((a > b for a, b in ends), f"{numbers} ({format_count(len(ends), 'run')})")
 
 
 def centring_restores_isotropy(rows: TidyRows) -> Outcome:
     """Check that centring alone raises I(W) above .85, and that removing the top components raises it further."""
     numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}, {r['i1_removed']:.3f}" for r in rows]
     cases = (r["i1_raw"] < r["i1_centred"] < r["i1_removed"] and r["i1_centred"] > 0.85 for r in rows)
-    return judge_cases(cases, "; ".join(numbers))
+    return judge_cases(cases, f"I(W) raw, centred, without top components: {'; '.join(numbers)}")
 
 
 def word_similarity_improves(*methods: str) -> Callable[[TidyRows], Outcome]:
@@ -71,7 +72,7 @@ def word_similarity_improves(*methods: str) -> Callable[[TidyRows], Outcome]:
                 gain = value - pearson[encoder, similarity, "raw"]
                 cases.append(gain > 0)
                 numbers.append(f"{encoder}, {method}, {similarity} {gain:+.2f}")
-        return judge_cases(cases, "; ".join(numbers))
+        return judge_cases(cases, f"gain in Pearson's correlation x 100: {'; '.join(numbers)}")
 
     return check
 
@@ -85,8 +86,9 @@ def rare_tokens_are_nearer(rows: TidyRows) -> Outcome:
     for row in rows:
         if row["vectors"] == "raw":
             cosines.setdefault(row["encoder"], []).append(row["cosine"])
-    numbers = (f"{encoder}: {values[0]:.2f} to {values[-1]:.2f}" for encoder, values in cosines.items())
-    return judge_cases((values[0] < values[-1] for values in cosines.values()), "; ".join(numbers))
+    numbers = "; ".join(f"{encoder}: {values[0]:.2f}, {values[-1]:.2f}" for encoder, values in cosines.items())
+    cases = (values[0] < values[-1] for values in cosines.values())
+    return judge_cases(cases, f"mean cosine with frequent tokens, with rare ones: {numbers}")
 
 
 NEAR = 0.1  # points; a correlation this near a published one counts as repeated; the number is our choice
@@ -126,7 +128,7 @@ def variance_rises_with_importance(rows: TidyRows) -> Outcome:
 def judge_correlations(rows: TidyRows, agrees: Callable[[float], bool]) -> Outcome:
     """Judge every row's Spearman correlation of standard deviation and Fisher score over the dimensions."""
     numbers = "; ".join(f"{row['encoder']}, {row['task']}: {row['spearman']:+.2f}" for row in rows)
-    return judge_cases((agrees(row["spearman"]) for row in rows), numbers)
+    return judge_cases((agrees(row["spearman"]) for row in rows), f"Spearman's correlation: {numbers}")
 
 
 def there_are_two_clusters(rows: TidyRows) -> Outcome:

@@ -110,7 +110,9 @@ def nothing_improves(report: Report) -> Outcome:
     """
     number = len(collect_test_family(report.tables))
     runs = BaselineComparison(report.tables)
-    constant = runs.list_constant_tasks(runs.methods)
+    constant = [
+        f"{runs.format_method(name)} on {task}" for name in runs.methods for task in runs.list_constant_tasks([name])
+    ]
     left_out = f"; left out, constant predictors: {', '.join(constant)}" if constant else ""
     comparisons = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
     if not number and (constant or any(math.isnan(comparison.difference) for comparison in comparisons)):

@@ -130,8 +130,9 @@ def describe_no_effect(effects: Effects) -> str:
         count = len(effects.by_method)
         compared, corrected = ("", "") if alone else (f" of {count} methods", f" after Holm over {count} methods")
         return (
-            f"{seeds[:1].upper()}{seeds[1:]} are too few to tell a difference{compared} from chance: the smallest "
-            f"possible p is {effects.least_adjusted:.2f}{corrected}; seen here: {seen} points."
+            f"{seeds[:1].upper()}{seeds[1:]} are too few for the permutation test to tell a difference{compared} "
+            f"from chance: the smallest possible p is {effects.least_adjusted:.2f}{corrected}; seen here: {seen} "
+            "points."
         )
     power = describe_power(effects)
     if alone:

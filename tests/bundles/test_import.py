@@ -148,7 +148,7 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
     [
         (["BUNDLE", "seed=1"], "it takes output_dir=FOLDER only"),
         (["MISSING"], "is no folder"),
-        (["BUNDLE", "MISSING", "output_dir=OUTPUTS"], "is no folder"),
+        (["output_dir=OUTPUTS"], "name the bundle to import"),
         (["EMPTY"], "is no bundle: it has no manifest.json"),
         ([], "required: FOLDER"),
         (["BUNDLE", "output_dir=BUNDLE"], "imported into itself"),
@@ -166,6 +166,13 @@ def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
     assert (code, len(err.splitlines())) == (2, 1)
     assert message in err
     assert read_content(bundle) == before
+
+
+def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tmp_path):
+    code, _, err = run_import(bundle, tmp_path / "missing", tmp_path / "outputs")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert f"{tmp_path / 'missing'} is no folder" in err
+    assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 4
 
 
 def test_two_output_folders_are_refused():

@@ -114,13 +114,13 @@ def predict_one_class(made, *lines):
 
 @pytest.mark.parametrize("lines", [(0,), (1,), (0, 1)])
 def test_constant_predictors_were_run(lines):
-    """The outcome is undecided, and names the task; it does not ask for runs that are there."""
+    """The outcome is undecided, and names the task and the method; it does not ask for runs that are there."""
     scores = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
     outcome = claims.improves("isobn_paper")(predict_one_class(report(scores), *lines))
     assert outcome == (UNDECIDED, "isobn_paper: no task can be compared (left out, constant predictors: rte)")
     outcome = claims.nothing_improves(predict_one_class(report(scores), *lines))
     assert outcome.word == UNDECIDED
-    assert outcome.numbers.endswith("left out, constant predictors: rte")
+    assert outcome.numbers.endswith("left out, constant predictors: isobn_paper on rte")
 
 
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():

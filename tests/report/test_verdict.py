@@ -73,8 +73,8 @@ def test_three_seeds_are_too_few_for_the_test_and_that_is_said():
     base = [80.0, 81.0, 82.0]
     said = verdict({"none": {"a": base}, "x": {"a": [80.5, 81.5, 82.5]}, "y": {"a": base[::-1]}})
     assert said == (
-        "3 seeds per method are too few to tell a difference of 2 methods from chance: the smallest possible p is "
-        "0.20 after Holm over 2 methods; seen here: 0.00 to +0.50 points."
+        "3 seeds per method are too few for the permutation test to tell a difference of 2 methods from chance: the "
+        "smallest possible p is 0.20 after Holm over 2 methods; seen here: 0.00 to +0.50 points."
     )
     assert smallest_stratified_p([(base, base)]) == pytest.approx(2 / 20)
     assert smallest_stratified_p([(base, base)] * 2) == pytest.approx(2 / 400)
