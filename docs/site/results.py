@@ -225,8 +225,11 @@ def list_commands(bundles: list[Bundle]) -> list[list[str]]:
 
 
 def escape(text: str) -> str:
-    """Write a text so that Markdown shows it as it is, also in a cell of a table."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
+    """Write a text so that Markdown shows it as it is, also in a cell of a table.
+
+    An underscore within a word needs no backslash, and commands are easier to copy without.
+    """
+    return re.sub(r"([\\`*\[\]<>|])", r"\\\1", text)
 
 
 if __name__ == "__main__":

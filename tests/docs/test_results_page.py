@@ -22,7 +22,7 @@ def test_every_experiment_has_a_bundle():
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
 def test_a_shipped_bundle_verifies(bundle):
     ledger = verify(bundle, Options())
-    assert ledger.list_entries(FAILS) == []
+    assert list(ledger.list_entries(FAILS)) == []
     runs = len(list(bundle.glob("runs/*/predictions.parquet")))
     assert ledger.count().get("scores", {}).get(HOLDS, 0) == runs
     assert runs or ledger.count()["analysis"][HOLDS] >= 3
