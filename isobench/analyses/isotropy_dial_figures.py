@@ -38,7 +38,7 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
     begun = [group for group in groups if any(series.seeds for series in collect_all_series(rows, *group).values())]
     drawn = begun or groups
     missing = [", ".join(group) for group in groups if group not in drawn]
-    figure, axes = make_panels(len(drawn), len(MEASURES), 1.7, sharey="row")
+    figure, axes = make_panels(len(drawn), len(MEASURES), 1.7 if len(drawn) > 2 else 2.5, sharey="row")
     for (encoder, task), line in zip(drawn, axes, strict=True):
         series = collect_all_series(rows, encoder, task)
         line[0].set_ylabel(
