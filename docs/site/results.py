@@ -26,6 +26,7 @@ from isobench.report.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "results.md"
+SHOWN_LINES = 70  # of an analysis's tables
 INTRODUCTION = """# Results
 
 <!-- docs/site/results.py writes this page from the bundles in experiments/*/results/: change these, not the page. -->
@@ -40,7 +41,9 @@ within a tolerance ([verify](how-to/verify.md)).
 
 All runs are small: short training on few examples, with encoders and data that install as Python packages or that
 `data.root` names. Each section says what differs from the paper's setting, so few published scores can stand beside
-ours. The [map](../experiments/README.md) has the commands at the papers' scale.
+ours. The [map](../experiments/README.md) has the commands at the papers' scale. Translation and summarisation use
+generated texts and an untrained model: their results show that the code runs, and nothing about real texts. Tests
+compare means, also where a table shows medians as its paper does.
 
 The bundles have the licence CC-BY-4.0. Names of machines and folders were removed from them.
 """
@@ -140,11 +143,13 @@ def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
         name = claim["experiment"]
         cells = (escape(claim[column]) for column in ("paper", "claim", "outcome", "numbers", "scale"))
         rows.append(f"| {' | '.join(cells)} | {f'[{name}](#{name})' if name in names else f'`{name}`'} |")
-    return "\n\n".join([CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", "\n".join(rows)])
+    return "\n\n".join(
+        [CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", "\n".join(rows)]
+    )
 
 
 def write_section(bundle: Bundle) -> str:
-    """Return the part of the page about one bundle: what it is, its first table with its notes, figures, files."""
+    """Return the part of the page about one bundle: what it is, its first tables with their notes, figures, files."""
     description = list_choices(Path(conf_dir()), "experiment")[bundle.name]
     commands = "\n".join(f"    {command}" for command in bundle.manifest["commands"])
     parts, links = [f"## {bundle.name}", escape(description), commands], []
@@ -186,10 +191,14 @@ def read_first_table(text: str) -> str:
 
 
 def split_tables(text: str) -> tuple[str, str]:
-    """Split the text of an analysis's tables: its first table with the title, as code, and the notes at its end."""
+    """Split the text of an analysis's tables: the first tables, as code, and the notes after the last table.
+
+    The first table is always shown, and those after it up to ``SHOWN_LINES`` lines.
+    """
     lines = [line.rstrip() for line in text.splitlines()]
     ends = [number + 1 for number, line in enumerate(lines) if line.startswith("└")]
-    return "\n".join(f"    {line}" for line in lines[: ends[0]]), "\n".join(lines[ends[-1] :])
+    shown = max([ends[0], *(end for end in ends if end <= SHOWN_LINES)])
+    return "\n".join(f"    {line}" for line in lines[:shown]), "\n".join(lines[ends[-1] :])
 
 
 def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
