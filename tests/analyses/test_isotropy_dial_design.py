@@ -140,6 +140,14 @@ def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
     assert title in [title for _, title in panels]
 
 
+def test_an_encoder_without_a_whole_seed_has_no_panels_and_is_named(whole, study):
+    for subject in study.subjects:
+        subject.task, subject.record = "U", None
+    isotropy = dial_analysis.analyse([*whole.subjects, *study.subjects]).figures["isotropy"]
+    assert [axis.get_ylabel() for axis in isotropy.axes if axis.get_ylabel()] == ["E\nT: score\n"]
+    assert "No seed with all doses yet: E, U" in isotropy.get_suptitle()
+
+
 def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
     added = copy.deepcopy(whole.find("isobn", 1.0, 3))
     added.cfg.calibration["beta"] = 0.9
