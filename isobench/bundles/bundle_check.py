@@ -31,7 +31,7 @@ from isobench.runs.listing import parse_config
 from isobench.runs.record import RunRecord
 from isobench.runs.record_file import parse_record
 
-NOTHING_IMPORTED = "nothing is imported"
+NOTHING_IMPORTED = "nothing of this bundle is imported"
 # Finds what is wrong with a record, its config and its predictions, which may be absent.
 FindMore = Callable[[RunRecord, Config, bytes | None], Iterable[str]]
 

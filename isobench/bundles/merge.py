@@ -16,7 +16,15 @@ from isobench.bundles.bundle_check import (
     read_checked_files,
 )
 from isobench.bundles.exchange import flush_files
-from isobench.bundles.layout import PREDICTIONS_FILE, RECORD_FILE, REPORT_FOLDER, RUN_FILES, name_run_file
+from isobench.bundles.layout import (
+    CRATE_FILE,
+    MANIFEST_FILE,
+    PREDICTIONS_FILE,
+    RECORD_FILE,
+    REPORT_FOLDER,
+    RUN_FILES,
+    name_run_file,
+)
 from isobench.bundles.manifest import Manifest, read_manifest
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, refuse_file, require_writable
@@ -60,8 +68,7 @@ def import_bundle(bundle: Path, output_dir: str, find_more: FindMore) -> Merged:
     bundle = bundle.expanduser()
     manifest = read_manifest(bundle)
     refuse_file("output_dir", output_dir)
-    if Path(output_dir).resolve() == bundle.resolve():
-        raise UserError(f"{bundle} can't be imported into itself: name another output_dir")
+    refuse_bundle(Path(output_dir))
     with require_writable(Path(output_dir)):
         try:
             with make_temporary_folder(Path(output_dir) / "import") as staging:
@@ -90,6 +97,13 @@ def stage_files(bundle: Path, manifest: Manifest, staging: Path) -> dict[str, Pa
         files[path] = staging / str(number)
         files[path].write_bytes(content)
     return files
+
+
+def refuse_bundle(output_dir: Path) -> None:
+    """Raise UserError if an output folder is a bundle or lies in one, which would then not fit its manifest."""
+    for place in (output_dir.resolve(), *output_dir.resolve().parents):
+        if (place / MANIFEST_FILE).is_file() and (place / CRATE_FILE).is_file():
+            raise UserError(f"{output_dir} is or lies in the bundle {place}: name another output_dir")
 
 
 def require_known_analysis(bundle: Path, manifest: Manifest, output_dir: str) -> None:

@@ -130,6 +130,7 @@ def find_analysis_files(rows: list[Row], trains: bool) -> list[Path]:
     if trains and not cfg.analysis.get("unfinished"):
         rows = [row for row in rows if row.record is not None and row.record.status == "finished"]
     expected = replace_non_finite(list_analysis_inputs(rows)) if rows else {}
+    expected["ended"] = [row.folder.key for row in rows if row.record is not None]
     if about is None or not rows or any(about.get(name) != value for name, value in expected.items()):
         command = "isobench report" if trains else "python -m isobench"
         reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"

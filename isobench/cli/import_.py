@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from isobench.bundles.manifest import read_manifest
 from isobench.bundles.merge import Merged, import_bundle
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
@@ -40,13 +41,16 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     """Import bundles one by one and print how many runs of each are new.
 
     Raises:
-        UserError: no bundle is named, a setting is not ``output_dir``, a bundle is damaged, or one of its runs has
-            other results in the output folder. The bundles before it are imported.
+        UserError: no bundle is named, a setting is not ``output_dir``, or a manifest is damaged: nothing is imported.
+            Or a bundle is damaged elsewhere, or a run of it has other results in the output folder: the bundles
+            before it are imported.
         StorageError: the output folder can't be written.
     """
     output_dir = read_output_dir(settings)
     if not bundles:
         raise UserError("name the bundle to import: isobench import FOLDER")
+    for bundle in bundles:
+        read_manifest(bundle.expanduser())  # so that a wrong name is found before anything is imported
     for bundle in bundles:
         merged = import_bundle(bundle, output_dir, find_problems)
         print(replace_control_characters(describe_import(merged, output_dir)))

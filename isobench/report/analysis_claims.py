@@ -36,7 +36,7 @@ def select_last_epochs(rows: TidyRows) -> TidyRows:
 def classifier_stays_at_init(rows: TidyRows) -> Outcome:
     """Check that the classifier's cosine to its initialisation is above .99 at the end of every run."""
     ends = [row["cosine"] for row in select_last_epochs(rows)]
-    numbers = f"smallest cosine {min(ends):.4f} of {format_count(len(ends), 'run')}"
+    numbers = f"smallest cosine {min(ends):.6f} of {format_count(len(ends), 'run')}"
     return judge_cases((value > 0.99 for value in ends), numbers)
 
 

@@ -161,7 +161,8 @@ def isotropy_is_unrelated(report: Report) -> Outcome:
     related = sum(p < ALPHA for p in holm([float(test.pvalue) for test in tests]))
     number = sum(map(len, varied.values()))
     rho = ", ".join(f"{test.statistic:+.2f}" for test in tests)
-    numbers = f"Spearman {rho} ({number} runs); {related} of {len(tests)} with p < {ALPHA} after Holm{left_out}"
+    tested = f"{related} of {len(tests)} with p < {ALPHA} after Holm"
+    numbers = f"Spearman's correlation with I1 {rho} ({number} runs); {tested}{left_out}"
     return Outcome(FAILS if related else HOLDS if number >= MIN_RUNS else UNDECIDED, numbers)
 
 

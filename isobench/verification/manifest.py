@@ -131,6 +131,9 @@ def compare_statements(folder: VerifiedFolder, manifest: Manifest) -> list[str]:
             about = read_checksummed_json(folder, f"{REPORT_FOLDER}/{ABOUT_FILE}")
             if set(manifest.analysis) != {ABOUT_FILE, *about["sha256"]}:
                 problems.append(f"its files of the analysis are not those of {ABOUT_FILE}")
+            analysed = set(about["keys"]) & manifest.runs.keys()
+            if set(about.get("ended", analysed)) != analysed:
+                problems.append("its analysis was made of other runs than it has: repeat the analysis and the export")
     except (OSError, ValueError, LookupError, TypeError) as error:
         problems.append(extract_first_line(error))
     return problems

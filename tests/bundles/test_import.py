@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pandas
 import pytest
@@ -87,7 +88,7 @@ def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(bundle, r
     code, _, err = run_import(bundle, outputs)
     assert (code, len(err.splitlines())) == (2, 1)
     assert f"{own / 'result.json'} has other content" in err
-    assert "nothing is imported" in err
+    assert "nothing of this bundle is imported" in err
     assert read_content(outputs) == before
 
 
@@ -151,7 +152,9 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
         (["output_dir=OUTPUTS"], "name the bundle to import"),
         (["EMPTY"], "is no bundle: it has no manifest.json"),
         ([], "required: FOLDER"),
-        (["BUNDLE", "output_dir=BUNDLE"], "imported into itself"),
+        (["BUNDLE", "output_dir=BUNDLE"], "is or lies in the bundle"),
+        (["BUNDLE", "output_dir=BUNDLE/runs/x"], "is or lies in the bundle"),
+        (["BUNDLE", "EMPTY", "output_dir=OUTPUTS"], "is no bundle: it has no manifest.json"),
         (["BUNDLE", "--force"], "there is no flag --force"),
     ],
 )
@@ -166,12 +169,16 @@ def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
     assert (code, len(err.splitlines())) == (2, 1)
     assert message in err
     assert read_content(bundle) == before
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tmp_path):
-    code, _, err = run_import(bundle, tmp_path / "missing", tmp_path / "outputs")
+    damaged = Path(shutil.copytree(bundle, tmp_path / "damaged"))
+    (damaged / "report" / "report.md").write_text("changed")
+    code, out, err = run_import(bundle, damaged, tmp_path / "outputs")
     assert (code, len(err.splitlines())) == (2, 1)
-    assert f"{tmp_path / 'missing'} is no folder" in err
+    assert "nothing of this bundle is imported" in err
+    assert "Imported 4 runs" in out
     assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 4
 
 
