@@ -6,6 +6,9 @@ import pytest
 from bundle_tools import read_content, sign_file
 
 from isobench.cli import export
+from isobench.common.checksums import add_json_checksum, drop_json_checksum
+from isobench.verification.ledger import FAILS
+from isobench.verification.verify import Options, verify
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +60,12 @@ def test_an_analysis_without_training_is_exported_and_imported(
     assert "tables.txt is damaged or missing" in err
 
 
+def forget_ended_runs(file):
+    """Change an about.json as it is if no run had ended when the analysis was made."""
+    content = drop_json_checksum(json.loads(file.read_text()))
+    file.write_text(json.dumps(add_json_checksum(content | {"ended": []})))
+
+
 def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, run_import, outputs, tmp_path):
     pytest.importorskip("rocrate")
     drift = ["+experiment=isobn_drift", *small, "calibration=none", "seed=1", "task.train_samples=64"]
@@ -74,6 +83,15 @@ def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, ru
     code, out, err = run_import(target, tmp_path / "elsewhere")
     assert code == 0, err
     assert "Its analysis is not imported" in out
+    forget_ended_runs(outputs / "reports" / "isobn_drift" / "about.json")
+    code, out, err = command(export.main, "--to", str(tmp_path / "outdated"), *drift)
+    assert code == 0, err
+    assert "Without the analysis" in out
+    about = "report/about.json"
+    forget_ended_runs(target / about)
+    sign_file(target, about)
+    failures = [entry.text for entry in verify(target, Options()).list_entries(FAILS)]
+    assert "its analysis was made of other runs than it has: repeat the analysis and the export" in failures
     (outputs / "reports" / "isobn_drift" / "about.json").unlink()
     code, out, err = command(export.main, "--to", str(target), *drift)
     assert code == 0, err
