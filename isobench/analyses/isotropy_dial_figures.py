@@ -83,8 +83,8 @@ def mark_plain(axis: Axes, series: Series, measure: str) -> None:
     if 0 in series.doses:
         place = series.doses.index(0)
         point = (series.values[name][:, place].mean() for name in (measure, "score"))
-        look = {"color": "black", "markerfacecolor": "none", "markersize": 6, "zorder": 5}
-        axis.plot(*map(np.atleast_1d, point), "D", label="plain fine-tuning", **look)
+        x, y = map(np.atleast_1d, point)
+        axis.plot(x, y, "D", color="black", mfc="none", markersize=6, zorder=5, label="plain fine-tuning")
 
 
 def draw_doses(rows: Sequence[TidyRow], labels: Mapping[Group, str]) -> Figure:
