@@ -64,6 +64,14 @@ class BaselineComparison:
                     tasks[self.find_task(column)] = None
         return list(tasks)
 
+    def list_constant_predictors(self) -> list[str]:
+        """List every method with the tasks of ``list_constant_tasks``: ``flow on rte``."""
+        return [
+            f"{self.format_method(name)} on {task}"
+            for name in self.methods
+            for task in self.list_constant_tasks([name])
+        ]
+
     def find_task(self, column: str) -> str:
         """Return the task of a column, or the column's title if its task is not known."""
         return self.tasks.get(column, column)

@@ -110,9 +110,7 @@ def nothing_improves(report: Report) -> Outcome:
     """
     number = len(collect_test_family(report.tables))
     runs = BaselineComparison(report.tables)
-    constant = [
-        f"{runs.format_method(name)} on {task}" for name in runs.methods for task in runs.list_constant_tasks([name])
-    ]
+    constant = runs.list_constant_predictors()
     left_out = f"; left out, constant predictors: {', '.join(constant)}" if constant else ""
     comparisons = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
     if not number and (constant or any(math.isnan(comparison.difference) for comparison in comparisons)):
@@ -130,8 +128,7 @@ def nothing_improves(report: Report) -> Outcome:
         return Outcome(FAILS, f"{numbers}: {', '.join(gains)}{left_out}")
     arms = {name: runs.collect_arms(name) for name in runs.methods}
     least = max(map(column_detectable_difference, group_arms_by_column(arms).values()), default=math.inf)
-    numbers += f"; differences under {least:.2g} points would usually go unnoticed"
-    numbers += left_out
+    numbers += f"; differences under {least:.2g} points would usually go unnoticed{left_out}"
     if untested := sum(comparison.welch is None for comparison in comparisons):
         return Outcome(UNDECIDED, f"{numbers}; {untested} more can't be tested")
     return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, numbers)
