@@ -165,10 +165,9 @@ def write_section(bundle: Bundle) -> str:
             parts += [read_verdict(bundle), read_setting(bundle), read_first_table(bundle.read("report.md"))]
         page = (bundle.path / "report" / "report.html").relative_to(ROOT)
         links.append(f"[the report]({bundle.locate('report.md')}), also as the page `{page}`")
-    figures = sorted(file.name for file in (bundle.path / "report").glob("*.svg"))
-    parts += [
-        f"![{Path(name).stem} of {bundle.name}]({bundle.locate(name)})\n\n*{Path(name).stem}*" for name in figures
-    ]
+    for name in sorted(file.name for file in (bundle.path / "report").glob("*.svg")):
+        caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", Path(name).stem)
+        parts.append(f"![{caption}]({bundle.locate(name)})\n\n*{caption}*")
     parts.append(f"More: {'; '.join(links)}.")
     return "\n\n".join(part for part in parts if part)
 
