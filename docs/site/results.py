@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from isobench.analyses.names import needs_training
-from isobench.cli.choices import list_choices
+from isobench.cli.choices import describe_choice
 from isobench.common.resources import conf_dir
 from isobench.common.terminal import format_count
 from isobench.common.tidy import read_rows
@@ -66,13 +66,11 @@ class Bundle:
         path: its folder.
         manifest: the content of its manifest.
         analysis: the settings of its analysis; empty without one.
-        differs: how an analysis's setting differs from the paper's.
     """
 
     path: Path
     manifest: dict[str, Any]
     analysis: dict[str, Any]
-    differs: list[str]
 
     @property
     def name(self) -> str:
@@ -101,9 +99,8 @@ def find_bundles() -> list[Bundle]:
 def read_bundle(path: Path) -> Bundle:
     """Read what the page needs of a bundle."""
     file = path / "report" / "about.json"
-    about = orjson.loads(file.read_bytes()) if file.is_file() else {"analysis": {}, "scale": {"differs": []}}
-    manifest = orjson.loads((path / "manifest.json").read_bytes())
-    return Bundle(path, manifest, about["analysis"], about["scale"]["differs"])
+    analysis = orjson.loads(file.read_bytes())["analysis"] if file.is_file() else {}
+    return Bundle(path, orjson.loads((path / "manifest.json").read_bytes()), analysis)
 
 
 def write_page(bundles: list[Bundle]) -> str:
@@ -128,7 +125,7 @@ def write_overview(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
                 if claim["experiment"] == bundle.name
             )
         else:
-            outcome = read_verdict(bundle).strip("*")
+            outcome = read_bold_lines(bundle.read("report.md"))[0].strip("*")
         lines.append(f"| [{bundle.name}](#{bundle.name}) | {has} | {outcome or 'the tables and figures below'} |")
     return "\n".join(lines)
 
@@ -136,7 +133,8 @@ def write_overview(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
 def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
     """Return the table of the papers' claims, with the commands that make it."""
     names = {bundle.name for bundle in bundles}
-    commands = "\n".join(f"    isobench {' '.join(command)}" for command in list_commands(bundles))
+    listed = list_commands(bundles, ["experiments/*/results/*"], "outputs/shipped")
+    commands = "\n".join(f"    isobench {' '.join(command)}" for command in listed)
     counts = Counter(claim["outcome"] for claim in claims)
     count = ", ".join(f"{word}: {number}" for word, number in counts.most_common())
     rows = [
@@ -154,7 +152,7 @@ def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
 
 def write_section(bundle: Bundle) -> str:
     """Return the part of the page about one bundle: what it is, its first tables with their notes, figures, files."""
-    description = list_choices(Path(conf_dir()), "experiment")[bundle.name]
+    description = describe_choice(Path(conf_dir(), "experiment", f"{bundle.name}.yaml"))
     commands = "\n".join(f"    {command}" for command in bundle.manifest["commands"])
     parts, links = [f"## {bundle.name}", escape(description), commands], []
     if bundle.analysis:
@@ -162,7 +160,8 @@ def write_section(bundle: Bundle) -> str:
         links.append(f"[all tables of the analysis]({bundle.locate('tables.txt')})")
     if bundle.manifest["runs"]:
         if not bundle.analysis:
-            parts += [read_verdict(bundle), read_setting(bundle), read_first_table(bundle.read("report.md"))]
+            text = bundle.read("report.md")
+            parts += [*read_bold_lines(text), read_first_table(text)]
         page = (bundle.path / "report" / "report.html").relative_to(ROOT)
         links.append(f"[the report]({bundle.locate('report.md')}), also as the page `{page}`")
     for name in sorted(file.name for file in (bundle.path / "report").glob("*.svg")):
@@ -172,15 +171,9 @@ def write_section(bundle: Bundle) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def read_verdict(bundle: Bundle) -> str:
-    """Read the verdict of a report, its first line in bold."""
-    return next(line for line in bundle.read("report.md").splitlines() if line.startswith("**"))
-
-
-def read_setting(bundle: Bundle) -> str:
-    """Read how the setting of a report differs from the paper's: its other lines in bold."""
-    lines = [line for line in bundle.read("report.md").splitlines() if re.fullmatch(r"\*\*.*\*\*", line)]
-    return "\n\n".join(lines[1:])
+def read_bold_lines(text: str) -> list[str]:
+    """Read the lines in bold of a report in Markdown: its verdict, and how its setting differs from the paper's."""
+    return [line for line in text.splitlines() if re.fullmatch(r"\*\*.*\*\*", line)]
 
 
 def read_first_table(text: str) -> str:
@@ -207,32 +200,24 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
     """Import all bundles into a temporary output folder and judge the claims there; return a row for each claim."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        for command in list_commands(bundles):
-            words = [str(path) for word in command for path in (sorted(ROOT.glob(word)) if "*" in word else [word])]
-            subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "isobench",
-                    *[word.replace("=outputs", f"={folder}") for word in words],
-                ],
-                check=True,
-                stdout=subprocess.DEVNULL,
-                cwd=ROOT,
-                env=environment,
-            )
-        return read_rows(Path(folder, "shipped", "reports"), "claims")
+        for command in list_commands(bundles, [str(bundle.path) for bundle in bundles], folder):
+            program = [sys.executable, "-m", "isobench", *command]
+            subprocess.run(program, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment)
+        return read_rows(Path(folder, "reports"), "claims")
 
 
-def list_commands(bundles: list[Bundle]) -> list[list[str]]:
-    """List the commands, without isobench itself, that import all bundles and judge the claims."""
+def list_commands(bundles: list[Bundle], places: list[str], output_dir: str) -> list[list[str]]:
+    """List the commands, without isobench itself, that import all bundles and judge the claims.
+
+    Args:
+        bundles: those that ship.
+        places: their paths, or a pattern of them.
+        output_dir: the folder that they are imported into.
+    """
     judged = {claim.experiment for claim in CLAIMS}
     trained = [bundle.name for bundle in bundles if needs_training(bundle.analysis) and bundle.name in judged]
-    return [
-        ["import", "experiments/*/results/*", "output_dir=outputs/shipped"],
-        *(["report", f"+experiment={name}", "output_dir=outputs/shipped"] for name in trained),
-        ["report", "output_dir=outputs/shipped"],
-    ]
+    commands = [["import", *places], *(["report", f"+experiment={name}"] for name in trained), ["report"]]
+    return [[*command, f"output_dir={output_dir}"] for command in commands]
 
 
 def escape(text: str) -> str:

@@ -35,12 +35,13 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
         labels: encoder and task -> how incomplete their study is; empty if it is complete.
     """
     groups = list_groups(rows)
-    begun = [group for group in groups if any(series.seeds for series in collect_all_series(rows, *group).values())]
+    found = {group: collect_all_series(rows, *group) for group in groups}
+    begun = [group for group in groups if any(series.seeds for series in found[group].values())]
     drawn = begun or groups
     missing = [", ".join(group) for group in groups if group not in drawn]
     figure, axes = make_panels(len(drawn), len(MEASURES), 1.7 if len(drawn) > 2 else 2.5, sharey="row")
     for (encoder, task), line in zip(drawn, axes, strict=True):
-        series = collect_all_series(rows, encoder, task)
+        series = found[encoder, task]
         line[0].set_ylabel(
             escape_math("\n".join((encoder, f"{task}: score", *labels[encoder, task].split(": ")))), fontsize=6
         )
