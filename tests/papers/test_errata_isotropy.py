@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from isobench.papers import published
-from isobench.report import claims
+from isobench.report import run_claims
 
 
 def rounding(value):
@@ -148,4 +148,4 @@ def test_the_claims_limit_is_the_largest_i2_printed_beside_one_predicted_class()
             mean, deviation = scores[encoder][row][task]
             if str(mean) == one_class[task] and not deviation:
                 largest = max(largest, i2)
-    assert largest == claims.COLLAPSED_I2
+    assert largest == run_claims.COLLAPSED_I2

@@ -15,7 +15,7 @@ from isobench.cli.claims import judge_claim, read_analysis_rows
 from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import UserError
 from isobench.common.tidy import write_rows
-from isobench.report import claims
+from isobench.report import claims, run_claims
 from isobench.report.analysis_claims import RELATED
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
@@ -153,7 +153,7 @@ def test_isotropy_and_score():
     related = [(number / 10, 50.0 + number) for number in range(8)]
     unrelated = [(number / 10, score) for number, score in enumerate([3, 1, 4, 1, 5, 9, 2, 6])]
     many = [(number / 40, 50.0 + number * 17 % 40) for number in range(40)]
-    check = claims.isotropy_is_unrelated
+    check = run_claims.isotropy_is_unrelated
     assert check(report({}, runs=runs(related))).word == FAILS
     assert check(report({}, runs=runs(unrelated))).word == UNDECIDED  # so few runs would show little
     assert check(report({}, runs=runs(many))).word == HOLDS
@@ -164,7 +164,7 @@ def test_constant_and_undefined_isotropy_is_left_out_without_a_warning(recwarn):
     constant = runs([(0.5, 50.0 + number) for number in range(8)], task="cola")
     undefined = runs([(float("nan"), 50.0)] * 3)
     related = runs([(number / 10, 50.0 + number) for number in range(8)])
-    check = claims.isotropy_is_unrelated
+    check = run_claims.isotropy_is_unrelated
     outcome = check(report({}, runs=[*constant, *undefined, *related]))
     assert (outcome.word, "with I1 +1.00 (8 runs)" in outcome.numbers) == (FAILS, True)
     assert outcome.numbers.endswith("left out, I1 or score is constant: cola, bert")
@@ -176,8 +176,8 @@ def test_the_relation_is_corrected_over_tasks():
     weak = [(1, 1), (2, 3), (3, 2), (4, 5), (5, 4), (6, 6)]  # rho = 1 - 6 * 4 / 210 = .89, p = .02
     none = [(1, 3), (2, 1), (3, 5), (4, 6), (5, 2), (6, 4)]
     made = [*runs(weak), *(run for task in "abcd" for run in runs(none, task=task))]
-    assert claims.isotropy_is_unrelated(report({}, runs=runs(weak))).word == FAILS
-    outcome = claims.isotropy_is_unrelated(report({}, runs=made))
+    assert run_claims.isotropy_is_unrelated(report({}, runs=runs(weak))).word == FAILS
+    outcome = run_claims.isotropy_is_unrelated(report({}, runs=made))
     assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (HOLDS, True)
 
 
@@ -186,7 +186,7 @@ def spectrum(i2, failure=None, **more):
 
 
 def test_collapses_is_judged_by_runs_whose_head_is_as_isotropic_as_printed():
-    check, one_class = claims.collapses("spectrum_polynomial"), "constant_predictor"
+    check, one_class = run_claims.collapses("spectrum_polynomial"), "constant_predictor"
     assert check(report({}, runs=[*spectrum(7e-4, one_class), *spectrum(0.0)])).word == HOLDS
     assert [check(report({}, runs=spectrum(i2))).word for i2 in (7e-4, 0.0)] == [FAILS, FAILS]
     # A constant run with another head is no evidence for the claim, and does not outweigh evidence against it.
@@ -200,7 +200,7 @@ def test_collapses_is_judged_by_runs_whose_head_is_as_isotropic_as_printed():
 
 
 def test_collapses_leaves_out_tasks_where_plain_fine_tuning_predicts_one_class_too():
-    check, one_class = claims.collapses("spectrum_polynomial"), "constant_predictor"
+    check, one_class = run_claims.collapses("spectrum_polynomial"), "constant_predictor"
     plain = [*runs([(1.0, 50.0)]), *runs([(1.0, 50.0)], failure=one_class)]
     outcome = check(report({}, runs=[*plain, *spectrum(7e-4, one_class)]))
     assert outcome == (UNDECIDED, "no such run; left out, plain fine-tuning predicts one class too: rte")
@@ -317,9 +317,9 @@ def test_the_documentation_states_the_criterion_of_every_claim():
     assert words == {"each", "better", "no gain", "collapse", "clusters", "cost"}
     for word in words:
         assert f"- **{word.capitalize()}.**" in text
-    assert f"I2 of at most\n  {claims.COLLAPSED_I2}." in text
+    assert f"I2 of at most\n  {run_claims.COLLAPSED_I2}." in text
     assert f"a gain of {claims.RELEVANT_GAIN:g} point on every task" in text
-    assert f"there are {claims.MIN_RUNS} runs or more" in text
+    assert f"there are {run_claims.MIN_RUNS} runs or more" in text
     assert f"between -{RELATED:g} and {RELATED:g} (our".replace("0.", ".") in text
 
 

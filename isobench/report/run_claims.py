@@ -1,0 +1,73 @@
+"""Check the papers' claims that are judged by single runs: isotropy and score, and collapse to one class."""
+
+import math
+from collections.abc import Callable
+
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
+from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
+from isobench.report.document import Report
+from isobench.report.effects import ALPHA
+from isobench.report.seed_statistics import holm
+from isobench.report.tidy_rows import read_compared_setting
+
+COLLAPSED_I2 = 0.002  # largest I2 in Table 4 beside a score of one class in Table 1 (MRPC, CoLA, WNLI, STS-B)
+MIN_RUNS = 30  # fewer runs don't support "no relation"
+
+
+def isotropy_is_unrelated(report: Report) -> Outcome:
+    """Check that I1 of the embeddings does not correlate with the score over the runs of any task and encoder.
+
+    By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more. Runs of
+    different scales, heads or reported epochs are correlated apart.
+    """
+    from scipy import stats
+
+    groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for run in report.runs:
+        i1, score = (math.nan if run.get(name) is None else run[name] for name in ("embedding/i1", "score"))
+        if not run["failure"] and not math.isnan(i1 + score):
+            groups.setdefault(read_compared_setting(run), []).append((i1, score))
+    large = {key: pairs for key, pairs in groups.items() if len(pairs) >= 6}
+    varied = {key: pairs for key, pairs in large.items() if all(len(set(v)) > 1 for v in zip(*pairs, strict=True))}
+    constant = [f"{key[1]}, {key[0]}" for key in large if key not in varied]
+    left_out = f"; left out, I1 or score is constant: {'; '.join(constant)}" if constant else ""
+    if not varied:
+        word = UNDECIDED if constant else NOT_RUN
+        return Outcome(word, f"no task and encoder with six runs that differ{left_out}")
+    tests = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in varied.values()]
+    related = sum(p < ALPHA for p in holm([float(test.pvalue) for test in tests]))
+    number = sum(map(len, varied.values()))
+    rho = ", ".join(f"{test.statistic:+.2f}" for test in tests)
+    tested = f"{related} of {len(tests)} with p < {ALPHA} after Holm"
+    numbers = f"Spearman's correlation with I1 {rho} ({number} runs); {tested}{left_out}"
+    return Outcome(FAILS if related else HOLDS if number >= MIN_RUNS else UNDECIDED, numbers)
+
+
+def collapses(*methods: str) -> Callable[[Report], Outcome]:
+    """Make the check that runs whose head is as isotropic as printed predict one class for every example.
+
+    Only runs of these methods with an I2 of at most ``COLLAPSED_I2`` decide. The claim holds if one of them predicts
+    one class, and fails if none does. Runs on a task where plain fine-tuning predicts one class too are left out,
+    because there the method is not the reason.
+    """
+
+    def check(report: Report) -> Outcome:
+        ended = [run for run in report.runs if run["status"] == "finished"]
+        plain = [run for run in ended if run["method"] == BASE_METHOD and run["failure"] == CONSTANT_PREDICTOR]
+        hopeless = {read_compared_setting(run): run["task"] for run in plain}
+        own = [run for run in ended if run["method"] in methods]
+        runs = [run for run in own if read_compared_setting(run) not in hopeless]
+        tasks = ", ".join(dict.fromkeys(hopeless.values()))
+        left_out = f"; left out, plain fine-tuning predicts one class too: {tasks}" if tasks else ""
+        if not runs:
+            return Outcome(UNDECIDED if own else NOT_RUN, f"no such run{left_out}")
+        i2 = [run.get("head/i2_printed") for run in runs]
+        isotropic = [run for run, value in zip(runs, i2, strict=True) if value is not None and value <= COLLAPSED_I2]
+        if not isotropic:
+            numbers = f"none of {len(runs)} runs has an I2 of at most {COLLAPSED_I2}"
+            return Outcome(UNDECIDED, f"{numbers}: run calibration=spectrum_polynomial_collapsed{left_out}")
+        constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in isotropic)
+        numbers = f"{constant} of {len(isotropic)} runs with an I2 of at most {COLLAPSED_I2} predict one class"
+        return Outcome(HOLDS if constant else FAILS, numbers + left_out)
+
+    return check
