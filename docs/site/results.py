@@ -34,8 +34,8 @@ INTRODUCTION = """# Results
 These results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions, tables and
 figures of one experiment, with the command that made it.
 
-    for bundle in experiments/*/results/*; do isobench verify $bundle; done    # a minute for all
-    isobench verify experiments/isobn/results/glue_isobn --retrain 2           # about a minute a run
+    isobench verify experiments/*/results/*                             # a minute for all
+    isobench verify experiments/isobn/results/glue_isobn --retrain 2    # about a minute a run
 
 Of runs, every score and every table is computed again from the predictions. Of an analysis that trains nothing, only
 the sums of its files are compared: to check its numbers, run its command. On another kind of processor, runs that are

@@ -1,7 +1,8 @@
-"""Run ``isobench verify``: check a bundle or an output folder, and name what holds and what does not."""
+"""Run ``isobench verify``: check bundles or output folders, and name what holds and what does not."""
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,22 +25,25 @@ def main(prog: str = "python -m isobench verify") -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = FlagParser(
         prog=prog,
-        usage="%(prog)s [-h] [--level 1|2] [--retrain N [--seed S]] [--trust] [--json] FOLDER [data.root=FOLDER] "
-        "[data.cache=FOLDER] [encoder.path=FOLDER ...]",
-        description="Checks a bundle or an output folder. Level 1 computes scores, tables and keys again and "
+        usage="%(prog)s [-h] [--level 1|2] [--retrain N [--seed S]] [--trust] [--json] FOLDER [FOLDER ...] "
+        "[data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]",
+        description="Checks bundles or output folders. Level 1 computes scores, tables and keys again and "
         "compares sums. Level 2 also compares data, weights, code and machine with the records. --retrain trains N "
-        "finished runs again, drawn at random; failed runs are never drawn. "
-        "Levels 1 and 2 run nothing that the folder names. Exit code 1 if "
+        "finished runs of each folder again, drawn at random; failed runs are never drawn. "
+        "Levels 1 and 2 run nothing that the folders name. Exit code 1 if "
         "anything fails.",
         allow_abbrev=False,
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the bundle or output folder")
-    parser.add_argument("settings", metavar="SETTING=VALUE", nargs="*", help="where data and weights are here")
+    parser.add_argument(
+        "arguments", metavar="FOLDER", nargs="+", help="a bundle or output folder; ./a=b if it has a ="
+    )
     parser.add_argument("--level", type=int, choices=(1, 2), default=1, help="1 (default), or 2: data, weights, code")
-    parser.add_argument("--retrain", type=read_count, default=0, metavar="N", help="train N runs again (level 3)")
+    parser.add_argument(
+        "--retrain", type=read_count, default=0, metavar="N", help="train N runs of each again (level 3)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the choice of runs to train again (0)")
     parser.add_argument(
-        "--trust", action="store_true", help="use the paths and run the classes that the folder's configs name"
+        "--trust", action="store_true", help="use the paths and run the classes that the folders' configs name"
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     options = parser.parse_intermixed_args()  # settings may stand after flags
@@ -55,25 +59,44 @@ def read_count(text: str) -> int:
 
 @collect_garbage_rarely()
 def print_outcome(options: argparse.Namespace) -> None:
-    """Verify a folder and print the outcome.
+    """Verify each folder and print the outcome.
 
     Raises:
         SystemExit: 1 if anything fails.
-        UserError: it is no such folder, a setting is wrong, or nothing fails and no run can be trained again.
+        UserError: a folder is none that can be verified, a setting is wrong, or nothing fails and no run of any
+            folder can be trained again.
     """
+    from isobench.verification.folder import VerifiedFolder
     from isobench.verification.verify import Options, verify  # imports torch
 
-    locations = read_locations(options.settings, options.trust)
-    chosen = Options(options.level, options.retrain, options.seed, locations)
-    ledger = verify(options.folder.expanduser(), chosen)
+    folders, settings = split_arguments(options.arguments)
+    chosen = Options(options.level, options.retrain, options.seed, read_locations(settings, options.trust))
+    for folder in folders:
+        VerifiedFolder(folder)  # so that a wrong name is found before anything is verified
+    ledgers = {}
+    for folder in folders:
+        ledgers[folder] = verify(folder, chosen)
+        if not options.json:
+            print_ledger(ledgers[folder], folder)
     if options.json:
-        print(json.dumps(ledger.to_json(), indent=1))
-    else:
-        print_ledger(ledger, options.folder)
-    if ledger.has_failed:
+        print(json.dumps([{"folder": str(folder), **own.to_json()} for folder, own in ledgers.items()], indent=1))
+    elif len(ledgers) > 1:
+        failed = ", ".join(str(folder) for folder, ledger in ledgers.items() if ledger.has_failed)
+        outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
+        print(clean(f"{len(ledgers)} folders verified. {outcome}"))
+    if any(ledger.has_failed for ledger in ledgers.values()):
         raise SystemExit(1)
-    if options.retrain and (reason := ledger.find_untrained()):
-        raise UserError(f"no run can be trained again: {reason}")
+    reasons = [ledger.find_untrained() for ledger in ledgers.values()] if options.retrain else [None]
+    if all(reasons):
+        raise UserError(f"no run can be trained again: {reasons[-1]}")
+
+
+def split_arguments(arguments: list[str]) -> tuple[list[Path], list[str]]:
+    """Split the arguments into folders and settings; raise UserError if no folder is named."""
+    settings = [text for text in arguments if re.match(r"[\w.]+=", text)]
+    if len(settings) == len(arguments):
+        raise UserError("name the bundle or output folder to verify: isobench verify FOLDER")
+    return [Path(text).expanduser() for text in arguments if text not in settings], settings
 
 
 def read_locations(settings: list[str], trust: bool) -> "Locations":

@@ -172,7 +172,25 @@ def test_the_command_prints_what_fails_and_exits_with_1(folder, command):
     assert "scores: accuracy on validation is" in out
     code, out, _ = command(main, "--json", str(folder))
     assert code == 1
-    assert json.loads(out)["failed"] is True
+    assert [(told["folder"], told["failed"]) for told in json.loads(out)] == [(str(folder), True)]
+
+
+def test_several_folders_are_verified_by_one_command(places, folder, command):
+    main, intact = verify_command.main, places / "outputs"
+    code, out, _ = command(main, str(intact), str(folder))
+    assert code == 0
+    assert "2 folders verified. Nothing that was checked fails." in out
+    tamper("change_score", 3, folder, repair=True)
+    code, out, _ = command(main, str(folder), str(intact))
+    assert (code, out.count("Verified: ")) == (1, 2)
+    assert f"2 folders verified. These fail: {folder}\n" in out
+    code, out, _ = command(main, "--json", str(intact), str(folder))
+    assert [told["failed"] for told in json.loads(out)] == [False, True]
+    code, out, err = command(main, str(intact), "/nowhere")
+    assert (code, out) == (2, "")  # found before anything is verified
+    assert "/nowhere is no folder" in err
+    code, _, err = command(main, "data.root=x")
+    assert (code, "name the bundle or output folder" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
