@@ -30,8 +30,8 @@ def main(prog: str = "python -m isobench verify") -> None:
         description="Checks bundles or output folders. Level 1 computes scores, tables and keys again and "
         "compares sums. Level 2 also compares data, weights, code and machine with the records. --retrain trains N "
         "finished runs of each folder again, drawn at random; failed runs are never drawn. "
-        "Levels 1 and 2 run nothing that the folders name. Exit code 1 if "
-        "anything fails.",
+        "Levels 1 and 2 run no code that a folder's files name. Exit code 1 if "
+        "anything fails. Say with data.root, data.cache and encoder.path where data and weights are here.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -39,9 +39,13 @@ def main(prog: str = "python -m isobench verify") -> None:
     )
     parser.add_argument("--level", type=int, choices=(1, 2), default=1, help="1 (default), or 2: data, weights, code")
     parser.add_argument(
-        "--retrain", type=read_count, default=0, metavar="N", help="train N runs of each again (level 3)"
+        "--retrain",
+        type=read_count,
+        default=0,
+        metavar="N",
+        help="train N finished runs of each folder again (level 3)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of runs to train again (0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choice of these runs (0)")
     parser.add_argument(
         "--trust", action="store_true", help="use the paths and run the classes that the folders' configs name"
     )
@@ -59,51 +63,57 @@ def read_count(text: str) -> int:
 
 @collect_garbage_rarely()
 def print_outcome(options: argparse.Namespace) -> None:
-    """Verify each folder and print the outcome.
+    """Verify each folder and print the outcome; a folder that can't be verified doesn't stop the others.
 
     Raises:
         SystemExit: 1 if anything fails.
-        UserError: a folder is none that can be verified, a setting is wrong, or nothing fails and no run of any
-            folder can be trained again.
+        UserError: a setting is wrong; or nothing fails, and a folder can't be verified or no run be trained again.
     """
-    from isobench.verification.folder import VerifiedFolder
     from isobench.verification.verify import Options, verify  # imports torch
 
     folders, settings = split_arguments(options.arguments)
     chosen = Options(options.level, options.retrain, options.seed, read_locations(settings, options.trust))
+    ledgers, problems = {}, {}
     for folder in folders:
-        VerifiedFolder(folder)  # so that a wrong name is found before anything is verified
-    ledgers = {}
-    for folder in folders:
-        ledgers[folder] = verify(folder, chosen)
-        if not options.json:
-            print_ledger(ledgers[folder], folder)
+        try:
+            ledgers[folder] = verify(folder, chosen)
+        except UserError as error:
+            problems[folder] = str(error)
+        else:
+            if not options.json:
+                print_ledger(ledgers[folder], folder)
     if options.json:
-        print(json.dumps([{"folder": str(folder), **own.to_json()} for folder, own in ledgers.items()], indent=1))
-    elif len(ledgers) > 1:
+        told = [{"folder": str(folder), **ledger.to_json()} for folder, ledger in ledgers.items()]
+        told += [{"folder": str(folder), "error": problem} for folder, problem in problems.items()]
+        print(json.dumps(told, indent=1))
+    elif len(folders) > 1:
         failed = ", ".join(str(folder) for folder, ledger in ledgers.items() if ledger.has_failed)
         outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
-        print(clean(f"{len(ledgers)} folders verified. {outcome}"))
+        print(clean(f"{len(ledgers)} of {len(folders)} folders verified. {outcome}"))
     if any(ledger.has_failed for ledger in ledgers.values()):
         raise SystemExit(1)
-    reasons = [ledger.find_untrained() for ledger in ledgers.values()] if options.retrain else [None]
-    if all(reasons):
-        raise UserError(f"no run can be trained again: {reasons[-1]}")
+    if problems:
+        raise UserError("; ".join(problems.values()))
+    untrained = {folder: ledger.find_untrained() for folder, ledger in ledgers.items()} if options.retrain else {}
+    if untrained and all(untrained.values()):
+        reasons = "; ".join(f"{folder}: {reason}" for folder, reason in untrained.items())
+        raise UserError(f"no run can be trained again: {reasons}")
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[Path], list[str]]:
-    """Split the arguments into folders and settings; raise UserError if no folder is named."""
-    settings = [text for text in arguments if re.match(r"[\w.]+=", text)]
-    if len(settings) == len(arguments):
-        raise UserError("name the bundle or output folder to verify: isobench verify FOLDER")
-    return [Path(text).expanduser() for text in arguments if text not in settings], settings
+    """Split the arguments into folders, each once, and settings; raise UserError if no folder is named."""
+    settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
+    folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
+    if not folders:
+        raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
+    return list(folders), settings
 
 
 def read_locations(settings: list[str], trust: bool) -> "Locations":
     """Read where the user says that data and weights are.
 
     Raises:
-        UserError: a setting is not one of ``SETTINGS``, or is given twice.
+        UserError: a setting is not one of ``SETTINGS``, names no folder, or is given twice.
     """
     from isobench.verification.sources import Locations  # imports torch
 
@@ -112,8 +122,12 @@ def read_locations(settings: list[str], trust: bool) -> "Locations":
         name, sign, value = text.partition("=")
         if name not in SETTINGS or not sign or not value:
             hint = suggest_nearest(name, SETTINGS)
-            raise UserError(f"{text} is no setting of verify, which are written NAME=FOLDER: {hint}")
-        values[name].append(value)
+            raise UserError(
+                f"{text} is no setting of verify, which are written NAME=FOLDER: {hint}; a folder is ./a=b"
+            )
+        if name != "data.cache" and not Path(value).expanduser().is_dir():
+            raise UserError(f"{text}: {value} is no folder")
+        values[name].append(str(Path(value).expanduser()))
     for name in ("data.root", "data.cache"):
         if len(values[name]) > 1:
             raise UserError(f"{name} is given twice: name one folder")

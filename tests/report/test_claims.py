@@ -52,7 +52,7 @@ def test_improves_by_the_interval_of_the_difference(shift, word):
     made = report({"none": PLAIN, "isobn_paper": [value + shift for value in PLAIN[::-1]]})
     outcome = claims.improves("isobn_paper")(made)
     assert outcome.word == word
-    assert f"isobn_paper {shift:+.2f} points [".replace("+0.00", "0.00") in outcome.numbers
+    assert f"isobn_paper on RTE {shift:+.2f} points [".replace("+0.00", "0.00") in outcome.numbers
     assert "p = " in outcome.numbers
 
 
@@ -81,6 +81,20 @@ def test_an_interval_without_a_significant_permutation_test_decides_nothing():
     assert again == outcome  # the same runs in two columns are no more evidence
 
 
+def test_a_claim_about_one_method_is_not_decided_by_others():
+    close, better = [70.0 + seed / 1000 for seed in range(5)], [75.0 + seed / 1000 for seed in range(5)]
+    made = report(
+        {"none": close, "cosine": close[::-1], "isobn_paper": better}, runs=runs([(1.0, 50.0)], method="flow")
+    )
+    assert claims.nothing_improves(made).word == FAILS
+    outcome = claims.judge_among(claims.nothing_improves, "cosine")(made)
+    assert (outcome.word, outcome.numbers.split(" are ")[0]) == (HOLDS, "0 of 1 comparisons on RTE")
+    seen = []
+    claims.judge_among(lambda narrowed: seen.append(narrowed), "cosine")(made)
+    assert [line.method for line in seen[0].tables[0].lines] == ["none", "cosine"]
+    assert seen[0].runs == []
+
+
 def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
     check = claims.improves("isobn_paper")
     assert check(report({"none": [70.0], "isobn_paper": [80.0]})).word == NOT_RUN
@@ -97,7 +111,7 @@ def test_a_constant_predictor_is_in_no_mean():
     made = report(better, MRPC={**better, "isobn_paper": [10.0] * 5})
     made.tables[0].lines[1].cells["MRPC"].troubles = {"constant_predictor": 5}
     numbers = claims.improves("isobn_paper")(made).numbers
-    assert numbers.startswith("isobn_paper +5.00 points [")
+    assert numbers.startswith("isobn_paper on RTE +5.00 points [")
     assert numbers.endswith("(left out, constant predictors: MRPC)")
 
 
@@ -126,7 +140,7 @@ def test_constant_predictors_were_run(lines):
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
     better, worse = [value + 9 for value in PLAIN], [value - 9 for value in PLAIN]
     failed = claims.nothing_improves(report({"none": PLAIN, "cosine": better, "flow": PLAIN[::-1]}))
-    assert failed == (FAILS, "1 of 2 comparisons are gains that survive Holm: cosine on RTE")
+    assert failed == (FAILS, "1 of 2 comparisons on RTE are gains that survive Holm: cosine on RTE")
     assert claims.nothing_improves(report({"none": PLAIN})).word == NOT_RUN
     assert claims.nothing_improves(report({"none": PLAIN[:1], "cosine": better[:1]})).word == NOT_RUN
     blind = claims.nothing_improves(report({"none": PLAIN, "cosine": worse}))

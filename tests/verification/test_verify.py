@@ -179,25 +179,31 @@ def test_several_folders_are_verified_by_one_command(places, folder, command):
     main, intact = verify_command.main, places / "outputs"
     code, out, _ = command(main, str(intact), str(folder))
     assert code == 0
-    assert "2 folders verified. Nothing that was checked fails." in out
+    assert "2 of 2 folders verified. Nothing that was checked fails." in out
     tamper("change_score", 3, folder, repair=True)
     code, out, _ = command(main, str(folder), str(intact))
     assert (code, out.count("Verified: ")) == (1, 2)
-    assert f"2 folders verified. These fail: {folder}\n" in out
+    assert f"2 of 2 folders verified. These fail: {folder}\n" in out
     code, out, _ = command(main, "--json", str(intact), str(folder))
     assert [told["failed"] for told in json.loads(out)] == [False, True]
-    code, out, err = command(main, str(intact), "/nowhere")
-    assert (code, out) == (2, "")  # found before anything is verified
+    code, out, err = command(main, "/nowhere", str(intact), str(intact))
+    assert (code, "1 of 2 folders verified. Nothing that was checked fails." in out) == (2, True)
     assert "/nowhere is no folder" in err
-    code, _, err = command(main, "data.root=x")
-    assert (code, "name the bundle or output folder" in err) == (2, True)
+    code, out, _ = command(main, "--json", "/nowhere", str(folder))
+    assert code == 1  # a failure is not hidden by a folder that can't be verified
+    assert [told.get("error", "")[:20] for told in json.loads(out)] == ["", "/nowhere is no folde"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["/nowhere"], "no folder"),
+        (["data.root=/"], "name the bundle or output folder"),
+        (["FOLDER", "data.root=/nowhere"], "data.root=/nowhere: /nowhere is no folder"),
         (["FOLDER", "data.rot=x"], "did you mean data.root"),
+        (["FOLDER", "+data.root=x"], "did you mean data.root"),
+        (["a=b"], "./a=b"),
+        (["FOLDER", "a=b"], "a folder is ./a=b"),
         (["FOLDER", "--level", "2", "data.rot=x"], "did you mean data.root"),
         (["FOLDER", "--level", "3"], "invalid choice"),
         (["FOLDER", "--retrain", "0"], "at least 1"),
