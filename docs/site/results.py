@@ -81,6 +81,13 @@ class Bundle:
         """Read a text of its report."""
         return (self.path / "report" / file).read_text("utf-8")
 
+    def describe_runs(self) -> str:
+        """Say how many runs it has, and of how many that are planned."""
+        runs, planned = len(self.manifest["runs"]), self.manifest["planned"]
+        if not runs:
+            return "an analysis that trains nothing"
+        return format_count(runs, "run") if runs == planned else f"{runs} of {planned} runs"
+
     def locate(self, file: str) -> str:
         """Return the path of a file of its report, relative to the page."""
         return os.path.relpath(self.path / "report" / file, PAGE.parent)
@@ -114,10 +121,6 @@ def write_overview(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
     """Return the table of all bundles: what each has, and what came out."""
     lines = ["## Overview", "", "| experiment | what it has | outcome |", "|---|---|---|"]
     for bundle in bundles:
-        runs, planned = len(bundle.manifest["runs"]), bundle.manifest["planned"]
-        has = "an analysis that trains nothing"
-        if runs:
-            has = format_count(runs, "run") if runs == planned else f"{runs} of {planned} runs"
         if bundle.analysis:
             outcome = "; ".join(
                 f"{escape(claim['claim'])}: {claim['outcome']}"
@@ -126,7 +129,9 @@ def write_overview(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
             )
         else:
             outcome = read_bold_lines(bundle.read("report.md"))[0].strip("*")
-        lines.append(f"| [{bundle.name}](#{bundle.name}) | {has} | {outcome or 'the tables and figures below'} |")
+        lines.append(
+            f"| [{bundle.name}](#{bundle.name}) | {bundle.describe_runs()} | {outcome or 'the tables and figures below'} |"
+        )
     return "\n".join(lines)
 
 
@@ -154,7 +159,7 @@ def write_section(bundle: Bundle) -> str:
     """Return the part of the page about one bundle: what it is, its first tables with their notes, figures, files."""
     description = describe_choice(Path(conf_dir(), "experiment", f"{bundle.name}.yaml"))
     commands = "\n".join(f"    {command}" for command in bundle.manifest["commands"])
-    parts, links = [f"## {bundle.name}", escape(description), commands], []
+    parts, links = [f"## {bundle.name}", escape(description), commands, f"Here: {bundle.describe_runs()}."], []
     if bundle.analysis:
         parts.append(read_tables(bundle.read("tables.txt")))
         links.append(f"[all tables of the analysis]({bundle.locate('tables.txt')})")
