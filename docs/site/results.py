@@ -129,12 +129,8 @@ def write_overview(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
             )
         else:
             outcome = read_bold_lines(bundle.read("report.md"))[0].strip("*")
-        cells = (
-            f"[{bundle.name}](#{bundle.name})",
-            bundle.describe_runs(),
-            outcome or "the tables and figures below",
-        )
-        lines.append(f"| {' | '.join(cells)} |")
+        outcome = outcome or "the tables and figures below"
+        lines.append(f"| [{bundle.name}](#{bundle.name}) | {bundle.describe_runs()} | {outcome} |")
     return "\n".join(lines)
 
 
@@ -162,10 +158,8 @@ def write_section(bundle: Bundle) -> str:
     """Return the part of the page about one bundle: what it is, its first tables with their notes, figures, files."""
     description = describe_choice(Path(conf_dir(), "experiment", f"{bundle.name}.yaml"))
     commands = "\n".join(f"    {command}" for command in bundle.manifest["commands"])
-    parts, links = (
-        [f"## {bundle.name}", escape(description), commands, f"In this bundle: {bundle.describe_runs()}."],
-        [],
-    )
+    parts = [f"## {bundle.name}", escape(description), commands, f"In this bundle: {bundle.describe_runs()}."]
+    links = []
     if bundle.analysis:
         parts.append(read_tables(bundle.read("tables.txt")))
         links.append(f"[all tables of the analysis]({bundle.locate('tables.txt')})")

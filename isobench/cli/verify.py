@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,13 +68,14 @@ def print_outcome(options: argparse.Namespace) -> None:
 
     Raises:
         SystemExit: 1 if anything fails.
-        UserError: a setting is wrong; or nothing fails, and a folder can't be verified or no run be trained again.
+        UserError: a setting is wrong, or what ``stop_with_exit_code`` raises.
     """
     from isobench.verification.verify import Options, verify  # imports torch
 
     folders, settings = split_arguments(options.arguments)
     chosen = Options(options.level, options.retrain, options.seed, read_locations(settings, options.trust))
-    ledgers, problems = {}, {}
+    ledgers: dict[Path, Ledger] = {}
+    problems: dict[Path, str] = {}
     for folder in folders:
         try:
             ledgers[folder] = verify(folder, chosen)
@@ -90,11 +92,26 @@ def print_outcome(options: argparse.Namespace) -> None:
         failed = ", ".join(str(folder) for folder, ledger in ledgers.items() if ledger.has_failed)
         outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
         print(clean(f"{len(ledgers)} of {len(folders)} folders verified. {outcome}"))
+    stop_with_exit_code(ledgers, problems, bool(options.retrain))
+
+
+def stop_with_exit_code(ledgers: Mapping[Path, Ledger], problems: Mapping[Path, str], is_retrained: bool) -> None:
+    """Raise what the exit code of the command follows from; nothing if all holds.
+
+    Args:
+        ledgers: the outcome of each folder that was verified.
+        problems: why each of the other folders can't be verified.
+        is_retrained: True if runs were to be trained again.
+
+    Raises:
+        SystemExit: 1 if anything fails.
+        UserError: nothing fails, and a folder can't be verified or no run of any folder be trained again.
+    """
     if any(ledger.has_failed for ledger in ledgers.values()):
         raise SystemExit(1)
     if problems:
         raise UserError("; ".join(problems.values()))
-    untrained = {folder: ledger.find_untrained() for folder, ledger in ledgers.items()} if options.retrain else {}
+    untrained = {folder: ledger.find_untrained() for folder, ledger in ledgers.items()} if is_retrained else {}
     if untrained and all(untrained.values()):
         reasons = "; ".join(f"{folder}: {reason}" for folder, reason in untrained.items())
         raise UserError(f"no run can be trained again: {reasons}")
