@@ -69,7 +69,8 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     """Write a bundle of an experiment's ended runs and print what is in it.
 
     Raises:
-        UserError: no experiment is named, no run has ended, a run is damaged, or the folder holds something else.
+        UserError: no experiment is named, no run has ended, a run is damaged, a sweep of the experiment can't be
+            planned any more, or the folder holds something else.
         StorageError: the folder can't be written.
     """
     require_rocrate()
@@ -78,7 +79,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     is_general = are_general(drop_selection(overrides))
     if is_general and not any(text.startswith("+experiment=") for text in overrides):
         raise UserError("name what to export: +experiment=NAME, or the settings of a sweep")
-    _, rows = find_sweep_rows(drop_selection(arguments))
+    _, rows = find_sweep_rows(drop_selection(arguments), complete=True)
     cfg = rows[0].cfg
     experiment = replace(cfg.experiment, selection=read_selection(arguments))
     trains = not cfg.analysis or needs_training(cfg.analysis)

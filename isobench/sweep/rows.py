@@ -11,12 +11,12 @@ from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Config, Selection, to_config
 from isobench.runs.imports import list_imported_keys, read_imported_rows
 from isobench.runs.labels import label_rows
-from isobench.runs.layout import run_folder_name
+from isobench.runs.layout import commands_folder, run_folder_name
 from isobench.runs.listing import list_run_folders, read_run_rows
 from isobench.runs.row import Row
 from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs
 from isobench.sweep.replay import plan_saved_command, split_config_dirs
-from isobench.sweep.saved_commands import SweepCommand, drop_launch_arguments, read_commands
+from isobench.sweep.saved_commands import SweepCommand, drop_launch_arguments, name_file, read_commands
 
 SELECTION_PREFIX = "experiment.selection."
 GENERAL_SETTINGS = ("+experiment=", "output_dir=", "data.")  # they don't say which of an experiment's runs are meant
@@ -58,13 +58,17 @@ def read_analysis_target(arguments: Sequence[str]) -> str | None:
 
 
 @collect_garbage_rarely()
-def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
+def find_sweep_rows(arguments: Sequence[str], complete: bool = False) -> tuple[str, list[Row]]:
     """Find the runs of a sweep, or of an output folder.
 
     Arguments that only name an experiment, output folder, folder of configs, data and launcher mean the runs of all
     sweeps of this experiment that were started in the output folder, and those that ``isobench import`` brought
     there; without an experiment they mean every run there. Other arguments mean the runs that a sweep with these
     arguments has. A saved sweep that can't be planned any more is left out, with a line on standard error.
+
+    Args:
+        arguments: those of the command line.
+        complete: raise UserError where a saved sweep would be left out.
 
     Returns:
         A title and the rows of the runs.
@@ -90,6 +94,9 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
         try:
             rows.update({key: run.row for key, run in plan_saved_command(command, output_dir, config_dirs).items()})
         except UserError as error:
+            if complete:
+                file = commands_folder(output_dir) / name_file(command)
+                raise UserError(f"{error}; mend that, or remove {file} if you no longer need that sweep") from error
             print_note(f"left out: {error}")
     for row in read_imported_rows(output_dir, name, excluded=rows):
         rows[row.folder.key] = replace_foreign_parts(row, own, name)
