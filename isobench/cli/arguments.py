@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from pathlib import Path
 from typing import NoReturn
 
 from isobench.common.errors import UserError, suggest_nearest
@@ -44,3 +45,10 @@ class FlagParser(argparse.ArgumentParser):
             if argument.startswith("-") and argument.partition("=")[0] not in SWEEP_FLAGS:
                 self.error(f"unrecognized arguments: {argument}")
         return options, arguments
+
+
+def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
+    """Split a command's arguments into folders, each once, and settings; ``a=b`` is a setting, ``./a=b`` a folder."""
+    settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
+    folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
+    return list(folders), settings

@@ -1,11 +1,10 @@
 """Run ``isobench import``: merge bundles into an output folder. The file has an underscore: import is a keyword."""
 
-import re
 from pathlib import Path
 
 from isobench.bundles.manifest import read_manifest
 from isobench.bundles.merge import Merged, import_bundle
-from isobench.cli.arguments import FlagParser
+from isobench.cli.arguments import FlagParser, split_folders
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
@@ -31,9 +30,7 @@ def main(prog: str = "python -m isobench import") -> None:
     )
     parser.add_argument("arguments", metavar="FOLDER", nargs="+", help="a bundle; ./a=b if its name has a =")
     arguments = parser.parse_args().arguments
-    settings = [text for text in arguments if re.match(r"[\w.]+=", text)]
-    bundles = [Path(text) for text in arguments if text not in settings]
-    run_guarded(lambda: import_runs(bundles, settings))
+    run_guarded(lambda: import_runs(*split_folders(arguments)))
 
 
 @collect_garbage_rarely()
@@ -50,7 +47,7 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     if not bundles:
         raise UserError("name the bundle to import: isobench import FOLDER")
     for bundle in bundles:
-        read_manifest(bundle.expanduser())  # so that a wrong name is found before anything is imported
+        read_manifest(bundle)  # so that a wrong name is found before anything is imported
     for bundle in bundles:
         merged = import_bundle(bundle, output_dir, find_problems)
         print(replace_control_characters(describe_import(merged, output_dir)))

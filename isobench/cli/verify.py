@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from isobench.cli.arguments import FlagParser
+from isobench.cli.arguments import FlagParser, split_folders
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.garbage import collect_garbage_rarely
@@ -68,11 +67,13 @@ def print_outcome(options: argparse.Namespace) -> None:
 
     Raises:
         SystemExit: 1 if anything fails.
-        UserError: a setting is wrong, or what ``stop_with_exit_code`` raises.
+        UserError: no folder is named, a setting is wrong, or what ``stop_with_exit_code`` raises.
     """
     from isobench.verification.verify import Options, verify  # imports torch
 
-    folders, settings = split_arguments(options.arguments)
+    folders, settings = split_folders(options.arguments)
+    if not folders:
+        raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
     chosen = Options(options.level, options.retrain, options.seed, read_locations(settings, options.trust))
     ledgers: dict[Path, Ledger] = {}
     problems: dict[Path, str] = {}
@@ -115,15 +116,6 @@ def stop_with_exit_code(ledgers: Mapping[Path, Ledger], problems: Mapping[Path, 
     if untrained and all(untrained.values()):
         reasons = "; ".join(f"{folder}: {reason}" for folder, reason in untrained.items())
         raise UserError(f"no run can be trained again: {reasons}")
-
-
-def split_arguments(arguments: list[str]) -> tuple[list[Path], list[str]]:
-    """Split the arguments into folders, each once, and settings; raise UserError if no folder is named."""
-    settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
-    folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
-    if not folders:
-        raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
-    return list(folders), settings
 
 
 def read_locations(settings: list[str], trust: bool) -> "Locations":

@@ -148,6 +148,8 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
     ("arguments", "message"),
     [
         (["BUNDLE", "seed=1"], "it takes output_dir=FOLDER only"),
+        (["BUNDLE", "a-b=c"], "it takes output_dir=FOLDER only"),
+        (["./a-b=c"], "a-b=c is no folder"),
         (["MISSING"], "is no folder"),
         (["output_dir=OUTPUTS"], "name the bundle to import"),
         (["EMPTY"], "is no bundle: it has no manifest.json"),
