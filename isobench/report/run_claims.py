@@ -1,7 +1,9 @@
 """Check the papers' claims that are judged by single runs: isotropy and score, and collapse to one class."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
@@ -11,14 +13,15 @@ from isobench.report.seed_statistics import holm
 from isobench.report.tidy_rows import read_compared_setting
 
 COLLAPSED_I2 = 0.002  # largest I2 in Table 4 beside a score of one class in Table 1 (MRPC, CoLA, WNLI, STS-B)
-MIN_RUNS = 30  # fewer runs don't support "no relation"
+NO_RELATION = 0.3  # the pooled correlation's interval must lie within plus and minus this to support "no relation"
 
 
 def isotropy_is_unrelated(report: Report) -> Outcome:
     """Check that I1 of the embeddings does not correlate with the score over the runs of any task and encoder.
 
     By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more. Runs of
-    different scales, heads or reported epochs are correlated apart.
+    different scales, heads or reported epochs are correlated apart. That none is significant supports the claim only
+    if the pooled correlation's interval lies within ``NO_RELATION``.
     """
     from scipy import stats
 
@@ -36,11 +39,27 @@ def isotropy_is_unrelated(report: Report) -> Outcome:
         return Outcome(word, f"no task and encoder with six runs that differ{left_out}")
     tests = [stats.spearmanr(*zip(*pairs, strict=True)) for pairs in varied.values()]
     related = sum(p < ALPHA for p in holm([float(test.pvalue) for test in tests]))
-    number = sum(map(len, varied.values()))
+    sizes = [len(pairs) for pairs in varied.values()]
     rho = ", ".join(f"{test.statistic:+.2f}" for test in tests)
     tested = f"{related} of {len(tests)} with p < {ALPHA} after Holm"
-    numbers = f"Spearman's correlation with I1 {rho} ({number} runs); {tested}{left_out}"
-    return Outcome(FAILS if related else HOLDS if number >= MIN_RUNS else UNDECIDED, numbers)
+    numbers = f"Spearman's correlation with I1 {rho} ({sum(sizes)} runs); {tested}"
+    if related:
+        return Outcome(FAILS, numbers + left_out)
+    low, pooled, high = pool_correlations([test.statistic for test in tests], sizes)
+    word = HOLDS if max(-low, high) < NO_RELATION else UNDECIDED
+    return Outcome(word, f"{numbers}; pooled {pooled:+.2f} [{low:+.2f}, {high:+.2f}]{left_out}")
+
+
+def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> tuple[float, float, float]:
+    """Pool Spearman's correlations, each between -1 and 1, of independent groups; return it within its 95% interval.
+
+    By Fisher's z, whose variance is 1.06 / (n - 3) for Spearman's correlation (Fieller, Hartley and Pearson 1957).
+    A group's weight is n - 3.
+    """
+    weights = [size - 3 for size in sizes]
+    z = np.average(np.arctanh(correlations), weights=weights)
+    margin = 1.959964 * math.sqrt(1.06 / sum(weights))
+    return math.tanh(z - margin), math.tanh(z), math.tanh(z + margin)
 
 
 def collapses(*methods: str) -> Callable[[Report], Outcome]:

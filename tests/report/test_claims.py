@@ -8,6 +8,7 @@ import re
 import statistics
 from functools import partial
 
+import numpy as np
 import pytest
 from helpers import ROOT
 
@@ -166,11 +167,12 @@ def runs(pairs, **more):
 def test_isotropy_and_score():
     related = [(number / 10, 50.0 + number) for number in range(8)]
     unrelated = [(number / 10, score) for number, score in enumerate([3, 1, 4, 1, 5, 9, 2, 6])]
-    many = [(number / 40, 50.0 + number * 17 % 40) for number in range(40)]
+    many = [(number / 80, 50.0 + number * 31 % 80) for number in range(80)]
     check = run_claims.isotropy_is_unrelated
     assert check(report({}, runs=runs(related))).word == FAILS
     assert check(report({}, runs=runs(unrelated))).word == UNDECIDED  # so few runs would show little
     assert check(report({}, runs=runs(many))).word == HOLDS
+    assert check(report({}, runs=runs(many[:40]))).word == UNDECIDED
     assert check(report({}, runs=runs(related[:3]))).word == NOT_RUN
 
 
@@ -180,7 +182,8 @@ def test_constant_and_undefined_isotropy_is_left_out_without_a_warning(recwarn):
     related = runs([(number / 10, 50.0 + number) for number in range(8)])
     check = run_claims.isotropy_is_unrelated
     outcome = check(report({}, runs=[*constant, *undefined, *related]))
-    assert (outcome.word, "with I1 +1.00 (8 runs)" in outcome.numbers) == (FAILS, True)
+    assert outcome.word == FAILS
+    assert "with I1 +1.00 (8 runs); 1 of 1 with p < 0.05 after Holm; left out" in outcome.numbers
     assert outcome.numbers.endswith("left out, I1 or score is constant: cola, bert")
     assert check(report({}, runs=constant)).word == UNDECIDED
     assert not recwarn.list
@@ -192,7 +195,31 @@ def test_the_relation_is_corrected_over_tasks():
     made = [*runs(weak), *(run for task in "abcd" for run in runs(none, task=task))]
     assert run_claims.isotropy_is_unrelated(report({}, runs=runs(weak))).word == FAILS
     outcome = run_claims.isotropy_is_unrelated(report({}, runs=made))
-    assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (HOLDS, True)
+    assert (outcome.word, "0 of 5 with p < 0.05 after Holm" in outcome.numbers) == (UNDECIDED, True)
+
+
+def test_pooled_correlations_have_the_coverage_of_their_interval():
+    """Spearman's correlation of two normal variables with correlation r is 6 / pi asin(r / 2)."""
+    generator, covered, rounds = np.random.default_rng(7), 0, 2000
+    truth = 6 / np.pi * np.arcsin(0.4 / 2)
+    for _ in range(rounds):
+        correlations = []
+        for size in (20, 15, 40):
+            x = generator.standard_normal(size)
+            y = 0.4 * x + math.sqrt(1 - 0.4**2) * generator.standard_normal(size)
+            correlations.append(np.corrcoef(x.argsort().argsort(), y.argsort().argsort())[0, 1])
+        low, pooled, high = run_claims.pool_correlations(correlations, (20, 15, 40))
+        assert low < pooled < high
+        covered += low < truth < high
+    assert 0.93 < covered / rounds < 0.965
+
+
+def test_one_correlation_pools_to_itself():
+    low, pooled, high = run_claims.pool_correlations([0.5], [28])
+    assert pooled == pytest.approx(0.5)
+    assert (low, high) == pytest.approx(
+        [math.tanh(math.atanh(0.5) + k * 1.959964 * math.sqrt(1.06) / 5) for k in (-1, 1)]
+    )
 
 
 def spectrum(i2, failure=None, **more):
@@ -333,7 +360,7 @@ def test_the_documentation_states_the_criterion_of_every_claim():
         assert f"- **{word.capitalize()}.**" in text
     assert f"I2 of at most\n  {run_claims.COLLAPSED_I2}." in text
     assert f"a gain of {claims.RELEVANT_GAIN:g} point on every task" in text
-    assert f"there are {run_claims.MIN_RUNS} runs or more" in text
+    assert f"lies between -{run_claims.NO_RELATION:g} and {run_claims.NO_RELATION:g} (our".replace("0.", ".") in text
     assert f"between -{RELATED:g} and {RELATED:g} (our".replace("0.", ".") in text
 
 
