@@ -67,15 +67,10 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
     command_line = parse_sweep_overrides(loader, arguments)
     if base.experiment.name is None and (name := find_experiment_name(base)):
         command_line["experiment.name"] = [f"experiment.name={name}"]
-    grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
-    if grids and base.scale not in grids:
-        scales = ", ".join(f"scale={name}" for name in grids)
-        raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
-    if grids and not grids[base.scale]:
-        raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")
+    grid = read_grid(base)
     composer, validator, identifier = Composer(loader, base), ConfigValidator(), Identifier()
     planned: dict[str, PlannedRun] = {}
-    expanded = [expand_chains(run) for run in expand_grid(grids.get(base.scale, []), command_line)]
+    expanded = [expand_chains(run) for run in expand_grid(grid, command_line)]
     for overrides, left_out in fit_to_methods(composer, expanded):
         cfg = composer.compose(overrides)
         validator.validate(cfg)
@@ -86,6 +81,27 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
             _raise_for_equal_runs(planned_run.overrides, overrides)
     _add_labels(list(planned.values()))
     return planned
+
+
+def read_grid(base: DictConfig) -> list[dict[str, Any]]:
+    """Read the sub-grids of an experiment at the sweep's scale; none without a grid.
+
+    Raises:
+        UserError: the grid lacks this scale, is empty, or has a setting that belongs to the whole sweep.
+    """
+    grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
+    if not grids:
+        return []
+    if base.scale not in grids:
+        scales = ", ".join(f"scale={name}" for name in grids)
+        raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
+    grid = grids[base.scale]
+    if not grid:
+        raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")
+    for name in {key for sub_grid in grid for key in sub_grid}:
+        if name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("hydra.", "hydra/")):
+            raise UserError(f"experiment.grid: {name} is of the whole sweep: give it on the command line")
+    return grid
 
 
 def find_experiment_name(base: DictConfig) -> str | None:
