@@ -73,7 +73,8 @@ def read_output_dir(settings: list[str]) -> str:
     for text in settings:
         name, _, folder = text.partition("=")
         if name != "output_dir" or not folder:
-            raise UserError(f"{text} is no setting of isobench import: it takes output_dir=FOLDER only")
+            reason = "it takes output_dir=FOLDER only; a bundle is ./a=b"
+            raise UserError(f"{text} is no setting of isobench import: {reason}")
     if len(settings) > 1:
         raise UserError("output_dir is given twice: name one folder")
     return folder

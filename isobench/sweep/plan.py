@@ -98,9 +98,13 @@ def read_grid(base: DictConfig) -> list[dict[str, Any]]:
     grid = grids[base.scale]
     if not grid:
         raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")
-    for name in (key for sub_grid in grid for key in sub_grid):
-        if name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("hydra.", "hydra/")):
-            raise UserError(f"experiment.grid: {name} is of the whole sweep: give it on the command line")
+    for key in (key for sub_grid in grid for key in sub_grid):
+        name = key.lstrip("+")
+        if name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("experiment.", "hydra.", "hydra/")):
+            raise UserError(
+                f"experiment.grid: {key} holds for the whole sweep, not for single runs: take it out of the grid and "
+                "give it on the command line"
+            )
     return grid
 
 

@@ -96,7 +96,8 @@ def find_sweep_rows(arguments: Sequence[str], complete: bool = False) -> tuple[s
         except UserError as error:
             if complete:
                 file = commands_folder(output_dir) / name_file(command)
-                raise UserError(f"{error}; mend that, or remove {file} if you no longer need that sweep") from error
+                advice = f"mend that, name one sweep's settings, or remove {file} (then its runs belong to no sweep)"
+                raise UserError(f"{error}; {advice}") from error
             print_note(f"left out: {error}")
     for row in read_imported_rows(output_dir, name, excluded=rows):
         rows[row.folder.key] = replace_foreign_parts(row, own, name)

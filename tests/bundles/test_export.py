@@ -250,7 +250,7 @@ def test_an_export_refuses_to_lack_the_runs_of_a_sweep_that_can_not_be_planned(a
     code, out, err = run_export(alice, tmp_path / "bundle")
     assert (code, out) == (2, "")
     assert "a sweep can't be planned any more" in err
-    assert f"or remove {file} if you no longer need that sweep" in err
+    assert f"or remove {file} (then its runs belong to no sweep)" in err
     assert not (tmp_path / "bundle").exists()
     file.unlink()
     assert run_export(alice, tmp_path / "bundle")[0] == 0

@@ -180,8 +180,14 @@ hydra: {mode: MULTIRUN}
     [
         ("# @package _global_", "", "the YAML of an experiment must begin with the line # @package _global_"),
         ("[none]", "[]", "experiment.grid: calibration has no values: write some"),
-        ("calibration: [none]", "hydra.launcher.n_jobs: [2]", "grid: hydra.launcher.n_jobs is of the whole sweep"),
-        ("calibration: [none]", "retry_failed: [true]", "grid: retry_failed is of the whole sweep"),
+        (
+            "calibration: [none]",
+            "hydra.launcher.n_jobs: [2]",
+            "grid: hydra.launcher.n_jobs holds for the whole sweep",
+        ),
+        ("calibration: [none]", "++hydra.launcher.n_jobs: [2]", "holds for the whole sweep"),
+        ("calibration: [none]", "experiment.paper: [isobn]", "grid: experiment.paper holds for the whole sweep"),
+        ("calibration: [none]", "retry_failed: [true]", "grid: retry_failed holds for the whole sweep"),
         ("[{calibration: [none]}]", "[]", "experiment.grid.embedded is empty: list its sub-grids"),
         ("name: own", "paper: isobnn", "experiment.paper=isobnn is not known: did you mean isobn"),
         ("name: own", "tables: [table1]", "experiment.tables needs a paper: set experiment.paper=NAME"),

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import ROOT
+from scipy import stats
 
 from isobench.cli.claims import judge_claim, read_analysis_rows
 from isobench.common.checksums import add_json_checksum
@@ -183,7 +184,7 @@ def test_constant_and_undefined_isotropy_is_left_out_without_a_warning(recwarn):
     check = run_claims.isotropy_is_unrelated
     outcome = check(report({}, runs=[*constant, *undefined, *related]))
     assert outcome.word == FAILS
-    assert "with I1 +1.00 (8 runs); 1 of 1 with p < 0.05 after Holm; left out" in outcome.numbers
+    assert "with I1: rte +1.00 (8 runs); 1 of 1 with p < 0.05 after Holm; left out" in outcome.numbers
     assert outcome.numbers.endswith("left out, I1 or score is constant: cola, bert")
     assert check(report({}, runs=constant)).word == UNDECIDED
     assert not recwarn.list
@@ -208,14 +209,28 @@ def test_pooled_correlations_have_the_coverage_of_their_interval():
             x = generator.standard_normal(size)
             y = 0.4 * x + math.sqrt(1 - 0.4**2) * generator.standard_normal(size)
             correlations.append(np.corrcoef(x.argsort().argsort(), y.argsort().argsort())[0, 1])
-        low, pooled, high = run_claims.pool_correlations(correlations, (20, 15, 40))
+        low, pooled, high, _ = run_claims.pool_correlations(correlations, (20, 15, 40))
         assert low < pooled < high
         covered += low < truth < high
     assert 0.93 < covered / rounds < 0.965
 
 
+def test_correlations_that_differ_are_not_called_unrelated():
+    """Eight correlations of about +.3 and -.3 pool to 0 within .3, but they are not one correlation."""
+    up = [(number, number if number % 5 < 2 else number * 7 % 25) for number in range(25)]
+    made = [run for place in range(8) for run in runs([(x, -y if place % 2 else y) for x, y in up], task=f"t{place}")]
+    assert run_claims.isotropy_is_unrelated(report({}, runs=made)).word == UNDECIDED
+    rho = 0.4
+    *interval, p_equal = run_claims.pool_correlations([rho, -rho] * 4, [25] * 8)
+    assert max(map(abs, interval)) < run_claims.NO_RELATION
+    deviations = [(25 - 3) / 1.06 * math.atanh(rho) ** 2] * 8
+    assert p_equal == pytest.approx(stats.chi2.sf(sum(deviations), 7))
+    assert p_equal < 0.05
+
+
 def test_one_correlation_pools_to_itself():
-    low, pooled, high = run_claims.pool_correlations([0.5], [28])
+    low, pooled, high, p_equal = run_claims.pool_correlations([0.5], [28])
+    assert p_equal == 1
     assert pooled == pytest.approx(0.5)
     assert (low, high) == pytest.approx(
         [math.tanh(math.atanh(0.5) + k * 1.959964 * math.sqrt(1.06) / 5) for k in (-1, 1)]
@@ -361,7 +376,7 @@ def test_the_documentation_states_the_criterion_of_every_claim():
     assert f"I2 of at most\n  {run_claims.COLLAPSED_I2}." in text
     assert f"a gain of {claims.RELEVANT_GAIN:g} point on every task" in text
     assert f"lies between -{run_claims.NO_RELATION:g} and {run_claims.NO_RELATION:g} (our".replace("0.", ".") in text
-    assert f"between -{RELATED:g} and {RELATED:g} (our".replace("0.", ".") in text
+    assert f"Fisher score is between -{RELATED:g} and {RELATED:g} (our".replace("0.", ".") in text
 
 
 @pytest.mark.slow
