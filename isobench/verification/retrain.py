@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from isobench.common.errors import extract_first_line
+from isobench.common.terminal import print_note
 from isobench.config.schema import Checkpoint, Config, Experiment, Tracking
 from isobench.runs.layout import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.record import RunRecord
@@ -45,7 +46,7 @@ def retrain_runs(
         ledger: where the outcomes go.
 
     Failed runs are never drawn, and neither are runs whose predictions can't be used, which is a failure already.
-    A run that can't be trained here is noted as not checked.
+    A run that can't be trained here is noted as not checked. Each other gives a line on standard error as it starts.
     """
     usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
     finished = sorted(name for name, record in usable.items() if record.status == "finished")
@@ -55,13 +56,15 @@ def retrain_runs(
         ledger.skip("runs", "retrained", "there is no finished run with an intact record and config")
     drawn = random.Random(seed).sample(finished, min(count, len(finished)))
     tolerance = limit_tolerance(declared)
-    for name in drawn:
+    for number, name in enumerate(drawn, 1):
         cfg = runs[name].cfg
         assert cfg is not None
         try:
             record = parse_record(folder.read(f"runs/{name}/{RECORD_FILE}"), Path(name))
             with tempfile.TemporaryDirectory() as output_dir:
-                trained = train_again(prepare_config(cfg, record, output_dir, locations))
+                prepared = prepare_config(cfg, record, output_dir, locations)
+                print_note(f"trains run {number} of {len(drawn)} again: {name}")
+                trained = train_again(prepared)
                 judge(folder, name, cfg, (record, *trained), tolerance, ledger)
         except Exception as error:  # what a stranger's config makes of training may raise anything
             ledger.skip(name, "retrained", extract_first_line(error))

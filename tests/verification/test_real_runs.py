@@ -80,8 +80,11 @@ def test_200_seeded_tamperings_are_named(trained, here, tmp_path):
     assert (tried, missed) == (200, [])
 
 
-def test_runs_that_are_trained_again_are_equal_to_the_bit(trained, here):
+def test_runs_that_are_trained_again_are_equal_to_the_bit(trained, here, capsys):
     ledger = verify(trained / "bundle", Options(retrain=2, seed=3, locations=here))
+    assert [line.rpartition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        f"isobench: trains run {number} of 2 again" for number in (1, 2)
+    ]
     assert ledger.count()["retrained"] == {HOLDS: 2}
     assert not [entry for entry in ledger.list_entries(DIFFERS) if entry.check == "retrained"]
 
