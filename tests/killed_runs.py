@@ -18,7 +18,6 @@ def run_and_die(arguments: list[str], target: str | None, call: int, when: str) 
     from isobench import __main__ as entry
 
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, which this process would inherit
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # and so is this one in the background of a script
     gc.freeze()  # or the collection that ends a run goes through everything imported, and copies its pages
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)

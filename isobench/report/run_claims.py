@@ -65,10 +65,10 @@ def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> tu
     """
     from scipy import stats
 
-    weights = np.array([size - 3 for size in sizes])
+    weights = np.array(sizes) - 3
     z = np.arctanh(correlations)
     mean = np.average(z, weights=weights)
-    margin = 1.959964 * math.sqrt(1.06 / sum(weights))
+    margin = float(stats.norm.ppf(0.975)) * math.sqrt(1.06 / sum(weights))
     p_equal = stats.chi2.sf(float(weights @ (z - mean) ** 2) / 1.06, len(z) - 1) if len(z) > 1 else 1.0
     return math.tanh(mean - margin), math.tanh(mean), math.tanh(mean + margin), float(p_equal)
 

@@ -99,8 +99,7 @@ def read_grid(base: DictConfig) -> list[dict[str, Any]]:
     if not grid:
         raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")
     for key in (key for sub_grid in grid for key in sub_grid):
-        name = key.lstrip("+")
-        if name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("experiment.", "hydra.", "hydra/")):
+        if _holds_for_whole_sweep(key.lstrip("+")):
             raise UserError(
                 f"experiment.grid: {key} holds for the whole sweep, not for single runs: take it out of the grid and "
                 "give it on the command line"
@@ -122,11 +121,16 @@ def _add_labels(planned: Sequence[PlannedRun]) -> None:
             run.overrides = [*run.overrides, f"tracking.label={quote_for_hydra(label)}"]
 
 
+def _holds_for_whole_sweep(name: str) -> bool:
+    """Return True if single runs of a sweep can't have values of their own of a setting."""
+    return name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("experiment.", "hydra.", "hydra/"))
+
+
 def _check_swept_setting(name: str) -> None:
     """Raise UserError if a setting that is swept over belongs to the whole sweep, as its experiment does."""
     if name == "output_dir":
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-    if name in SWEEP_SETTINGS or name.startswith(("analysis.", "experiment.")):
+    if _holds_for_whole_sweep(name) or name.startswith("analysis."):
         raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
 
 

@@ -11,12 +11,12 @@ from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Config, Selection, to_config
 from isobench.runs.imports import list_imported_keys, read_imported_rows
 from isobench.runs.labels import label_rows
-from isobench.runs.layout import commands_folder, run_folder_name
+from isobench.runs.layout import run_folder_name
 from isobench.runs.listing import list_run_folders, read_run_rows
 from isobench.runs.row import Row
 from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs
 from isobench.sweep.replay import plan_saved_command, split_config_dirs
-from isobench.sweep.saved_commands import SweepCommand, drop_launch_arguments, name_file, read_commands
+from isobench.sweep.saved_commands import SweepCommand, drop_launch_arguments, locate_command, read_commands
 
 SELECTION_PREFIX = "experiment.selection."
 GENERAL_SETTINGS = ("+experiment=", "output_dir=", "data.")  # they don't say which of an experiment's runs are meant
@@ -95,7 +95,7 @@ def find_sweep_rows(arguments: Sequence[str], complete: bool = False) -> tuple[s
             rows.update({key: run.row for key, run in plan_saved_command(command, output_dir, config_dirs).items()})
         except UserError as error:
             if complete:
-                file = commands_folder(output_dir) / name_file(command)
+                file = locate_command(output_dir, command)
                 advice = f"mend that, name one sweep's settings, or remove {file} (then its runs belong to no sweep)"
                 raise UserError(f"{error}; {advice}") from error
             print_note(f"left out: {error}")

@@ -36,7 +36,7 @@ def save_command(output_dir: str, command: SweepCommand) -> Path | None:
 
     The output folder is marked as isobench's, if it exists.
     """
-    file = commands_folder(output_dir) / name_file(command)
+    file = locate_command(output_dir, command)
     if not Path(output_dir).is_dir():
         return None
     with contextlib.suppress(OSError):
@@ -48,9 +48,9 @@ def save_command(output_dir: str, command: SweepCommand) -> Path | None:
     return None
 
 
-def name_file(command: SweepCommand) -> str:
-    """Return the name of a sweep's file, which begins with the first digits of the hash of its content."""
-    return f"{shorten_digest(sha256_json(asdict(command)))}.json"
+def locate_command(output_dir: str, command: SweepCommand) -> Path:
+    """Return the path of a sweep's file, whose name begins with the first digits of the hash of its content."""
+    return commands_folder(output_dir) / f"{shorten_digest(sha256_json(asdict(command)))}.json"
 
 
 def remove_command(file: Path) -> None:
@@ -83,7 +83,7 @@ def read_commands(output_dir: str) -> list[SweepCommand]:
     for file in files:
         try:
             command = SweepCommand(**orjson.loads(read_bounded(file)))
-            if name_file(command) != file.name:
+            if locate_command(output_dir, command) != file:
                 raise ValueError("it was changed")
             commands.append(command)
         except (OSError, ValueError, TypeError) as error:
