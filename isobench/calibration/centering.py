@@ -110,8 +110,8 @@ class Centering(Calibration):
         momentum: weight of the newest batch in the moving averages.
 
     Raises:
-        ValueError: if kind is unknown, D is outside 0..d, momentum is outside (0, 1], or centered_projection is
-            neither true nor false.
+        ValueError: if kind is unknown, D is outside 0..d, momentum is outside (0, 1], centered_projection is
+            neither true nor false, or D or centered_projection is set for another kind than all_but_the_top.
     """
 
     mean: Tensor  # [d]: the mean of h, or for center_scaled of h / |h|
@@ -131,6 +131,8 @@ class Centering(Calibration):
         if kind not in ("center", "center_scaled", "all_but_the_top"):
             raise ValueError(f"kind must be center, center_scaled or all_but_the_top, not {kind!r}")
         require_bool("centered_projection", centered_projection)
+        if kind != "all_but_the_top" and (D is not None or not centered_projection):
+            raise ValueError(f"D and centered_projection have no effect with kind={kind}: leave them out")
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum must be in (0, 1], not {momentum}")
         count = math.ceil(dim / 100) if D is None else D

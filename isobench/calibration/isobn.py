@@ -110,10 +110,10 @@ class IsoBN(Calibration):
             rho = rho.clamp(-1, 1)
         gamma = rho.square().sum(1) if self.gamma == "sum" else rho.square().mean(1)  # Eq. 4
         size = self.deviation * gamma + self.eps
-        theta = torch.where(size > 0, size**-self.beta, 1.0)  # Eq. 6; Eq. 5 with eps = 0 and beta = 1
+        theta = torch.where(size <= 0, 1.0, size**-self.beta)  # Eq. 6; Eq. 5 with eps = 0 and beta = 1
         variance = self.covariance.diagonal() if released else self.deviation.square()
         total, scaled_total = variance.sum(), (variance * theta.square()).sum()
         ratio = total / (scaled_total + self.eps if released else scaled_total)
         if self.rescale != "none":
             theta = theta * (ratio if self.rescale == "printed" else ratio.sqrt())  # Eq. 7
-        return torch.where(total > 0, theta, torch.ones_like(theta))
+        return torch.where(total == 0, torch.ones_like(theta), theta)  # NaN statistics show: they give NaN

@@ -29,8 +29,8 @@ class SpectrumControl(Calibration):
             per step.
 
     Raises:
-        ValueError: if decay is unknown, strength or c1 is negative or not finite, the targets grow with k, or
-            start_at_target is neither true nor false.
+        ValueError: if decay is unknown, strength or c1 is negative or not finite, the targets grow with k, c2 is
+            given with polynomial decay, or start_at_target is neither true nor false.
     """
 
     start: Tensor  # [], c1 where it is None: sigma_1 at the first call, NaN before
@@ -48,6 +48,8 @@ class SpectrumControl(Calibration):
         super().__init__(dim)
         if decay not in ("polynomial", "exponential"):
             raise ValueError(f"decay must be polynomial or exponential, not {decay!r}")
+        if decay == "polynomial" and c2 != 1:
+            raise ValueError(f"c2={c2} has no effect with decay=polynomial: leave it out")
         require_bool("start_at_target", start_at_target)
         self.decay, self.strength, self.c1, self.c2 = decay, float(strength), c1, float(c2)
         self.start_at_target = start_at_target

@@ -28,7 +28,7 @@ from isobench.config.bounds import (
     at_most,
     one_of,
 )
-from isobench.config.rebuild import NeedsOmegaConf, has_resolver, rebuild_dataclass
+from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
 from isobench.config.schema_encoder import Encoder, Head
 from isobench.config.schema_task import FILES, HELD_OUT, Generation, Task
 
@@ -220,13 +220,14 @@ def config_from_plain(resolved: dict[str, Any]) -> Config:
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
-        UserError: a value would be taken from elsewhere, such as an environment variable.
+        UserError: a value refers to another one, or to an environment variable. isobench stores resolved values only;
+            a chain of references can stand for more text than fits into memory.
     """
     try:
         return rebuild_dataclass(resolved, Config)
     except NeedsOmegaConf:
-        if has_resolver(str(resolved)):
-            raise UserError("the config of a run can only refer to its own settings, as in ${seed}") from None
+        if "${" in str(resolved):
+            raise UserError("the config of a run can't refer to other values, as ${...} does") from None
         return _convert_by_omegaconf(resolved)
 
 

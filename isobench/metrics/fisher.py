@@ -39,4 +39,4 @@ def fisher_score(h: Array, labels: Array) -> Tensor:
         centre = row_mean(members)
         between += len(members) * (centre - mean).square()
         within += gram_diagonal(members, centre)
-    return torch.where(between > 0, between / within, 0.0)
+    return torch.where(between == 0, 0.0, between / within)

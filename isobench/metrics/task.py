@@ -22,7 +22,9 @@ METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def evaluate_predictions(names: list[str], labels: Any, predictions: Any) -> dict[str, float]:
-    """Compute the named metrics; NaN where one is undefined, such as a correlation with a constant.
+    """Compute the named metrics.
+
+    A correlation with a constant is NaN; F1 and Matthews' correlation are 0 where they are undefined, as in GLUE.
 
     Args:
         names: keys of METRIC_FUNCTIONS.

@@ -55,12 +55,13 @@ class BaselineComparison:
         return f"{label} ({name[0]})" if self.several_groups else label
 
     def list_constant_tasks(self, names: Iterable[MethodKey]) -> list[str]:
-        """List the tasks on which a run of these methods, or of plain fine-tuning, is a constant predictor."""
+        """List the tasks of these methods on which a run of them or of plain fine-tuning is a constant predictor."""
         tasks: dict[str, None] = {}
         for name in names:
             baseline = self.find_baseline_cells(name)
             for column, cell in self.cells[name].items():
-                if any(CONSTANT_PREDICTOR in own.troubles for own in (cell, baseline.get(column, cell))):
+                was_run = cell.values or cell.troubles
+                if was_run and any(CONSTANT_PREDICTOR in own.troubles for own in (cell, baseline.get(column, cell))):
                     tasks[self.find_task(column)] = None
         return list(tasks)
 

@@ -67,18 +67,22 @@ class PaperTable:
         return self.test_differences(student if self.content.marks == "student" else welch)
 
     def test_differences(self, test: Callable[[list[float], list[float]], float]) -> dict[CellKey, float]:
-        """Test each score against plain fine-tuning's; undefined and constant cells have no p."""
+        """Test each score against plain fine-tuning's; none has a p that is undefined or of a constant predictor."""
         p_values = {}
         for encoder, method in self.lines:
             for column in self.columns:
                 cells = [(encoder, name, column) for name in (method, BASE_METHOD)]
-                if method != BASE_METHOD and column.is_score and not any(self.is_constant(*cell) for cell in cells):
+                if method != BASE_METHOD and column.is_score and not any(self.has_constant(*cell) for cell in cells):
                     p_values[cells[0]] = test(*(self.read_values(*cell) for cell in cells))
         return {cell: p for cell, p in p_values.items() if not math.isnan(p)}
 
     def is_constant(self, encoder: str, method: str, column: Column) -> bool:
         """Return True if every run predicts the same for every example."""
         return are_constant_predictors(self.find_runs(encoder, method, column.task))
+
+    def has_constant(self, encoder: str, method: str, column: Column) -> bool:
+        """Return True if a run predicts the same for every example."""
+        return CONSTANT_PREDICTOR in count_troubles(self.find_runs(encoder, method, column.task))
 
     def format_mark(self, encoder: str, method: str, column: Column) -> str:
         """Return * if significantly better than plain fine-tuning, † if worse, else nothing."""
@@ -208,7 +212,10 @@ class PaperTable:
                 "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
             )
         if with_time:
-            notes.append("Training time: of the fastest seed; comparable only if the machine did nothing else.")
+            notes.append(
+                "Training time: of the fastest seed, relative to plain fine-tuning's; of several tasks the median "
+                "and the range. Comparable only if the machine did nothing else."
+            )
         return notes
 
 

@@ -98,11 +98,11 @@ def smallest_p(n: int, m: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's adjusted p-values, in the order of ``p_values`` (Holm 1979)."""
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted, largest = [0.0] * len(p_values), 0.0
+    """Return Holm's adjusted p-values, in the order of ``p_values`` (Holm 1979). NaN is no test and stays NaN."""
+    order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=p_values.__getitem__)
+    adjusted, largest = [math.nan] * len(p_values), 0.0
     for rank, index in enumerate(order):
-        largest = max(largest, (len(p_values) - rank) * p_values[index])
+        largest = max(largest, (len(order) - rank) * p_values[index])
         adjusted[index] = min(1.0, largest)
     return adjusted
 

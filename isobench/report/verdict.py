@@ -1,10 +1,17 @@
 """Say in one sentence what a report's comparisons with plain fine-tuning show, from the numbers of its evidence."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from isobench.common.terminal import format_count
-from isobench.report.baseline_comparison import BASE_LABEL, BASE_METHOD, MethodKey
+from isobench.report.baseline_comparison import (
+    BASE_LABEL,
+    BASE_METHOD,
+    CONSTANT_PREDICTOR,
+    BaselineComparison,
+    MethodKey,
+)
 from isobench.report.document import OverviewLine
 from isobench.report.effects import ALPHA, POWER, Estimate
 from isobench.report.evidence import (
@@ -16,6 +23,7 @@ from isobench.report.evidence import (
 from isobench.report.method_effects import Effects, MethodEffect, find_detectable_differences
 from isobench.report.trouble_notes import UNFINISHED_STATES
 
+NOT_FAILED = (*UNFINISHED_STATES, CONSTANT_PREDICTOR)
 MAX_NAMED = 3  # how many methods or tasks the sentence names; the table has all of them
 
 
@@ -63,16 +71,26 @@ def describe_effect(effects: Effects, name: MethodKey, effect: MethodEffect, ove
     verb, side = ("gains", "over") if value > 0 else ("loses", "against")
     mean = f", mean of {len(effect.columns)} tasks" if len(effect.columns) > 1 else ""
     numbers = ", ".join(filter(None, (format_range(effect.difference), describe_adjusted_p(effects, effect))))
-    method, warnings = effects.runs.format_method(name), warn_of_failures(name, overview)
+    method, warnings = effects.runs.format_method(name), warn_of_failures(effects.runs, name)
     warnings += warn_of_selection(name, overview)
     return f"{method} {verb} {abs(value):.2f} points {side} {BASE_LABEL}{mean} ({numbers}){warnings}"
 
 
-def warn_of_failures(name: MethodKey, overview: Sequence[OverviewLine]) -> str:
-    """Say how many runs of a method and of plain fine-tuning gave no usable score: only the others are compared."""
-    troubles = [line.troubles for line in overview if (line.group, line.method) in (name, (name[0], BASE_METHOD))]
-    failed = sum(count for own in troubles for what, count in own.items() if what not in UNFINISHED_STATES)
-    return f", without {format_count(failed, 'run')} that failed or predicted one class" if failed else ""
+def warn_of_failures(runs: BaselineComparison, name: MethodKey) -> str:
+    """Say what a comparison with plain fine-tuning lacks: failed runs of both, and tasks with constant predictors.
+
+    Counts runs on the tasks on which the method was run; of several columns of one task the first.
+    """
+    baseline, tasks, failed = runs.find_baseline_cells(name), set[str](), 0
+    for column, cell in runs.cells[name].items():
+        if (cell.values or cell.troubles) and runs.find_task(column) not in tasks:
+            tasks.add(runs.find_task(column))
+            counts = Counter(cell.troubles) + Counter(baseline[column].troubles if column in baseline else {})
+            failed += sum(count for what, count in counts.items() if what not in NOT_FAILED)
+    lacking = [f", without {format_count(failed, 'run')} that failed"] if failed else []
+    if constant := runs.list_constant_tasks([name]):
+        lacking.append(f", without {', '.join(constant)}, where a run predicts one class")
+    return "".join(lacking)
 
 
 def warn_of_selection(name: MethodKey, overview: Sequence[OverviewLine]) -> str:

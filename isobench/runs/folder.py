@@ -137,7 +137,7 @@ class RunFolder:
         try:
             yield True
         except UserError:
-            if fresh:
+            if fresh and not any((self.path / CHECKPOINTS_FOLDER).glob("*")):
                 self._remove_folder()  # a run that could not start leaves nothing
             raise
         except OSError as error:

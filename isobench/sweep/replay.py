@@ -24,6 +24,7 @@ from isobench.config.schema import Config
 from isobench.sweep.plan import PlannedRun, compose_sweep, plan_runs
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand, drop_launch_arguments
 
+MAX_REFERENCES = 20  # in a saved command: a chain of many can stand for more text than fits into memory
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")
 SETTINGS = {setting.name for setting in fields(Config)}
 OUTSIDE_OF_GROUP = re.compile(
@@ -69,6 +70,8 @@ def select_settings(command: SweepCommand, config_dirs: Sequence[str]) -> list[s
         if folder not in given:
             raise UserError(f"it takes configs from {folder}: add --config-dir={folder} if you trust that folder")
         selected = [f"--config-dir={folder}"]
+    if sum(argument.count("${") for argument in arguments) > MAX_REFERENCES:
+        raise UserError(f"its settings refer to others, as in ${{seed}}, more than {MAX_REFERENCES} times")
     for argument in arguments:
         if not argument.startswith("output_dir="):
             check_setting(argument)

@@ -24,6 +24,11 @@ class Stopwatch(Callback):
         self._logged = (0.0, 0)  # training seconds and examples up to the last validation
 
     @property
+    def timed_examples(self) -> int:
+        """The examples that ``training_seconds`` were spent on: those up to the last validation or checkpoint."""
+        return self._logged[1]
+
+    @property
     def seconds(self) -> float:
         """Seconds that the run took so far, over all attempts."""
         return self.seconds_before + time.perf_counter() - self.started
@@ -78,7 +83,7 @@ def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, chec
         checkpoint_seconds: seconds spent on saving checkpoints in this attempt.
     """
     lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
-    tokens = stopwatch.examples * float(lengths)
+    tokens = stopwatch.timed_examples * float(lengths)
     return Cost(
         seconds=round(stopwatch.seconds, 3),
         training_seconds=round(stopwatch.training_seconds, 3),

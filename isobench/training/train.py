@@ -147,6 +147,8 @@ def build_and_fit(
     if module and module.best:
         write = write_hypotheses if cfg.task.generation else write_predictions
         optional["predictions"] = write(folder.path / PREDICTIONS_FILE, module.best.outputs)
+    else:
+        (folder.path / PREDICTIONS_FILE).unlink(missing_ok=True)  # of an attempt that failed later than this one
     return RunRecord(
         format=RECORD_FORMAT,
         key=identity.key,

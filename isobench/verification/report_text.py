@@ -116,27 +116,40 @@ class TableParser(HTMLParser):
         """Start with no table."""
         super().__init__()
         self.tables: list[list[list[str]]] = []
-        self.is_in_cell = False
+        self.pieces: list[str] | None = None  # of the open cell's text; the cell is the last one of the last row
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin a table, a row or a cell."""
+        if tag in ("td", "th", "tr", "table"):
+            self.end_cell()
         if tag == "table":
             self.tables.append([])
         elif tag == "tr" and self.tables:
             self.tables[-1].append([])
         elif tag in ("td", "th") and self.tables and self.tables[-1]:
             self.tables[-1][-1].append("")
-            self.is_in_cell = True
+            self.pieces = []
 
     def handle_endtag(self, tag: str) -> None:
         """End a cell; text that follows it belongs to no cell."""
         if tag in ("td", "th", "tr", "table"):
-            self.is_in_cell = False
+            self.end_cell()
 
     def handle_data(self, data: str) -> None:
         """Add text to the cell."""
-        if self.is_in_cell:
-            self.tables[-1][-1][-1] += data
+        if self.pieces is not None:
+            self.pieces.append(data)
+
+    def end_cell(self) -> None:
+        """Write the collected text into the open cell."""
+        if self.pieces is not None:
+            self.tables[-1][-1][-1] = "".join(self.pieces)
+            self.pieces = None
+
+    def close(self) -> None:
+        """End the page, and a cell that it left open."""
+        super().close()
+        self.end_cell()
 
 
 def simplify_cell(text: str) -> str:

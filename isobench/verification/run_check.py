@@ -151,12 +151,12 @@ def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
     """Return what is wrong if the epochs of the history are not those at which the config evaluates."""
     o, every = cfg.optimization, cfg.evaluation.every
     interval = o.epochs if every == LAST_EPOCH else int(every)
-    planned = [epoch for epoch in range(1, o.epochs + 1) if epoch % interval == 0 or epoch == o.epochs]
+    planned = -(-o.epochs // interval)  # not a list: a stranger's config may name any number of epochs
     epochs = [epoch.epoch for epoch in record.history]
-    if epochs != planned[: len(epochs)]:
+    if epochs != [min(number * interval, o.epochs) for number in range(1, min(len(epochs), planned) + 1)]:
         return ["its history has not the epochs that its config evaluates"]
-    if record.status == "finished" and len(epochs) < len(planned) and o.patience is None:
-        return [f"it is finished, and its history ends after {len(epochs)} of {len(planned)} evaluations"]
+    if record.status == "finished" and len(epochs) < planned and o.patience is None:
+        return [f"it is finished, and its history ends after {len(epochs)} of {planned} evaluations"]
     return []
 
 

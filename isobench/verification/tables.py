@@ -24,7 +24,7 @@ from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identity
-from isobench.runs.layout import REPORT_FILE
+from isobench.runs.layout import REPORT_FILE, run_folder_name
 from isobench.runs.row import Row
 from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import Ledger
@@ -186,8 +186,9 @@ def make_row(folder: VerifiedFolder, run: CheckedRun, status: str, experiment: E
     assert run.cfg is not None
     output_dir, record = str(folder.root), run.record
     cfg = replace(run.cfg, output_dir=output_dir, experiment=experiment)
-    key = record.key if record else run.name
-    identity = Identity(key, record.data.fingerprint, record.encoder.fingerprint) if record else None
+    is_own = record is not None and run_folder_name(record.key) == run.name
+    key = record.key if record and is_own else run.name  # so the row's folder is the one that was checked
+    identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint) if record else None
     state = status if record is None else "failed" if record.failure else "done"
     return Row(cfg, RunFolder(output_dir, key), record, state, identity=identity)
 

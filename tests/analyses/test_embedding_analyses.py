@@ -51,6 +51,10 @@ class TestFisherScore:
         h = torch.tensor([[0.1, 1.0], [0.1, 2.0], [0.1, 4.0]], dtype=torch.float32)
         assert fisher_score(h, torch.tensor([0, 1, 1]))[0] == 0
 
+    def test_of_an_undefined_dimension_is_undefined(self):
+        h = torch.tensor([[0.1, 1.0], [torch.nan, 2.0], [0.1, 4.0]])
+        assert fisher_score(h, torch.tensor([0, 1, 1])).isnan().tolist() == [True, False]
+
     def test_of_one_class_is_0(self):
         assert fisher_score(torch.randn(20, 4), torch.full((20,), 3)).tolist() == [0] * 4
 

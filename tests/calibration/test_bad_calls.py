@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isobench.calibration import Centering, Chain, IsoBN, Link, Whitening, center, whiten
+from isobench.calibration import Centering, Chain, IsoBN, Link, SpectrumControl, Whitening, center, whiten
 
 
 @pytest.mark.parametrize("dim", [0, -1, "8", 2.5])
@@ -28,3 +28,11 @@ def test_a_chain_of_what_are_no_links_is_refused():
     for function in (center, whiten):
         with pytest.raises(ValueError, match="needs vectors"):
             function(torch.ones(8))
+
+
+def test_settings_without_effect_are_refused():
+    with pytest.raises(ValueError, match="c2=2 has no effect with decay=polynomial"):
+        SpectrumControl(4, c2=2)
+    for settings in ({"D": 2}, {"centered_projection": False}):
+        with pytest.raises(ValueError, match="have no effect with kind=center: leave them out"):
+            Centering(4, **settings)

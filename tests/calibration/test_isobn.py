@@ -240,3 +240,16 @@ def test_batch_statistics_carry_no_gradient():
 def test_settings_that_cant_be(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         IsoBN(3, **PAPER | bad)
+
+
+@pytest.mark.parametrize("rescale", ["variance", "printed", "none", "released"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_batch_that_is_not_finite_shows_in_all_that_follows(rescale, value):
+    """As in torch's BatchNorm: an IsoBN that silently became the identity would pass for one that works."""
+    isobn, generator = IsoBN(4, rescale=rescale), torch.Generator().manual_seed(1)
+    h = torch.randn(8, 4, generator=generator)
+    assert isobn(h).isfinite().all()
+    h[2, 1] = value
+    isobn(h)
+    assert isobn(torch.randn(8, 4, generator=generator)).isnan().any()
+    assert isobn.eval()(torch.randn(8, 4, generator=generator)).isnan().any()

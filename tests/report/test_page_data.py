@@ -3,12 +3,13 @@
 import random
 from statistics import fmean
 
+import numpy as np
 import pytest
 import sample_report
 from scipy import stats
 
 from isobench.report import page_data
-from isobench.report.correlations import collect_points, compute_correlations, compute_spearman
+from isobench.report.correlations import Points, collect_points, compute_correlations, compute_spearman
 from isobench.report.document import Cell
 
 
@@ -111,3 +112,13 @@ def test_runs_of_different_heads_and_scales_are_not_pooled_on_the_page():
     assert ratios == {(linear, "flow"): 1.5, (isobn, "flow"): None, (small, "flow"): 4.0}
     report.runs = report.runs[:2]
     assert page_data.add_part_to_encoder(report) is report
+
+
+def test_scores_that_are_constant_in_each_task_have_no_correlation():
+    """Their means are rounded: what is left after centring must not be ranked."""
+    generator = np.random.default_rng(1)
+    groups = np.repeat(np.arange(4), 7)
+    for _ in range(100):
+        scores = (generator.integers(1, 277, 4) / 277)[groups]
+        points = Points(np.array(["a"] * 28, dtype=object), groups, generator.standard_normal(28), scores)
+        assert compute_spearman(points.centre()).rho is None

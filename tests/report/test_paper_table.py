@@ -9,6 +9,7 @@ from scipy import stats
 
 from isobench.common.terminal import PlainConsole
 from isobench.papers import published
+from isobench.report.build import build_cell
 from isobench.report.paper_columns import (
     SCORE_KIND,
     build_foreign_columns,
@@ -313,3 +314,19 @@ def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.6]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_a_task_on_which_a_run_predicts_one_class_is_in_no_comparison():
+    """One collapsed run of plain fine-tuning would make every method look better."""
+    rows = [
+        *runs("none", [0.6, 0.85]),
+        *runs("none", [0.5], "seed=3", constant=True),
+        *runs("cosine", [0.9, 0.91, 0.92]),
+    ]
+    (column,) = (table := table_of(rows)).columns
+    assert ("bert-base-cased", "cosine", column) not in table.p_values
+    assert table.format_cell("bert-base-cased", "cosine", column) == "91.00 ± 1.00"
+    assert build_cell(table, "bert-base-cased", "cosine", column, None).comparison is None
+    others = table_of([*runs("none", [0.6, 0.85, 0.5]), *runs("cosine", [0.9, 0.91, 0.92])])
+    (column,) = others.columns
+    assert build_cell(others, "bert-base-cased", "cosine", column, None).comparison is not None

@@ -80,6 +80,12 @@ def test_welch_on_isobns_table_1():
     }
 
 
+def test_holm_leaves_out_what_has_no_p():
+    adjusted = holm([float("nan"), 0.01, 0.2])
+    assert math.isnan(adjusted[0])
+    assert adjusted[1:] == holm([0.01, 0.2]) == [0.02, 0.2]
+
+
 def test_welch_by_hand():
     """Means 2 and 5, variances 1 and 4: t = -3 / sqrt(5/3), degrees of freedom by Welch-Satterthwaite."""
     freedom = (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)

@@ -105,15 +105,21 @@ def test_a_choice_among_more_configurations_is_said_beside_the_gain():
     assert "configurations" not in verdict(arms, lines)
 
 
-def test_failed_runs_are_said_beside_the_gain():
-    lines = [
-        OverviewLine("bert", "none", troubles={"nan_loss": 1}),
-        OverviewLine("bert", "isobn", troubles={"crash": 1, "constant_predictor": 1, "running": 1}),
-        OverviewLine("bert", "flow", troubles={"crash": 4}),
-    ]
-    said = verdict({"none": {"a": LOW}, "isobn": {"a": HIGH}}, lines)
+def test_what_a_gain_lacks_is_said_beside_it():
+    troubles = {
+        ("none", "a"): {"nan_loss": 1},
+        ("none", "b"): {"constant_predictor": 4, "crash": 1},
+        ("isobn", "a"): {"crash": 2, "running": 1},
+        ("flow", "a"): {"crash": 4},
+    }
+    arms = {"none": {"a": LOW, "b": LOW}, "isobn": {"a": HIGH, "b": []}, "flow": {"a": [], "b": []}}
+    said = verdict(arms, troubles=troubles)
     assert said.startswith("isobn gains 5.00 points over plain (95%")
-    assert said.endswith(", p = 0.0079), without 3 runs that failed or predicted one class.")
+    assert said.endswith(", p = 0.0079), without 3 runs that failed.")  # isobn was not run on b
+    arms["isobn"]["b"] = HIGH
+    said = verdict(arms, troubles=troubles)
+    assert said.endswith(", p = 0.0079), without 4 runs that failed, without b, where a run predicts one class.")
+    assert "without 3 runs that failed" in verdict(arms, troubles=troubles, tasks={"a": "mrpc", "b": "mrpc"})
 
 
 def test_single_seeds_may_be_chance():

@@ -30,7 +30,7 @@ CONFIGS = [
 ]  # fmt: skip
 CHANGES = [
     ("lr: 2.0e-05", "lr: 1"), ("epochs: 10", "epochs: '10'"), ("epochs: 10", "epochs: ten"),
-    ("epochs: 10", "epochs: 1.5"), ("epochs: 10", "epochs: null"), ("epochs: 10", "epochs: ${seed}"),
+    ("epochs: 10", "epochs: 1.5"), ("epochs: 10", "epochs: null"),
     ("epochs: 10", "epochs: ???"), ("  epochs: 10\n", ""), ("  name: rotten_tomatoes\n", ""), ("seed: 1\n", ""),
     ("seed: 1", "seed: true"), ("seed: 1", "seed: 1\nseed: 2"), ("seed: 1", "---\nseed: 1"), ("seed: 1", "seed"),
     ("seed: 1", "mine: 2\nseed: 1"), ("seed: 1", "'seed': 1"), ("seed: 1", "seed: &a 5"), ("every: 1", "every: *a"),
@@ -126,6 +126,9 @@ NESTED_MERGES = "monitors:\n  a: &a {x: 1}\n" + "".join(
     f"  {new}: &{new} {{<<: [{', '.join([f'*{old}'] * 9)}]}}\n"
     for old, new in zip("abcdefghi", "bcdefghij", strict=True)
 )
+REFERENCES = "monitors:\n  a0: {x: 'ten letters'}\n" + "".join(
+    f"  a{number + 1}: {{x: '{f'${{monitors.a{number}.x}}' * 9}'}}\n" for number in range(12)
+)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +141,8 @@ NESTED_MERGES = "monitors:\n  a: &a {x: 1}\n" + "".join(
         config_text() + "# " + "x" * 2**20,
         config_text().replace("name: minilm", "name: ${oc.env:HOME}"),
         config_text().replace("name: minilm", "name: ${hydra.runtime.cwd}"),
+        config_text().replace("epochs: 10", "epochs: ${seed}"),
+        config_text().replace("monitors: {}\n", REFERENCES),
     ],
 )
 def test_a_bomb_or_a_foreign_value_is_refused_at_once(tmp_path, text):

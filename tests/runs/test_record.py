@@ -10,7 +10,7 @@ import pytest
 from helpers import ROOT, make_config, make_record, record_content
 
 from isobench.analyses.subject import Subject
-from isobench.common.errors import UserError
+from isobench.common.errors import StorageError, UserError
 from isobench.common.files import replace_non_finite
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import PROGRESS_FILE, Heartbeat, read_heartbeat
@@ -348,3 +348,21 @@ def test_a_changed_heartbeat_is_no_heartbeat(tmp_path, capsys):
     assert read_heartbeat(tmp_path) is None
     assert Heartbeat(tmp_path).beat.attempt == 1
     assert capsys.readouterr().err == f"isobench: {file} is damaged: the run's attempts are counted anew\n"
+
+
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+def test_a_first_attempt_that_stops_with_an_error_keeps_its_checkpoints(tmp_path, with_checkpoint):
+    """checkpoint.export may find its disk full after hours. Without a checkpoint nothing is left of the run."""
+    folder = RunFolder(str(tmp_path / "outputs"), "0" * 64)
+
+    def run():
+        with folder.lock():
+            if with_checkpoint:
+                (folder.path / "checkpoints").mkdir()
+                (folder.path / "checkpoints" / "step-9.ckpt").write_text("weights")
+            raise StorageError("checkpoint.export=FOLDER can't be written")
+
+    with pytest.raises(StorageError):
+        run()
+    assert [file.name for file in folder.path.rglob("*.ckpt")] == ["step-9.ckpt"] * with_checkpoint
+    assert folder.path.exists() == with_checkpoint

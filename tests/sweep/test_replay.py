@@ -94,7 +94,7 @@ def test_an_environment_variable_is_shown_from_no_file(tmp_path, monkeypatch, ca
         status.print_status([f"output_dir={tmp_path}"])
     output = capfd.readouterr()
     assert "only other settings can be referred to" in output.err
-    assert "the config of a run can only refer to its own settings" in output.err
+    assert "the config of a run can't refer to other values" in output.err
     assert "canaryvalue" not in output.out + output.err
 
 
@@ -171,3 +171,9 @@ def test_a_pipe_and_a_dangling_link_among_commands_are_named(tmp_path):
 def test_a_sweep_that_would_fill_the_memory_is_refused(tmp_path, arguments, message):
     with pytest.raises(UserError, match=message):
         plan_saved_command(SweepCommand(None, arguments, str(tmp_path)), str(tmp_path))
+
+
+def test_a_saved_command_with_a_chain_of_references_is_refused(tmp_path):
+    chain = [f"+monitors.m{n + 1}='${{monitors.m{n}}}${{monitors.m{n}}}${{monitors.m{n}}}'" for n in range(7)]
+    with pytest.raises(UserError, match="more than 20 times"):
+        plan_saved_command(SweepCommand(None, ["+monitors.m0=x", *chain], str(tmp_path)), str(tmp_path))

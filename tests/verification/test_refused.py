@@ -1,5 +1,6 @@
 """isobench verify on what a folder may not have, and on runs that can't be trained again."""
 
+import itertools
 import json
 import shutil
 from dataclasses import replace
@@ -7,17 +8,20 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from helpers import make_config
+from helpers import make_config, make_record
 from made_up_runs import write_manifest
 from tampering import list_failures, tamper
 
 from isobench.cli import verify as verify_command
 from isobench.common.checksums import add_json_checksum
+from isobench.config.schema import Evaluation
 from isobench.verification.folder import VerifiedFolder
 from isobench.verification.ledger import UNCHECKED, Ledger
+from isobench.verification.report_text import read_tables
 from isobench.verification.retrain import retrain_runs
-from isobench.verification.run_check import CheckedRun
+from isobench.verification.run_check import CheckedRun, check_schedule
 from isobench.verification.sources import Locations
+from isobench.verification.tables import make_row
 from isobench.verification.targets import find_renamed_class
 
 
@@ -114,3 +118,34 @@ def test_another_file_in_the_report_is_named_though_the_manifest_lists_it(places
     (folder / "report" / "more.html").write_text("x")
     write_manifest(folder)
     assert any("report/more.html, which is no file of a report" in failure for failure in list_failures(folder))
+
+
+def test_the_epochs_of_a_history_are_those_that_its_config_evaluates():
+    cfg, history = make_config("optimization.patience=null"), [SimpleNamespace(epoch=epoch) for epoch in range(1, 30)]
+    for epochs, every in itertools.product(range(1, 8), (*range(1, 9), "last")):
+        one = replace(cfg, optimization=replace(cfg.optimization, epochs=epochs), evaluation=Evaluation(every=every))
+        interval = epochs if every == "last" else every
+        own = [epoch for epoch in history[:epochs] if epoch.epoch % interval == 0 or epoch.epoch == epochs]
+        assert check_schedule(one, SimpleNamespace(history=own, status="finished")) == []
+        assert check_schedule(one, SimpleNamespace(history=own[:-1], status="finished"))
+        assert check_schedule(one, SimpleNamespace(history=own[:-1], status="failed")) == []
+        assert check_schedule(one, SimpleNamespace(history=[*own, history[epochs]], status="finished"))
+
+
+def test_epochs_without_number_are_not_counted_one_by_one():
+    cfg = make_config("optimization.patience=null")
+    cfg = replace(cfg, optimization=replace(cfg.optimization, epochs=10**400))
+    record = SimpleNamespace(history=[SimpleNamespace(epoch=1)], status="finished")
+    assert "ends after 1 of 1000" in check_schedule(cfg, record)[0]
+
+
+def test_the_report_of_a_record_under_another_name_reads_the_folder_that_was_checked(tmp_path):
+    run = CheckedRun("a" * 16, cfg=make_config())
+    run.record = make_record(run.cfg, key="f" * 64)
+    row = make_row(SimpleNamespace(root=tmp_path), run, "done", run.cfg.experiment)
+    assert row.folder.path == tmp_path / "runs" / ("a" * 16)
+
+
+def test_the_text_of_a_cell_is_all_that_stands_in_it():
+    page = "<table><tr><th>a &lt; <b>b</b> c</th>no<td>1<tr><td>2</table>no<table><tr><td>3 <i>4"
+    assert read_tables("report.html", page.encode()) == [[("a < b c", "1"), ("2",)], [("3 4",)]]
