@@ -146,12 +146,15 @@ class Checkpointer(Callback):
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
         """Save if a checkpoint is due, a long evaluation comes next, or a signal arrived; then obey the signal.
 
-        Skip an epoch's last batch: a save or a signal waits for the next batch.
+        Skip an epoch's last batch: a save or a signal waits for the next batch. If epochs have only one batch,
+        nothing is ever saved, and a signal is obeyed at once.
 
         Raises:
             Interrupted: a signal arrived.
         """
         if trainer.is_last_batch:
+            if trainer.num_training_batches == 1:
+                self.watch.raise_if_signalled()
             return
         self._batches = index + 1
         is_last_but_one = index + 2 == trainer.num_training_batches  # nothing is saved on the last batch

@@ -363,3 +363,25 @@ def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, u
     assert files == ([f"step-{saved:09d}.ckpt"] if saved else [])
     assert cli(*long)[0] == 0
     assert outcome(outputs) == undisturbed
+
+
+def test_a_run_with_one_batch_an_epoch_obeys_a_signal_and_starts_anew(cli, long, outputs, monkeypatch):
+    """Every batch is an epoch's last one, on which nothing can be saved: waiting for another would be for ever."""
+    from isobench.training.checkpoint import Checkpointer
+
+    original, steps = Checkpointer.on_train_batch_end, []
+    single = [*long, "optimization.batch_size=1000", "checkpoint.steps=1"]
+
+    def stop(self, trainer, *rest):
+        steps.append(trainer.global_step)
+        if trainer.global_step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, trainer, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpointer, "on_train_batch_end", stop)
+        code, _, _ = cli(*single)
+    assert (code, steps) == (128 + signal.SIGTERM, [1, 2])
+    assert not list(outputs.glob("runs/*/checkpoints/*"))
+    assert cli(*single)[0] == 0
+    assert len(list(outputs.glob("runs/*/result.json"))) == 1
