@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 
 import pytest
 from helpers import ROOT, write_sets
@@ -112,7 +113,7 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
     monkeypatch.delenv("ISOBENCH_DATA", raising=False)
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(grid, "itertools", EachValueOnce())
-    arguments = command.replace("COMMIT", "0" * 40).replace("FOLDER", word_pairs).split()
+    arguments = shlex.split(command.replace("COMMIT", "0" * 40).replace("FOLDER", word_pairs))
     own = ["dry_run=true", f"output_dir={tmp_path}", f"data.cache={cache}"]
     try:
         with compose_sweep([*arguments, *own]) as parts:
