@@ -220,8 +220,7 @@ def config_from_plain(resolved: dict[str, Any]) -> Config:
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
-        UserError: a value refers to another one, or to an environment variable. isobench stores resolved values only;
-            a chain of references can stand for more text than fits into memory.
+        UserError: a value refers to another one. isobench writes none, and a chain of them can fill the memory.
     """
     try:
         return rebuild_dataclass(resolved, Config)
