@@ -76,10 +76,6 @@ class PaperTable:
                     p_values[cells[0]] = test(*(self.read_values(*cell) for cell in cells))
         return {cell: p for cell, p in p_values.items() if not math.isnan(p)}
 
-    def is_constant(self, encoder: str, method: str, column: Column) -> bool:
-        """Return True if every run predicts the same for every example."""
-        return are_constant_predictors(self.find_runs(encoder, method, column.task))
-
     def has_constant(self, encoder: str, method: str, column: Column) -> bool:
         """Return True if a run predicts the same for every example."""
         return CONSTANT_PREDICTOR in count_troubles(self.find_runs(encoder, method, column.task))
@@ -111,7 +107,7 @@ class PaperTable:
         )
         if any(math.isnan(value) for value in values):
             numbers = "NaN"
-        if column.is_score and self.is_constant(encoder, method, column):
+        if column.is_score and are_constant_predictors(rows):
             return f"constant ({numbers})"
         if not column.is_score:
             del troubles[CONSTANT_PREDICTOR]
