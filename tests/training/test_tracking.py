@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import Callback
 from wandb_log import read
 
 from isobench.training import tracking
-from isobench.training.stopwatch import Stopwatch
+from isobench.training.stopwatch import Stopwatch, measure_run_cost
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}
@@ -241,3 +241,16 @@ def test_throughput_after_an_interruption_is_of_what_was_trained_since():
     watch.on_validation_start(SimpleNamespace(train_dataloader=SimpleNamespace(dataset=data)), None)
     assert logged["train/examples_per_second"] == pytest.approx(30, rel=0.01)
     assert logged["train/tokens_per_second"] == pytest.approx(150, rel=0.01)
+
+
+def test_the_speed_of_a_run_that_fails_is_of_the_examples_that_were_timed():
+    watch, loader = Stopwatch(), SimpleNamespace(dataset=SimpleNamespace(lengths=np.array([4, 6])))
+    watch.log = lambda name, value: None
+    watch.on_train_start()
+    watch._mark -= 2.0  # two seconds pass
+    watch.on_train_batch_end(None, None, None, {"index": [0] * 60}, 0)
+    watch.on_validation_start(SimpleNamespace(train_dataloader=loader), None)
+    watch.on_train_batch_end(None, None, None, {"index": [0] * 600}, 0)  # it fails before the next evaluation
+    cost = measure_run_cost(watch, loader, 0.0)
+    assert cost.examples == 660
+    assert cost.tokens_per_second == pytest.approx(150, rel=0.01)
