@@ -6,7 +6,6 @@ OmegaConf.
 """
 
 import functools
-import re
 from dataclasses import is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -70,14 +69,6 @@ def copy_plain(value: Any) -> Any:
     if type(value) not in SCALARS or (type(value) is str and ("${" in value or value == MISSING)):
         raise NeedsOmegaConf
     return value
-
-
-def has_resolver(text: str) -> bool:
-    """Return True if a text holds more of OmegaConf's language than references to settings.
-
-    ``${oc.env:HOME}`` would show an environment variable. Files of others must not ask for one.
-    """
-    return "${" in re.sub(r"\$\{(?!hydra\b)[\w.]+\}", "", text)
 
 
 @functools.cache

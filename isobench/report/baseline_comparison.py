@@ -60,8 +60,8 @@ class BaselineComparison:
         for name in names:
             baseline = self.find_baseline_cells(name)
             for column, cell in self.cells[name].items():
-                was_run = cell.values or cell.troubles
-                if was_run and any(CONSTANT_PREDICTOR in own.troubles for own in (cell, baseline.get(column, cell))):
+                both = cell, baseline.get(column, cell)
+                if was_run(cell) and any(CONSTANT_PREDICTOR in own.troubles for own in both):
                     tasks[self.find_task(column)] = None
         return list(tasks)
 
@@ -102,6 +102,11 @@ class BaselineComparison:
 def label_method(method: str) -> str:
     """Return what a report calls a method: its name, and ``plain`` for plain fine-tuning."""
     return BASE_LABEL if method == BASE_METHOD else method
+
+
+def was_run(cell: Cell) -> bool:
+    """Return True if a cell has runs, ended or not."""
+    return bool(cell.values or cell.troubles)
 
 
 def is_usable(cell: Cell) -> bool:

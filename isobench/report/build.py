@@ -168,8 +168,7 @@ def build_cell(table: PaperTable, encoder: str, method: str, column: Column, pai
         cell.published, cell.published_of = published_cell
     cell.verdict, cell.why = judge_cell(table, column, cell, encoder, method, rows)
     base = table.read_values(encoder, BASE_METHOD, column)
-    constant = any(table.has_constant(encoder, name, column) for name in (method, BASE_METHOD))
-    if method != BASE_METHOD and column.is_score and cell.values and base and not constant:
+    if cell.values and base and table.is_compared(encoder, method, column):
         cell.comparison = compare(cell.values, base, table.content.marks)
         if pairs:
             cell.comparison.paired = pairs.compare(rows, table.find_runs(encoder, BASE_METHOD, column.task), column)

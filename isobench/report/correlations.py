@@ -35,10 +35,9 @@ class Points:
     def centre(self) -> "Points":
         """Subtract from each point the mean over its encoder and task; leave out the only run of such a pair."""
         sizes = np.bincount(self.groups)[self.groups]
+        # Values less their group's first one: where all are equal they are 0, and their mean is no rounded number.
         _, firsts, places = np.unique(self.groups, return_index=True, return_inverse=True)
-        shifted = (
-            v - v[firsts][places] for v in (self.x, self.y)
-        )  # equal values become 0, and stay it without noise
+        shifted = (v - v[firsts][places] for v in (self.x, self.y))
         x, y = (v - np.bincount(self.groups, v)[self.groups] / sizes for v in shifted)
         return Points(self.methods, self.groups, x, y).select(sizes > 1)
 

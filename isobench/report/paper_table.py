@@ -71,14 +71,15 @@ class PaperTable:
         p_values = {}
         for encoder, method in self.lines:
             for column in self.columns:
-                cells = [(encoder, name, column) for name in (method, BASE_METHOD)]
-                if method != BASE_METHOD and column.is_score and not any(self.has_constant(*cell) for cell in cells):
-                    p_values[cells[0]] = test(*(self.read_values(*cell) for cell in cells))
+                if self.is_compared(encoder, method, column):
+                    values = (self.read_values(encoder, name, column) for name in (method, BASE_METHOD))
+                    p_values[encoder, method, column] = test(*values)
         return {cell: p for cell, p in p_values.items() if not math.isnan(p)}
 
-    def has_constant(self, encoder: str, method: str, column: Column) -> bool:
-        """Return True if a run predicts the same for every example."""
-        return CONSTANT_PREDICTOR in count_troubles(self.find_runs(encoder, method, column.task))
+    def is_compared(self, encoder: str, method: str, column: Column) -> bool:
+        """Return True for a method's score if no run of it, or of plain fine-tuning, is a constant predictor."""
+        rows = [row for name in (method, BASE_METHOD) for row in self.find_runs(encoder, name, column.task)]
+        return method != BASE_METHOD and column.is_score and CONSTANT_PREDICTOR not in count_troubles(rows)
 
     def format_mark(self, encoder: str, method: str, column: Column) -> str:
         """Return * if significantly better than plain fine-tuning, † if worse, else nothing."""

@@ -1,7 +1,6 @@
 """Say in one sentence what a report's comparisons with plain fine-tuning show, from the numbers of its evidence."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 from isobench.common.terminal import format_count
@@ -11,8 +10,9 @@ from isobench.report.baseline_comparison import (
     CONSTANT_PREDICTOR,
     BaselineComparison,
     MethodKey,
+    was_run,
 )
-from isobench.report.document import OverviewLine
+from isobench.report.document import Cell, OverviewLine
 from isobench.report.effects import ALPHA, POWER, Estimate
 from isobench.report.evidence import (
     describe_p,
@@ -83,10 +83,10 @@ def warn_of_failures(runs: BaselineComparison, name: MethodKey) -> str:
     """
     baseline, tasks, failed = runs.find_baseline_cells(name), set[str](), 0
     for column, cell in runs.cells[name].items():
-        if (cell.values or cell.troubles) and runs.find_task(column) not in tasks:
+        if was_run(cell) and runs.find_task(column) not in tasks:
             tasks.add(runs.find_task(column))
-            counts = Counter(cell.troubles) + Counter(baseline[column].troubles if column in baseline else {})
-            failed += sum(count for what, count in counts.items() if what not in NOT_FAILED)
+            both = cell, baseline.get(column, Cell())
+            failed += sum(count for own in both for what, count in own.troubles.items() if what not in NOT_FAILED)
     lacking = [f", without {format_count(failed, 'run')} that failed"] if failed else []
     if constant := runs.list_constant_tasks([name]):
         lacking.append(f", without {', '.join(constant)}, where a run predicts one class")

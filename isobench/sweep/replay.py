@@ -19,7 +19,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from isobench.common.errors import UserError
 from isobench.config.command_line import quote_for_hydra
 from isobench.config.explain import explain_config_error
-from isobench.config.rebuild import has_resolver
 from isobench.config.schema import Config
 from isobench.sweep.plan import PlannedRun, compose_sweep, plan_runs
 from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand, drop_launch_arguments
@@ -99,6 +98,14 @@ def check_setting(argument: str) -> None:
     is_group = "." not in key or "/" in key
     if ".." in key or (is_group and OUTSIDE_OF_GROUP.search(argument.partition("=")[2])):
         raise UserError(f"{argument} is not taken from a file: it names no option of {key}")
+
+
+def has_resolver(text: str) -> bool:
+    """Return True if a text holds more of OmegaConf's language than references to settings.
+
+    ``${oc.env:HOME}`` would show an environment variable. Files of others must not ask for one.
+    """
+    return "${" in re.sub(r"\$\{(?!hydra\b)[\w.]+\}", "", text)
 
 
 def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -186,11 +186,11 @@ def make_row(folder: VerifiedFolder, run: CheckedRun, status: str, experiment: E
     assert run.cfg is not None
     output_dir, record = str(folder.root), run.record
     cfg = replace(run.cfg, output_dir=output_dir, experiment=experiment)
-    is_own = record is not None and run_folder_name(record.key) == run.name
-    key = record.key if record and is_own else run.name  # so the row's folder is the one that was checked
-    identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint) if record else None
+    key = record.key if record else run.name
+    identity = Identity(key, record.data.fingerprint, record.encoder.fingerprint) if record else None
     state = status if record is None else "failed" if record.failure else "done"
-    return Row(cfg, RunFolder(output_dir, key), record, state, identity=identity)
+    checked = key if run_folder_name(key) == run.name else run.name  # the record may be another run's
+    return Row(cfg, RunFolder(output_dir, checked), record, state, identity=identity)
 
 
 def render_files(report: Report, folder: VerifiedFolder, path: str) -> dict[str, pyarrow.Table | bytes]:

@@ -245,7 +245,7 @@ def test_settings_that_cant_be(bad):
 @pytest.mark.parametrize("rescale", ["variance", "printed", "none", "released"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_batch_that_is_not_finite_shows_in_all_that_follows(rescale, value):
-    """As in torch's BatchNorm: an IsoBN that silently became the identity would pass for one that works."""
+    """Show what torch's BatchNorm shows too: an IsoBN that became the identity would pass for one that works."""
     isobn, generator = IsoBN(4, rescale=rescale), torch.Generator().manual_seed(1)
     h = torch.randn(8, 4, generator=generator)
     assert isobn(h).isfinite().all()

@@ -317,7 +317,7 @@ def test_holm_by_hand():
 
 
 def test_a_task_on_which_a_run_predicts_one_class_is_in_no_comparison():
-    """One collapsed run of plain fine-tuning would make every method look better."""
+    """Check that a collapsed run of plain fine-tuning does not make every method look better."""
     rows = [
         *runs("none", [0.6, 0.85]),
         *runs("none", [0.5], "seed=3", constant=True),
