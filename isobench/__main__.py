@@ -25,7 +25,7 @@ from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file
 from isobench.common.resources import conf_dir
-from isobench.config.command_line import check_typed_settings
+from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_check import check_own_files
@@ -34,7 +34,6 @@ from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import rewrite_overrides
 from isobench.sweep.method_settings import postpone_method_settings
 from isobench.sweep.plan import compose_sweep
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.sweep.sweeper import print_run_plan
 from isobench.training.execute import execute_run
 

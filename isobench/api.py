@@ -13,14 +13,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
-from isobench.config.command_line import check_typed_settings
+from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config
 from isobench.dataframes import load_epochs, load_runs, report_table
 from isobench.runs.record import RunRecord
 from isobench.sweep.plan import convert_to_overrides, keep_global_hydra
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 from isobench.training.execute import train_if_needed
 
 __all__ = ["load_epochs", "load_runs", "report_table", "run"]

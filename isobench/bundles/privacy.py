@@ -17,6 +17,7 @@ import yaml
 
 from isobench.common.checksums import JSON_ENTRY, add_json_checksum, add_text_checksum
 from isobench.common.errors import UserError
+from isobench.config.command_line import CONFIG_DIR_FLAGS
 from isobench.runs.layout import run_folder_name
 from isobench.runs.record_file import format_record
 
@@ -31,7 +32,6 @@ RELATIVE_PATH = re.compile(r"""[^\s,;:=\[\](){}'"]*[/\\][^\s,;\](){}'"]*""")
 PATH_SETTINGS = ("encoder.path", "data.root", "data.files")
 HOME_FOLDER = re.compile(r"(?:[/\\](?:home|Users)[/\\][^/\\]+|~[^/\\]*)[/\\]?$")
 HIDDEN = "PATH/TO"
-CONFIG_FLAGS = ("--config-dir", "-cd")
 LOCAL_SETTINGS = ("output_dir=", "data.cache=", "checkpoint.", "tracking.", "tracking=")  # they change no result
 TOKENS = {
     "a token of the Hugging Face hub": re.compile(rb"\bhf_[A-Za-z0-9]{30,}"),
@@ -77,11 +77,11 @@ def hide_paths_in_arguments(arguments: Iterable[str]) -> list[str]:
         name, equals, value = text.partition("=")
         if follows_flag:
             kept.append(HIDDEN)
-        elif name in CONFIG_FLAGS and equals:
+        elif name in CONFIG_DIR_FLAGS and equals:
             kept.append(f"{name}={HIDDEN}")
         elif not text.lstrip("+~").startswith(LOCAL_SETTINGS):
             kept.append(hide_paths_in_argument(name, equals, value))
-        follows_flag = text in CONFIG_FLAGS
+        follows_flag = text in CONFIG_DIR_FLAGS
     return kept
 
 

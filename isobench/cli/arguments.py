@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from isobench.common.errors import UserError, suggest_nearest
+from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS
 from isobench.config.explain import print_error
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 
-SWEEP_FLAGS = (*MULTIRUN_FLAGS, "--config-dir", "-cd")  # flags of a sweep, which go with its settings
+SWEEP_FLAGS = (*MULTIRUN_FLAGS, *CONFIG_DIR_FLAGS)  # flags of a sweep, which go with its settings
 
 
 class FlagParser(argparse.ArgumentParser):

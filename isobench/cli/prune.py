@@ -15,7 +15,7 @@ from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.common.terminal import format_count, replace_control_characters
-from isobench.config.command_line import check_typed_settings
+from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.imports import list_imported_keys
@@ -25,7 +25,7 @@ from isobench.runs.listing import list_run_folders, read_stored_runs
 from isobench.runs.record_file import read_record_file
 from isobench.runs.row import format_run_name
 from isobench.sweep.plan import compose_sweep
-from isobench.sweep.replay import plan_saved_command, split_config_dirs
+from isobench.sweep.replay import plan_saved_command
 from isobench.sweep.saved_commands import read_commands
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from isobench.common.errors import UserError
 
+MULTIRUN_FLAGS = ("-m", "--multirun")
+CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
 GROUPS = ("task", "encoder", "head", "optimization", "tracking", "scale", "experiment", "hydra/launcher")
 PATHS = ("output_dir", "data.root", "data.cache", "data.files", "encoder.path", "checkpoint.export")
 # A path from the home folder that begins a value, or an entry of a list or mapping, with quotes or without.
@@ -38,6 +40,21 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
         first = typed.setdefault(name, value)
         if first != value:
             raise UserError(f"{name} is given twice, as {first} and as {value}: leave one out")
+
+
+def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command's arguments into the folders given with ``--config-dir`` and the others, without ``-m``."""
+    folders, others, is_folder = [], [], False
+    for argument in arguments:
+        flag, _, value = argument.partition("=")
+        if is_folder:
+            folders.append(argument)
+        elif flag in CONFIG_DIR_FLAGS and value:
+            folders.append(value)
+        elif argument not in (*CONFIG_DIR_FLAGS, *MULTIRUN_FLAGS):
+            others.append(argument)
+        is_folder = argument in CONFIG_DIR_FLAGS and not is_folder
+    return folders, others
 
 
 def expand_home_folders(setting: str) -> str:

@@ -14,7 +14,8 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.resources import conf_dir
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES
-from isobench.config.explain_yaml import explain_yaml_error, read_config_folders
+from isobench.config.command_line import split_config_dirs
+from isobench.config.explain_yaml import explain_yaml_error
 from isobench.config.schema import Config
 
 NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
@@ -164,7 +165,7 @@ def explain_unknown_key(key: str) -> str:
 
 def _list_option_settings(group: str) -> dict[str, list[str]]:
     """List the options of a group such as calibration, the user's included, each with the settings in its YAML."""
-    folders = (conf_dir(), *read_config_folders(sys.argv[1:]))
+    folders = (conf_dir(), *split_config_dirs(sys.argv[1:])[0])
     files = {file.stem: file for folder in folders for file in sorted((Path(folder) / group).glob("*.yaml"))}
     contents = {name: yaml.safe_load(file.read_text(encoding="utf-8")) for name, file in files.items()}
     return {

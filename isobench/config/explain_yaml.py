@@ -9,8 +9,7 @@ import yaml
 from yaml.reader import ReaderError
 
 from isobench.common.resources import conf_dir
-
-CONFIG_DIR_FLAGS = ("--config-dir", "-cd")
+from isobench.config.command_line import split_config_dirs
 
 
 def explain_yaml_error(error: BaseException) -> str | None:
@@ -32,7 +31,7 @@ def explain_yaml_error(error: BaseException) -> str | None:
 
 def find_yaml_file(name: str) -> str:
     """Return the path of a config that Hydra names, such as task/mine; the name itself if no folder has it."""
-    for folder in (*read_config_folders(sys.argv[1:]), conf_dir()):
+    for folder in (*split_config_dirs(sys.argv[1:])[0], conf_dir()):
         if (file := Path(folder, f"{name}.yaml")).is_file():
             return str(file)
     return name
@@ -40,7 +39,7 @@ def find_yaml_file(name: str) -> str:
 
 def find_files_with_line(line: str) -> Iterator[Path]:
     """Yield the YAML files of the user's own folders that have a comment with this text alone."""
-    for folder in read_config_folders(sys.argv[1:]):
+    for folder in split_config_dirs(sys.argv[1:])[0]:
         for file in sorted(Path(folder).rglob("*.yaml")):
             texts = file.read_text(encoding="utf-8", errors="replace").splitlines()
             if any(text.strip().startswith("#") and text.strip("# ") == line for text in texts):
@@ -56,7 +55,7 @@ def list_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def find_files_not_in_utf8() -> Iterator[Path]:
     """Yield the YAML files of isobench and of the user's own folders that are not text in UTF-8."""
-    for folder in (conf_dir(), *read_config_folders(sys.argv[1:])):
+    for folder in (conf_dir(), *split_config_dirs(sys.argv[1:])[0]):
         for file in sorted(Path(folder).rglob("*.yaml")):
             try:
                 file.read_text(encoding="utf-8")
@@ -64,13 +63,3 @@ def find_files_not_in_utf8() -> Iterator[Path]:
                 yield file
             except OSError:  # unreadable for another reason
                 continue
-
-
-def read_config_folders(arguments: list[str]) -> list[str]:
-    """Read the folders that ``--config-dir FOLDER`` or ``--config-dir=FOLDER`` names on a command line."""
-    folders = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        flag, equals, value = argument.partition("=")
-        if flag in CONFIG_DIR_FLAGS:
-            folders.append(value if equals else following)
-    return folders

@@ -21,7 +21,7 @@ from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.config.bounds import check_value, read_hints
-from isobench.config.command_line import quote_for_hydra
+from isobench.config.command_line import MULTIRUN_FLAGS, quote_for_hydra
 from isobench.config.schema import Config, register_schema
 from isobench.runs.identity import Identifier
 from isobench.runs.labels import make_labels
@@ -30,7 +30,6 @@ from isobench.runs.validate import ConfigValidator
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
 from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed", "report")  # read once for the whole sweep
 MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940

@@ -17,14 +17,13 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from isobench.common.errors import UserError
-from isobench.config.command_line import quote_for_hydra
+from isobench.config.command_line import quote_for_hydra, split_config_dirs
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import Config
 from isobench.sweep.plan import PlannedRun, compose_sweep, plan_runs
-from isobench.sweep.saved_commands import MULTIRUN_FLAGS, SweepCommand, drop_launch_arguments
+from isobench.sweep.saved_commands import SweepCommand, drop_launch_arguments
 
 MAX_REFERENCES = 20  # in a saved command: a chain of many can stand for more text than fits into memory
-CONFIG_DIR_FLAGS = ("--config-dir", "-cd")
 SETTINGS = {setting.name for setting in fields(Config)}
 OUTSIDE_OF_GROUP = re.compile(
     r"\.\.|\\|:/|(?:^|[^\w])/"
@@ -106,21 +105,6 @@ def has_resolver(text: str) -> bool:
     ``${oc.env:HOME}`` would show an environment variable. Files of others must not ask for one.
     """
     return "${" in re.sub(r"\$\{(?!hydra\b)[\w.]+\}", "", text)
-
-
-def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split a command's arguments into the folders given with ``--config-dir`` and the others, without ``-m``."""
-    folders, others, is_folder = [], [], False
-    for argument in arguments:
-        flag, _, value = argument.partition("=")
-        if is_folder:
-            folders.append(argument)
-        elif flag in CONFIG_DIR_FLAGS and value:
-            folders.append(value)
-        elif argument not in (*CONFIG_DIR_FLAGS, *MULTIRUN_FLAGS):
-            others.append(argument)
-        is_folder = argument in CONFIG_DIR_FLAGS and not is_folder
-    return folders, others
 
 
 @contextmanager

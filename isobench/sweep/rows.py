@@ -7,7 +7,7 @@ from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import print_note
 from isobench.config.bounds import check_value
-from isobench.config.command_line import check_typed_settings
+from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.config.schema import Config, Selection, to_config
 from isobench.runs.imports import list_imported_keys, read_imported_rows
 from isobench.runs.labels import label_rows
@@ -15,7 +15,7 @@ from isobench.runs.layout import run_folder_name
 from isobench.runs.listing import list_run_folders, read_run_rows
 from isobench.runs.row import Row
 from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs
-from isobench.sweep.replay import plan_saved_command, split_config_dirs
+from isobench.sweep.replay import plan_saved_command
 from isobench.sweep.saved_commands import SweepCommand, drop_launch_arguments, locate_command, read_commands
 
 SELECTION_PREFIX = "experiment.selection."

@@ -11,10 +11,10 @@ from pydantic.dataclasses import dataclass
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json, shorten_digest, write_json
 from isobench.common.reading import read_bounded
+from isobench.config.command_line import MULTIRUN_FLAGS
 from isobench.runs.folder import mark_output_folder, remove_empty_output_folder
 from isobench.runs.layout import commands_folder
 
-MULTIRUN_FLAGS = ("-m", "--multirun")
 SEARCH_PATH = "hydra.searchpath"
 
 

@@ -4,7 +4,6 @@ import pytest
 from helpers import write_parquet
 
 from isobench.cli import dashboard, prune, report, status, wordsim
-from isobench.config.explain_yaml import read_config_folders
 from isobench.sweep.launchers import explain_refusal
 
 # Arguments of isobench, and what its one line says.
@@ -198,10 +197,6 @@ def test_a_mistake_in_an_experiments_yaml_is_one_line(cli, small, tmp_path, old,
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     (tmp_path / "conf" / "experiment" / "own.yaml").write_text(EXPERIMENT.replace(old, new))
     check_one_line(cli("--config-dir", f"{tmp_path}/conf", "+experiment=own", *small, "dry_run=true"), message)
-
-
-def test_the_users_folders_are_read_from_the_command_line():
-    assert read_config_folders(["--config-dir", "a", "x=1", "-cd=b", "-cd"]) == ["a", "b", ""]
 
 
 @pytest.mark.parametrize("setting", ["output_dir", "data.root", "encoder.path", "data.cache"])

@@ -384,8 +384,8 @@ def test_the_documentation_states_the_criterion_of_every_claim():
 def test_a_claims_command_runs_what_it_compares(claim, tmp_path):
     import shlex
 
+    from isobench.config.command_line import MULTIRUN_FLAGS
     from isobench.sweep.rows import find_sweep_rows
-    from isobench.sweep.saved_commands import MULTIRUN_FLAGS
 
     _, _, _, *arguments = shlex.split(claim.command)  # python -m isobench
     _, rows = find_sweep_rows([a for a in arguments if a not in MULTIRUN_FLAGS])

@@ -14,7 +14,7 @@ from isobench.common.errors import UserError
 from isobench.runs.layout import commands_folder
 from isobench.runs.record_file import write_record_file
 from isobench.sweep import rows
-from isobench.sweep.replay import check_setting, plan_saved_command, select_settings, split_config_dirs, work_in
+from isobench.sweep.replay import check_setting, plan_saved_command, select_settings, work_in
 from isobench.sweep.saved_commands import SweepCommand, save_command
 
 ALLOWED = [
@@ -119,11 +119,6 @@ def test_a_folder_of_configs_is_used_only_if_the_user_names_it_too(tmp_path, mon
     for flags in (["--config-dir=conf"], ["--config-dir", "conf"], ["-cd", str(tmp_path / "conf")]):
         title, found = rows.find_sweep_rows([*flags, "+experiment=mine", f"output_dir={output_dir}"])
         assert (title, len(found)) == ("mine", 2)
-
-
-def test_flags_are_told_from_settings():
-    arguments = ["-m", "a=1", "--config-dir", "f", "b=2", "--config-dir=g", "-cd", "h"]
-    assert split_config_dirs(arguments) == (["f", "g", "h"], ["a=1", "b=2"])
 
 
 def test_settings_of_hydra_and_the_output_folder_are_dropped(tmp_path):
