@@ -231,8 +231,10 @@ def test_planted_differences_of_other_metrics_are_held(power_pairs, monkeypatch,
 
 def test_the_true_difference_of_correlations_is_that_of_their_formula(power_pairs):
     """A standard normal label with an error of variance v has a correlation of 1 / sqrt(1 + v) with it."""
-    s = power_pairs.SETTINGS["methods differ more"]
+    import synthetic_pairs  # beside power_pairs
+
+    s = synthetic_pairs.SETTINGS["methods differ more"]
     own = s.method_seed_example + s.method_example
     v = s.difficulty + s.seed_example + own  # what shifts all of a run's scores leaves the correlation alone
-    expected = 100 * (1 / np.sqrt(1 + power_pairs.PLANTED_ERROR**2 * v) - 1 / np.sqrt(1 + v))
-    assert power_pairs.find_true_difference("pearson") == pytest.approx(expected, abs=0.1)
+    expected = 100 * (1 / np.sqrt(1 + synthetic_pairs.PLANTED_ERROR**2 * v) - 1 / np.sqrt(1 + v))
+    assert synthetic_pairs.find_true_difference("pearson") == pytest.approx(expected, abs=0.1)
