@@ -25,7 +25,7 @@ from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file
 from isobench.common.resources import conf_dir
-from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
+from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_check import check_own_files
@@ -40,7 +40,7 @@ from isobench.training.execute import execute_run
 # Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
 COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "wordsim")
 FLAGS_WITH_VALUE = (
-    "--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
+    *CONFIG_DIR_FLAGS, "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
 INFO_FLAGS = ("--info", "-i")  # the word after them may be their value or a setting
 SHOWING_FLAGS = (*INFO_FLAGS, "--cfg", "-c", "--shell-completion", "-sc")  # nothing is run with them

@@ -13,6 +13,7 @@ from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
+from isobench.config.command_line import CONFIG_DIR_FLAGS
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
 
@@ -28,8 +29,7 @@ def main(prog: str, word: str) -> None:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--config-dir",
-        "-cd",
+        *CONFIG_DIR_FLAGS,
         metavar="FOLDER",
         type=Path,
         help="list those in FOLDER too",

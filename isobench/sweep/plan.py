@@ -21,7 +21,7 @@ from isobench.common.files import refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.config.bounds import check_value, read_hints
-from isobench.config.command_line import MULTIRUN_FLAGS, quote_for_hydra
+from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, quote_for_hydra
 from isobench.config.schema import Config, register_schema
 from isobench.runs.identity import Identifier
 from isobench.runs.labels import make_labels
@@ -222,13 +222,13 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     overrides, is_folder = [], False
     for argument in arguments:
         name, _, value = argument.partition("=")
-        if is_folder or (name in ("--config-dir", "-cd") and value):
+        if is_folder or (name in CONFIG_DIR_FLAGS and value):
             folder = argument if is_folder else value
             if not Path(folder).is_dir():
                 raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
             overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + folder)}]")
             is_folder = False
-        elif argument in ("--config-dir", "-cd"):
+        elif argument in CONFIG_DIR_FLAGS:
             is_folder = True
         elif argument not in MULTIRUN_FLAGS:
             overrides.append(argument)
