@@ -10,7 +10,7 @@ from helpers import make_config, record_content, review_columns, write_parquet
 from isobench.bundles.export import name_fingerprint
 from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_manifest
 from isobench.common.files import sha256_file
-from isobench.common.provenance import read_cpu_name, read_git_state, read_package_version
+from isobench.common.provenance import read_git_state, read_package_version
 from isobench.config.schema import config_from_plain
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.papers.scale import find_scale_differences
@@ -22,7 +22,6 @@ from isobench.runs.record import RunRecord
 from isobench.runs.seeding import resolve_seeds
 from isobench.training.predictions import write_predictions
 from isobench.verification.run_check import CheckedRun
-from isobench.verification.scores import SCORE_PACKAGES
 from isobench.verification.tables import make_row
 from isobench.verification.verify import VerifiedFolder
 
@@ -84,9 +83,8 @@ def write_run(cfg) -> CheckedRun:
     best = max((0, 1), key=lambda place: epochs[place]["selection"])
     folder.path.mkdir(parents=True)
     folder.write_config(record_content(cfg)["config"])
-    versions = {name: read_package_version(name) for name in (*SCORE_PACKAGES, "isobench")}
     made_with = record_content(cfg)["provenance"] | {
-        "git": read_git_state(), "versions": versions, "cpu": read_cpu_name(),
+        "git": read_git_state(), "versions": {"isobench": read_package_version("isobench")},
     }  # fmt: skip
     content = record_content(
         cfg, key=identity.key, seeds=resolve_seeds(cfg), best=epochs[best], history=epochs, provenance=made_with,

@@ -28,6 +28,7 @@ def collect_provenance() -> dict[str, Any]:
         "versions": {name: read_package_version(name) for name in RECORDED_PACKAGES},
         "platform": platform.platform(),
         "cpu": read_cpu_name(),
+        "instruction_set": read_instruction_set(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": gpus,
@@ -71,6 +72,16 @@ def read_cpu_name() -> str:
     except OSError:
         match = None
     return match[1] if match else platform.processor() or platform.machine()
+
+
+def read_instruction_set() -> str:
+    """Return the processor's instruction set as torch names it, such as AVX512: it decides how sums are rounded.
+
+    Virtual machines show the same name for processors with different ones.
+    """
+    import torch
+
+    return torch.backends.cpu.get_cpu_capability()
 
 
 def reset_peak_memory() -> None:

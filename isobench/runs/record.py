@@ -149,6 +149,9 @@ class Provenance(Part):
     versions: dict[str, str | None] = Field(description="package -> version, null where it is not installed")
     platform: str
     cpu: str
+    instruction_set: str | None = Field(
+        default=None, description="of the processor, as torch names it; null or missing in old records"
+    )
     cores: Count | None
     threads: Count
     gpus: list[str]

@@ -1,8 +1,8 @@
 """Say how far a run that is trained again may be from its record, on another processor or with other threads.
 
-On the same kind of processor with as many threads a run gives the same bits. Elsewhere sums are rounded in another
-order, and training makes the difference larger. The tolerance is a choice of ours; benchmarks/tolerance.py measures
-the differences.
+On a processor of the same name and instruction set, with as many threads, a run gives the same bits. Elsewhere sums
+are rounded in another order, and training makes the difference larger. The tolerance is a choice of ours;
+benchmarks/tolerance.py measures the differences.
 """
 
 from collections.abc import Mapping

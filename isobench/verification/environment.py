@@ -5,7 +5,7 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
-from isobench.common.provenance import RECORDED_PACKAGES, read_cpu_name, read_package_version
+from isobench.common.provenance import RECORDED_PACKAGES, read_cpu_name, read_instruction_set, read_package_version
 from isobench.runs.record import Provenance
 from isobench.verification.ledger import Ledger
 from isobench.verification.run_check import CheckedRun, Code
@@ -28,12 +28,21 @@ def check_environment(runs: Mapping[str, CheckedRun], code: Code, ledger: Ledger
 def describe_here(code: Code) -> dict[str, Any]:
     """Describe this code and this machine, by the names that ``describe_there`` uses."""
     packages = {name: read_package_version(name) for name in RECORDED_PACKAGES}
-    machine = {"processor": read_cpu_name(), "cores": os.cpu_count(), "platform": platform.platform()}
-    return {"commit": code.commit, "python": platform.python_version(), **packages, **machine}
+    return {
+        "commit": code.commit,
+        "python": platform.python_version(),
+        **packages,
+        "processor": read_cpu_name(),
+        "instruction set": read_instruction_set(),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+    }
 
 
 def describe_there(provenance: Provenance) -> dict[str, Any]:
     """Describe the code and the machine of a record."""
     git = provenance.git
     own = {"commit": git.commit if git else None, "python": provenance.python, **provenance.versions}
+    if provenance.instruction_set is not None:  # old records lack it
+        own["instruction set"] = provenance.instruction_set
     return {**own, "processor": provenance.cpu, "cores": provenance.cores, "platform": provenance.platform}

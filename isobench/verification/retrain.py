@@ -213,11 +213,15 @@ def measure_logits(before: Mapping[str, PredictedSplit], after: Mapping[str, Pre
 
 
 def is_same_machine(old: RunRecord, new: RunRecord) -> bool:
-    """Return True if processor, threads, GPUs and packages are those of the record, so that every bit must agree."""
+    """Return True if processor, threads, GPUs and packages are those of the record, so that every bit must agree.
+
+    Records that lack the processor's instruction set were made on an unknown kind of machine.
+    """
     own, here = old.provenance, new.provenance
     versions = all(own.versions.get(name) == here.versions.get(name) for name in ARITHMETIC_PACKAGES)
-    return versions and (own.cpu, own.threads, own.gpus, own.python) == (
+    return versions and (own.cpu, own.instruction_set, own.threads, own.gpus, own.python) == (
         here.cpu,
+        here.instruction_set,
         here.threads,
         here.gpus,
         here.python,

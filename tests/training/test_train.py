@@ -85,6 +85,7 @@ def test_the_record_is_whole_and_true(small):
     # Without the build, such as +cpu, which the package's name may lack.
     assert origin["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     assert origin["threads"] == torch.get_num_threads()
+    assert origin["instruction_set"] == torch.backends.cpu.get_cpu_capability()
     assert result["data"]["examples"] == {"train": 160, "validation": 60}
     assert set(result["data"]["fingerprint"]) == {"train", "validation"}
     assert "model.safetensors" in result["encoder"]["fingerprint"]

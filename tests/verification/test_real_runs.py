@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
-from helpers import tiny_overrides
+from helpers import make_config, make_record, tiny_overrides
 from hydra.core.global_hydra import GlobalHydra
 from made_up_runs import make_bundle
 from tampering import WAYS, change_byte, change_data_row, edit_record, list_failures, tamper
@@ -133,6 +133,18 @@ def test_a_consistent_forgery_passes_level_1_and_is_named_by_level_3(trained, he
     assert failure.startswith(
         f"{forged} retrained: trained again on the same kind of machine it gives other numbers: score"
     )
+
+
+def test_the_instruction_set_belongs_to_the_machine_and_old_records_do_not_name_it():
+    """Virtual machines show the same processor for AVX2 and AVX512, which round differently."""
+    record = make_record(make_config())
+    of_avx2, of_avx512 = (
+        record.model_copy(update={"provenance": record.provenance.model_copy(update={"instruction_set": name})})
+        for name in ("AVX2", "AVX512")
+    )
+    assert retrain.is_same_machine(of_avx2, of_avx2)
+    assert not retrain.is_same_machine(of_avx2, of_avx512)
+    assert not retrain.is_same_machine(record, of_avx2)
 
 
 def test_another_machine_has_a_tolerance(trained, here, monkeypatch):

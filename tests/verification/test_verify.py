@@ -1,6 +1,7 @@
 """isobench verify: what holds in intact folders, and that each kind of tampering is named."""
 
 import json
+import math
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from tampering import (
     WAYS,
     change_byte,
     change_data_row,
+    edit_record,
     list_failures,
     tamper,
 )
@@ -89,10 +91,29 @@ def test_a_run_without_predictions_is_counted_as_not_checked(folder):
     assert sum(ledger.count()["tables"].values()) == 7
 
 
+def test_a_score_that_differs_in_its_last_digit_is_named_and_is_no_failure(folder):
+    """Processors with the same name round sums differently."""
+    run = sorted(folder.glob("runs/*"))[0]
+
+    def change(content):
+        score = math.nextafter(content["best"]["score"], 2.0)
+        for epoch in (content["best"], *content["history"]):
+            if epoch["epoch"] == content["best"]["epoch"]:
+                epoch |= {"score": score, "selection": score}
+                epoch["validation"] |= {"accuracy": score}
+
+    edit_record(run, change, repair=True)
+    if folder.name == "bundle":
+        write_manifest(folder)
+    ledger = verify(folder, Options())
+    assert ledger.count()["scores"] == {HOLDS: 4, DIFFERS: 1}
+    (entry,) = (entry for entry in ledger.list_entries(DIFFERS) if entry.check == "scores")
+    assert entry.subject == run.name
+    assert entry.text.endswith("rounding of other versions or of another processor")
+
+
 def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder):
     """Labels and score of one run agree again; the other runs on the same data tell."""
-    from tampering import edit_record
-
     from isobench.common.files import sha256_file
     from isobench.metrics.task import evaluate_predictions
 
