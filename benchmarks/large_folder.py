@@ -124,9 +124,9 @@ def list_commands(folder: str, sweep: list[str]) -> dict[str, list[str]]:
     """List the measured commands, by name. Without a sweep's note, status without arguments reads every config."""
     here = f"output_dir={folder}"
     return {
-        "status": ["isobench.status", here],
-        "report": ["isobench.report", *sweep, here],
-        "prune": ["isobench.prune", here],
+        "status": ["isobench", "status", here],
+        "report": ["isobench", "report", *sweep, here],
+        "prune": ["isobench", "prune", here],
         "sweep": ["isobench", "-m", *sweep, here],
     }
 

@@ -61,11 +61,11 @@ def time_command(*command: str) -> float:
     return seconds
 
 
-def time_beyond_startup(module: str, arguments: list[str], *flags: str) -> float:
+def time_beyond_startup(words: list[str], arguments: list[str], *flags: str) -> float:
     """Return the median over five rounds of a command's seconds less those of the same command with one run."""
     one = ["calibration=none", "optimization.lr=1e-5", "tracking=none", "seed=1", arguments[-1]]
     return statistics.median(
-        time_command(module, *arguments, *flags) - time_command(module, *one, *flags) for _ in range(5)
+        time_command(*words, *arguments, *flags) - time_command(*words, *one, *flags) for _ in range(5)
     )
 
 
@@ -89,9 +89,11 @@ def main() -> None:
     result = {}
     with tempfile.TemporaryDirectory() as folder:
         result["1,000 finished runs, the sweep again"] = time_beyond_startup(
-            "isobench", write_fake_runs(f"{folder}/a", 100), "-m"
+            ["isobench"], write_fake_runs(f"{folder}/a", 100), "-m"
         )
-        result["status of 2,000 runs"] = time_beyond_startup("isobench.status", write_fake_runs(f"{folder}/b", 200))
+        result["status of 2,000 runs"] = time_beyond_startup(
+            ["isobench", "status"], write_fake_runs(f"{folder}/b", 200)
+        )
         result["launching, a run"] = time_launching(folder)
     for name, value in result.items():
         print(f"{name}: {value:.3f} s")

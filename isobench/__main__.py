@@ -8,7 +8,6 @@ import itertools
 import keyword
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import hydra
@@ -52,13 +51,10 @@ def main() -> None:
     Exit codes: 0 done, 1 a run failed, 2 the user has to change something, 3 a run is at work or queued elsewhere.
     """
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
-        program = "python -m isobench" if Path(sys.argv[0]).name == "__main__.py" else "isobench"
-        word = sys.argv.pop(1)
-        import_command(word).main(f"{program} {word}")
+        import_command(sys.argv.pop(1)).main()
         return
     if sys.argv[1:2] and sys.argv[1] in choices.GROUPS:
-        word = sys.argv.pop(1)
-        choices.main(f"isobench {word}", word)
+        choices.main(sys.argv.pop(1))
         return
     register_schema()
     run_guarded(run_hydra)

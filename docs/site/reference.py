@@ -51,9 +51,9 @@ def write_commands() -> str:
         for word in program.COMMANDS:
             module = f"{word}_" if keyword.iskeyword(word) else word
             main = importlib.import_module(f"isobench.cli.{module}").main
-            parts.append(make_section(f"isobench {word}", print_help(main, f"isobench {word}")))
+            parts.append(make_section(f"isobench {word}", print_help(main)))
         for word in choices.GROUPS:
-            parts.append(make_section(f"isobench {word}", print_help(choices.main, f"isobench {word}", word)))
+            parts.append(make_section(f"isobench {word}", print_help(choices.main, word)))
     return "\n".join(parts)
 
 

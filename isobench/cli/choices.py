@@ -18,12 +18,12 @@ from isobench.config.command_line import CONFIG_DIR_FLAGS
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
 
 
-def main(prog: str, word: str) -> None:
-    """Parse the command line and print the list; ``word`` is one of ``GROUPS``, ``prog`` is for the usage line."""
+def main(word: str) -> None:
+    """Parse the command line and print the list; ``word`` is one of ``GROUPS``."""
     group = GROUPS[word]
     sign = "+" if group == "experiment" else ""
     parser = FlagParser(
-        prog=prog,
+        prog=f"isobench {word}",
         usage="%(prog)s [-h] [--config-dir FOLDER]",
         description=f"Lists the {word} that {sign}{group}=NAME can choose, one line each.",
         allow_abbrev=False,

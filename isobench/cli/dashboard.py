@@ -26,10 +26,10 @@ PINNED_COLUMNS = ["summary:best/score", "summary:best/epoch", "summary:status", 
 MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
 
-def main(prog: str = "python -m isobench.dashboard") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench dashboard",
         usage="%(prog)s [-h] [--report] +experiment=NAME [SETTING=VALUE ...]",
         description="Makes a W&B workspace of an experiment's runs: scores, isotropy and training, by task, encoder "
         "and method. Give it +experiment=NAME and the sweep's other arguments. Prints the workspace's address; every "
@@ -202,7 +202,3 @@ def build_line_plot(name: str, title: str, x: str) -> Any:
     import wandb_workspaces.reports.v2 as wr
 
     return wr.LinePlot(title=title, x=x, y=[name], title_x="optimizer step" if x == tracking.STEP_METRIC else x)
-
-
-if __name__ == "__main__":
-    main()

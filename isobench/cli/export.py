@@ -33,10 +33,10 @@ from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
 MAX_NAMED = 5
 
 
-def main(prog: str = "python -m isobench export") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench export",
         usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
         description="Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
         "report, the commands, and a manifest with the sha256 of every file. Give it the sweep's own arguments; "
@@ -220,7 +220,3 @@ def print_places(rows: list[Row]) -> None:
     if named:
         text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
         print(replace_control_characters(text))
-
-
-if __name__ == "__main__":
-    main()

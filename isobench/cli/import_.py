@@ -16,10 +16,10 @@ from isobench.runs.record import RunRecord
 DEFAULT_OUTPUT_DIR = "outputs"
 
 
-def main(prog: str = "python -m isobench import") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench import",
         usage="%(prog)s [-h] FOLDER [FOLDER ...] [output_dir=FOLDER]",
         description="Merges bundles (isobench export) into an output folder, so that isobench report and status show "
         "their runs. The runs go to output_dir (default: outputs). Every checksum and every record is checked first, "
@@ -97,7 +97,3 @@ def describe_import(merged: Merged, output_dir: str) -> str:
     else:
         lines.append(f"Imported {format_count(len(merged.new_files), 'file')} of the analysis {manifest.experiment}")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main()

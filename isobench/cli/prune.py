@@ -29,10 +29,10 @@ from isobench.sweep.replay import plan_saved_command
 from isobench.sweep.saved_commands import read_commands
 
 
-def main(prog: str = "python -m isobench.prune") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench prune",
         usage="%(prog)s [-h] [--yes] [output_dir=FOLDER] [SETTING=VALUE ...]",
         description="Lists the runs that no command produces any more, then asks whether to remove them. Such runs "
         "have settings that give another key now, because data, weights or code have changed; or their experiment "
@@ -194,7 +194,3 @@ def read_grids(config_dirs: Sequence[str]) -> dict[str, list[dict]]:
                 if isinstance(experiment, dict):
                     grids.setdefault(experiment.get("name") or file.stem, []).append(experiment.get("grid") or {})
     return grids
-
-
-if __name__ == "__main__":
-    main()

@@ -32,10 +32,10 @@ from isobench.sweep.rows import (
 )
 
 
-def main(prog: str = "python -m isobench.report") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench report",
         usage="%(prog)s [-h] [--appendix] [+experiment=NAME] [SETTING=VALUE ...]",
         description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
         "reports on every run of this experiment that was asked for in the output folder. "
@@ -147,7 +147,3 @@ def report_claims(arguments: list[str]) -> None:
         write_atomic(folder / "claims.html", partial(write_text, render_claims(judged)))
     except OSError as error:
         raise make_storage_error(error, folder) from error
-
-
-if __name__ == "__main__":
-    main()

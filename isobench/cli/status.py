@@ -16,10 +16,10 @@ from isobench.sweep.rows import find_sweep_rows
 from isobench.sweep.state_table import print_details, print_overview
 
 
-def main(prog: str = "python -m isobench.status") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench status",
         usage="%(prog)s [-h] [--watch [SECONDS]] [+experiment=NAME] [SETTING=VALUE ...]",
         description="Shows the state of a sweep's runs and their device time. Give it the sweep's own arguments. "
         "+experiment=NAME alone shows every run of this experiment that was asked for in the output folder, and no "
@@ -72,7 +72,3 @@ def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
             return
         print(time.strftime("%H:%M:%S"), f"renewed every {watch:g} s, Ctrl-C ends", flush=True)
         time.sleep(watch)
-
-
-if __name__ == "__main__":
-    main()

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 SETTINGS = ("data.root", "data.cache", "encoder.path")
 
 
-def main(prog: str = "python -m isobench verify") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench verify",
         usage="%(prog)s [-h] [--level 1|2] [--retrain N [--seed S]] [--trust] [--json] FOLDER [FOLDER ...] "
         "[data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]",
         description="Checks bundles or output folders. Level 1 computes scores, tables and keys again and "
@@ -171,7 +171,3 @@ def print_ledger(ledger: Ledger, folder: Path) -> None:
 def clean(text: str) -> str:
     """Return a text that a stranger's file may have chosen as one line that can be printed."""
     return replace_control_characters(text).replace("\n", "?").encode(errors="replace").decode()
-
-
-if __name__ == "__main__":
-    main()

@@ -8,10 +8,10 @@ from isobench.common.terminal import format_count
 from isobench.data.convert_wordsim import convert_word_pairs, list_public_names
 
 
-def main(prog: str = "python -m isobench.wordsim") -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+def main() -> None:
+    """Parse the command line and run the command."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench wordsim",
         usage="%(prog)s [-h] SOURCE FOLDER",
         description="Converts the word pairs of Too Much in Common, Tables 2 and 3, from the text files that their "
         "authors publish to FOLDER/wordsim/*.parquet, which data.root=FOLDER reads. SOURCE is a folder that has, "
@@ -33,7 +33,3 @@ def convert(source: Path, folder: Path) -> None:
     for name, (file, pairs) in convert_word_pairs(source, folder).items():
         print(f"{name}: {format_count(pairs, 'pair')} from {file}")
     print(f"Written to {folder / 'wordsim'}. To use them: data.root={folder}")
-
-
-if __name__ == "__main__":
-    main()

@@ -100,7 +100,7 @@ class SubmititLauncher(Launcher):
             raise UserError(f"hydra/launcher={self.name}: {explain_refusal(error)}") from error
         here = f"{len(runs)} runs in {self.name} job {submission.job}, logs in {folder}"
         if not self.wait:
-            again = shlex.join(["python", "-m", "isobench.status", *drop_launch_arguments(sys.argv[1:])])
+            again = shlex.join(["isobench", "status", *drop_launch_arguments(sys.argv[1:])])
             self.submitted_message = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)

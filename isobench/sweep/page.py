@@ -56,5 +56,5 @@ def format_report_command(cfg: Config, arguments: list[str]) -> str:
     """
     if cfg.analysis:
         return "When the runs have ended, repeat the command for the analysis"
-    command = shlex.join(["python", "-m", "isobench.report", *drop_launch_arguments(arguments)])
+    command = shlex.join(["isobench", "report", *drop_launch_arguments(arguments)])
     return f"When the runs have ended, get table and page by: {command}"

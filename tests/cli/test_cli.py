@@ -1,6 +1,5 @@
 """Bad input: one line that says what is wrong and what to do, exit code 2, nothing written."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import sys
 import pytest
 from helpers import write_parquet
 
-from isobench.__main__ import COMMANDS, import_command, main
+from isobench.__main__ import COMMANDS, main
 
 # One case of each kind of mistake; the fast tests try these.
 BAD = [
@@ -184,15 +183,8 @@ def test_help_names_what_there_is(cli):
 
 
 @pytest.mark.parametrize("word", COMMANDS)
-def test_a_command_is_called_in_its_usage_line_as_the_user_called_it(command, capfd, monkeypatch, word):
-    module = import_command(word)
-    name = f"isobench.{word}" if importlib.util.find_spec(f"isobench.{word}") else f"isobench {word}"
+def test_a_command_shows_its_usage(command, word):
     assert command(main, word, "--help")[1].startswith(f"usage: isobench {word} [-h] ")
-    assert command(module.main, "--help")[1].startswith(f"usage: python -m {name} [-h] ")
-    monkeypatch.setattr("sys.argv", ["/somewhere/isobench/__main__.py", word, "--help"])
-    with pytest.raises(SystemExit):
-        main()
-    assert capfd.readouterr().out.startswith(f"usage: python -m isobench {word} [-h] ")
 
 
 @pytest.mark.slow

@@ -252,7 +252,7 @@ def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
     }
     monkeypatch.setattr(module, "run_guarded", guarded.append)
     monkeypatch.setattr("sys.argv", ["isobench", *needed.get(word, [])])
-    module.main("isobench")
+    module.main()
     assert len(guarded) == 1
 
 

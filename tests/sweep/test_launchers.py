@@ -91,9 +91,9 @@ def test_local_processes_go_on_without_a_wait_and_log(cli, quick, outputs):
     code, out, err = cli(*quick, "hydra/launcher=local", "hydra.launcher.wait=false", "seed=1,2", "-m")
     assert code == 0, err
     assert "Submitted 2 runs in local job" in out
-    assert "python -m isobench.status" in out
+    assert "isobench status" in out
     last = out.splitlines()[-1]
-    assert last.startswith("When the runs have ended, get table and page by: python -m isobench.report task=")
+    assert last.startswith("When the runs have ended, get table and page by: isobench report task=")
     code, out, err = cli(*quick, "seed=1,2", "-m")  # the same sweep at once: nothing is started twice
     assert code == 3
     assert "2 running or queued, 0 to do" in err

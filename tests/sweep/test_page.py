@@ -102,7 +102,7 @@ def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, sm
 def test_submitted_runs_come_with_the_command_for_their_page():
     arguments = ["+experiment=glue_isobn", "-m", "seed=1,2", "hydra/launcher=slurm", "report=false"]
     line = format_report_command(make_config(), arguments)
-    assert line.endswith(": python -m isobench.report +experiment=glue_isobn seed=1,2")
+    assert line.endswith(": isobench report +experiment=glue_isobn seed=1,2")
     analysis = make_config("+experiment=isobn_drift")
     assert format_report_command(analysis, arguments).endswith("repeat the command for the analysis")
 

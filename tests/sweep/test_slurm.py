@@ -276,7 +276,7 @@ def test_a_timeout_requeues_and_resumes(cli, timing_out, monkeypatch, tmp_path):
 
 
 def status(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "isobench.status", *arguments]
+    command = [sys.executable, "-m", "isobench", "status", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.returncode, done.stdout, done.stderr
