@@ -6,7 +6,7 @@ Every synthetic study has the shape of the real one: its encoders, dials, doses 
 conf/experiment/isotropy_dial.yaml. Scores are slope x dose, plus an effect of the seed, plus noise: residuals of our
 pilot runs (experiments/isotropy_dial/pilot.csv), drawn at random and scaled to the degrees of freedom that fitting
 their means took. Scores are rounded to whole examples of the dev set. Slopes, partial correlations, intervals and
-p-values come from the functions of the study's analysis (isobench.report.dose_response). Arranging the runs of many
+p-values come from isobench.statistics, as in the study's analysis. Arranging the runs of many
 studies at a time, and Holm's correction, are written anew here; a test compares both with the analysis itself
 (tests/analyses/test_isotropy_dial_power.py).
 
@@ -37,8 +37,8 @@ from synthetic_scenarios import measure_scenarios
 from synthetic_studies import Design, Noise, chunks, holm, read_pilot, simulate
 
 from isobench.analyses.isotropy_dial_rows import DIALS
-from isobench.report.dose_response import student_t
-from isobench.report.effects import ALPHA, POWER
+from isobench.statistics.dose_response import student_t
+from isobench.statistics.seeds import ALPHA, POWER
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY, CONF = ROOT / "experiments" / "isotropy_dial", ROOT / "conf"

@@ -26,7 +26,7 @@ from common import write_result
 import numpy as np
 from synthetic_pairs import SETTINGS, Setting, draw_latents, draw_predictions, find_true_difference
 
-from isobench.report.paired_bootstrap import (
+from isobench.statistics.paired_bootstrap import (
     ALPHA,
     MIN_DISAGREEMENTS,
     PairedTest,

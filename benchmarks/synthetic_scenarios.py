@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from synthetic_studies import Design, Noise, chunks, make_scores
 
-from isobench.report.dose_response import student_t
-from isobench.report.effects import ALPHA
+from isobench.statistics.dose_response import student_t
+from isobench.statistics.seeds import ALPHA
 
 COLLAPSE = 20.0  # points that a seed loses
 STEEP, STEEP_SD = 15.0, 3.0  # points that full whitening costs: the mean over seeds, and their standard deviation

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from isobench.report.dose_response import fit_slopes
+from isobench.statistics.dose_response import fit_slopes
 
 CHUNK = 1000  # studies at a time, to bound memory
 PLAIN = "none"  # plain fine-tuning's name in the pilot's file

@@ -5,10 +5,10 @@ import statistics
 
 import numpy as np
 
+from isobench.report.baseline_comparison import apply_holm_correction, compare
 from isobench.report.document import Cell, Comparison, ConfigurationLine, Report, ReportLine, ReportTable
 from isobench.report.method_effects import measure_effects
 from isobench.report.overview import build_overview
-from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.verdict import write_verdict
 
 ENCODERS = ["bert-base-cased", "roberta-base"]

@@ -23,7 +23,7 @@ from isobench.common.resources import conf_dir
 from isobench.common.terminal import format_count
 from isobench.common.tidy import read_rows
 from isobench.report.claims import CLAIMS
-from isobench.report.effects import ALPHA
+from isobench.statistics.seeds import ALPHA
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "results.md"

@@ -1,7 +1,7 @@
 """Dose and response: does the score follow the dose of a method that changes isotropy, does it follow isotropy?
 
 Every statistic is computed for each seed by itself; intervals and tests are Student's t over the seeds
-(isobench.report.dose_response). The hypotheses were written down before the first run:
+(isobench.statistics.dose_response). The hypotheses were written down before the first run:
 experiments/isotropy_dial/preregistration.md.
 """
 
@@ -42,8 +42,9 @@ from isobench.analyses.isotropy_dial_tables import (
 )
 from isobench.analyses.rows import TidyRow
 from isobench.common.errors import UserError
-from isobench.report.dose_response import SeedMean, average_over_seeds, correlate_partially, fit_slopes
-from isobench.report.seed_statistics import holm
+from isobench.statistics.correlation import correlate_partially
+from isobench.statistics.dose_response import SeedMean, average_over_seeds, fit_slopes
+from isobench.statistics.seeds import holm
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject

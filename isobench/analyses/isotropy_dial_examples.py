@@ -1,8 +1,8 @@
 """Estimate slopes of ``isotropy_dial`` for new seeds and new dev examples together, from stored predictions.
 
 The accuracy is a mean over examples, and a slope is linear in the accuracies. So a seed's slope is the mean over
-examples of the slope of each example's correctness. In `isobench.report.paired_bootstrap` these values take the place
-of the differences of two methods. The covariance of two seeds' slopes over examples needs no resampling.
+examples of the slope of each example's correctness. In `isobench.statistics.paired_bootstrap` these values take the
+place of the differences of two methods. The covariance of two seeds' slopes over examples needs no resampling.
 """
 
 import math
@@ -13,10 +13,10 @@ import numpy as np
 
 from isobench.analyses.isotropy_dial_rows import DIALS, WHOLE, Dial, Series, collect_series
 from isobench.analyses.rows import TidyRow
-from isobench.report.dose_response import fit_slopes
 from isobench.report.example_pairs import SCORE_TOLERANCE, NotPairedError, read_predictions
-from isobench.report.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences
 from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.statistics.dose_response import fit_slopes
+from isobench.statistics.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
@@ -28,7 +28,7 @@ def measure_example_slopes(
     """Measure the slopes of the score over all doses with intervals for new seeds and new examples.
 
     A slope is left out where the task's score is no accuracy, where predictions are missing or do not give the
-    recorded scores, and with fewer seeds or examples than `isobench.report.paired_bootstrap` was simulated for.
+    recorded scores, and with fewer seeds or examples than `isobench.statistics.paired_bootstrap` was simulated for.
 
     Args:
         slopes: of ``measure_slopes``.

@@ -18,7 +18,7 @@ from isobench.analyses.isotropy_dial_rows import (
 from isobench.analyses.isotropy_dial_tables import format_number
 from isobench.analyses.rows import TidyRow, select_rows
 from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_grid, make_panels
-from isobench.report.dose_response import student_t
+from isobench.statistics.dose_response import student_t
 
 
 def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labels: Mapping[Group, str]) -> Figure:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from isobench.analyses.isotropy_dial_progress import Run
-from isobench.report.effects import ALPHA, POWER
 from isobench.report.evidence import MIN_COVERAGE
+from isobench.statistics.seeds import ALPHA, POWER
 
 
 def describe_power(file: Path, grid: frozenset[Run]) -> list[str]:

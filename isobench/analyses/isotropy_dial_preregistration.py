@@ -13,7 +13,8 @@ if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
 
 ANALYSIS_FILES = (  # what computes and defines the study, in the checkout
-    "isobench/analyses/isotropy_dial*.py", "isobench/report/dose_response.py", "conf/experiment/isotropy_dial.yaml",
+    "isobench/analyses/isotropy_dial*.py", "isobench/statistics/dose_response.py",
+    "conf/experiment/isotropy_dial.yaml",
 )  # fmt: skip
 PATHS = tuple(f":(top,glob){name}" for name in ANALYSIS_FILES)  # as git reads them from any folder
 

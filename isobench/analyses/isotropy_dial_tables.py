@@ -17,7 +17,7 @@ from isobench.analyses.isotropy_dial_rows import (
     Group,
 )
 from isobench.analyses.rows import TidyRow, list_distinct, select_rows
-from isobench.report.effects import ALPHA
+from isobench.statistics.seeds import ALPHA
 
 LABELS = {dial.name: dial.label for dial in DIALS}
 INCOMPLETE = " †"  # ends the rows of a study that is not complete

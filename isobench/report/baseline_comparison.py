@@ -4,11 +4,13 @@ An arm is the scores of one method on one task, one a seed.
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from isobench.report.document import Cell, ReportTable
-from isobench.report.resampling import Arms
+from isobench.report.document import Cell, Comparison, ReportTable
+from isobench.statistics.resampling import permutation_test
+from isobench.statistics.seeds import ALPHA, Arms, hedges_g, holm, student, welch
 
 MethodKey = tuple[str, str]  # group (`ReportTable.name_group`: the encoder, and the part of the runs), method
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
@@ -112,3 +114,59 @@ def was_run(cell: Cell) -> bool:
 def is_usable(cell: Cell) -> bool:
     """Return True if a cell's values may be averaged: it has some, no run is a constant predictor, none is NaN."""
     return bool(cell.values) and CONSTANT_PREDICTOR not in cell.troubles and not any(map(math.isnan, cell.values))
+
+
+# The tests that marks can come from, by their names in published.yaml.
+MARK_TESTS = {"welch": "Welch's t-test over seeds", "student": "Student's two-sample t-test over seeds"}
+
+
+def choose_mark(p: float | None, difference: float) -> str:
+    """Return * for significantly better than plain fine-tuning, † for worse, else nothing; p is not corrected."""
+    if p is None or p >= ALPHA:
+        return ""
+    return "*" if difference > 0 else "†"
+
+
+def format_mark_legend(marks: str) -> str:
+    """Explain the marks * and † that come from a test, one of ``MARK_TESTS``."""
+    return f"* better, † worse than plain fine-tuning: p < {ALPHA} ({MARK_TESTS[marks]}, not corrected)"
+
+
+def compare(ours: Sequence[float], base: Sequence[float], marks: str = "welch") -> Comparison:
+    """Compare a method's scores with plain fine-tuning's in one column; ``marks``: the test that its mark comes from.
+
+    What the seeds don't allow is None; so is ``holm``, which ``apply_holm_correction`` fills.
+    """
+    undefined = not ours or not base or any(math.isnan(value) for value in (*ours, *base))
+    difference = math.nan if undefined else statistics.fmean(ours) - statistics.fmean(base)
+    numbers = (welch(ours, base), permutation_test(ours, base), *hedges_g(ours, base), student(ours, base))
+    p, permutation, effect, low, high, pooled = (None if math.isnan(number) else number for number in numbers)
+    return Comparison(difference, p, permutation, None, effect, low, high, pooled, marks)
+
+
+ComparisonKey = tuple[str, str, str, tuple[float, ...]]  # group, method, column, values
+
+
+def collect_test_family(tables: Sequence[ReportTable]) -> dict[ComparisonKey, list[Comparison]]:
+    """Collect all comparisons that have a p: the family over which Holm's correction is made.
+
+    A comparison shown in two tables (same group, method, column and values) is counted once: the list holds its
+    copies.
+    """
+    family: dict[ComparisonKey, list[Comparison]] = {}
+    for table in tables:
+        for line in table.lines:
+            for column, cell in line.cells.items():
+                if cell.comparison and cell.comparison.welch is not None:
+                    key = (table.name_group(line), line.method, column, tuple(cell.values))
+                    family.setdefault(key, []).append(cell.comparison)
+    return family
+
+
+def apply_holm_correction(tables: Sequence[ReportTable]) -> None:
+    """Set ``holm`` of every comparison in these tables: Welch's p, corrected over all of them."""
+    family = list(collect_test_family(tables).values())
+    adjusted = holm([p for p in (copies[0].welch for copies in family) if p is not None])
+    for copies, p in zip(family, adjusted, strict=True):
+        for comparison in copies:
+            comparison.holm = p

@@ -7,7 +7,7 @@ from typing import Any
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
-from isobench.report.baseline_comparison import BASE_METHOD
+from isobench.report.baseline_comparison import BASE_METHOD, apply_holm_correction, compare
 from isobench.report.configurations import describe_settings, list_configurations
 from isobench.report.document import Cell, ConfigurationLine, Report, ReportedRow, ReportLine, ReportTable
 from isobench.report.evidence import describe_evidence
@@ -20,7 +20,6 @@ from isobench.report.paper_columns import SCORE_KIND, Column, build_foreign_colu
 from isobench.report.paper_table import AVERAGE, PaperTable, list_paper_tables
 from isobench.report.parts import name_parts, split_into_parts
 from isobench.report.run_notes import describe_epoch_rule, list_scale_differences, list_warnings
-from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.selection import NOTHING_TO_SELECT, count_candidates, select_runs
 from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
 from isobench.report.verdict import write_verdict

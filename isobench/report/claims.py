@@ -17,7 +17,7 @@ from isobench.report.analysis_claims import (
     variance_rises_with_importance,
     word_similarity_improves,
 )
-from isobench.report.baseline_comparison import BASE_METHOD, BaselineComparison
+from isobench.report.baseline_comparison import BASE_METHOD, BaselineComparison, collect_test_family
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.cost_claims import costs_between, costs_times
 from isobench.report.document import Report
@@ -31,7 +31,6 @@ from isobench.report.score_claims import (
     find_budgets,
     is_better_than,
 )
-from isobench.report.seed_statistics import collect_test_family
 
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
 RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"

@@ -1,5 +1,6 @@
 """Correlate the isotropy of runs with their scores: points of a scatter plot, and Spearman's rank correlation."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from isobench.report.document import TidyRows
 from isobench.report.page_data import group_rows, to_numbers
+from isobench.statistics.correlation import spearman
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,8 @@ class Correlation:
 
 def compute_spearman(points: Points) -> Correlation:
     """Compute Spearman's rank correlation of isotropy and score."""
-    if len(points) < 3 or len(np.unique(points.x)) < 2 or len(np.unique(points.y)) < 2:
-        return Correlation(None, len(points))
-    return Correlation(float(np.corrcoef(rank(points.x), rank(points.y))[0, 1]), len(points))
-
-
-def rank(values: np.ndarray) -> np.ndarray:
-    """Rank values from 1; equal values get the mean of their ranks. [n]"""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+    rho = spearman(points.x, points.y)
+    return Correlation(None if math.isnan(rho) else rho, len(points))
 
 
 def compute_correlations(

@@ -8,10 +8,10 @@ from isobench.papers.published import load_tables
 from isobench.report.baseline_comparison import BASE_METHOD
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.document import Report, TidyRows
-from isobench.report.effects import Estimate
-from isobench.report.resampling import Arms, mean_difference_interval
 from isobench.report.tidy_rows import SPEED_SETTINGS, pair_methods
 from isobench.runs.grouping import SOURCE_SETTINGS
+from isobench.statistics.resampling import mean_difference_interval
+from isobench.statistics.seeds import Arms, Estimate
 
 PAPER = "isotropy_calibration"  # the paper that prints all claims on cost
 PAPER_GPU = "TITAN RTX"  # the paper's times were measured on it

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from isobench.report.effects import Estimate
-from isobench.report.paired_bootstrap import PairedComparison
 from isobench.report.parts import name_group
+from isobench.statistics.paired_bootstrap import PairedComparison
+from isobench.statistics.seeds import Estimate
 
 TidyRows = list[dict[str, Any]]  # one dictionary a row, column name -> value
 # Column name -> its values, one a row: takes less memory than TidyRows. Isotropies are arrays, NaN where missing.

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from isobench.common.terminal import format_count
 from isobench.report.baseline_comparison import BaselineComparison, MethodArms, MethodKey
-from isobench.report.effects import ALPHA, POWER, Estimate
 from isobench.report.method_effects import Effects, find_detectable_differences, group_arms_by_column
-from isobench.report.resampling import bootstrap_coverage, mean_difference
-from isobench.report.seed_statistics import smallest_p
 from isobench.report.trouble_notes import describe_troubles
+from isobench.statistics.resampling import bootstrap_coverage, mean_difference, smallest_p
+from isobench.statistics.seeds import ALPHA, POWER, Estimate
 
 BASELINE = "plain fine-tuning"
 MIN_COVERAGE = 0.94  # 95% bootstrap intervals that contain the true value less often are said to be too narrow

@@ -1,6 +1,6 @@
 """Pair the runs of two methods by seed and dev example, from the predictions that lie beside their records.
 
-`isobench.report.paired_bootstrap` computes what these pairs show.
+`isobench.statistics.paired_bootstrap` computes what these pairs show.
 """
 
 from collections import Counter
@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from isobench.common.errors import extract_first_line
-from isobench.report.paired_bootstrap import PairedComparison, compare_predictions, draw_multiplicities
 from isobench.report.paper_columns import Column
-from isobench.report.resampled_metrics import RESAMPLED_METRICS
 from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.row import Row
+from isobench.statistics.paired_bootstrap import PairedComparison, compare_predictions, draw_multiplicities
+from isobench.statistics.resampled_metrics import RESAMPLED_METRICS
 
 SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
 

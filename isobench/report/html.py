@@ -11,17 +11,16 @@ from markupsafe import Markup
 
 from isobench.report import figures, page_data, page_figures, page_overview
 from isobench.report.analysis_outcome import AnalysisOutcome
-from isobench.report.baseline_comparison import BASE_METHOD, label_method
+from isobench.report.baseline_comparison import BASE_METHOD, MARK_TESTS, label_method
 from isobench.report.claims import OUTCOME_SYMBOLS
 from isobench.report.document import Cell, Report, ReportTable
-from isobench.report.effects import ALPHA, Estimate
 from isobench.report.evidence import BASELINE, MIN_COVERAGE
 from isobench.report.markdown_latex import format_mark
 from isobench.report.page_data import COMPARABLE_VERDICTS
 from isobench.report.page_figures import CurveGroup
 from isobench.report.page_overview import OverviewTable
-from isobench.report.seed_statistics import MARK_TESTS
 from isobench.report.templating import make_environment
+from isobench.statistics.seeds import ALPHA, Estimate
 
 __all__ = ["render_claims", "render_report"]
 

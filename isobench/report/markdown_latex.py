@@ -3,12 +3,11 @@
 import re
 from typing import Any
 
-from isobench.report.baseline_comparison import label_method
+from isobench.report.baseline_comparison import choose_mark, format_mark_legend, label_method
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
-from isobench.report.effects import ALPHA
 from isobench.report.evidence import BASELINE, describe_p, format_interval, format_points
-from isobench.report.seed_statistics import choose_mark, format_mark_legend
 from isobench.report.templating import make_latex_environment, make_markdown_environment, render_paragraphs
+from isobench.statistics.seeds import ALPHA
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-", "not comparable": "", "": ""}
 MAX_PAGE_COLUMNS = 5  # a LaTeX table with more columns is shrunk to the page's width

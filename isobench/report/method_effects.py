@@ -7,11 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from isobench.report.baseline_comparison import BaselineComparison, MethodArms, MethodKey
+from isobench.report.baseline_comparison import (
+    BaselineComparison,
+    ComparisonKey,
+    MethodArms,
+    MethodKey,
+    collect_test_family,
+)
 from isobench.report.document import Comparison, ReportTable
-from isobench.report.effects import ALPHA, Estimate, detectable_difference, pooled_sd
-from isobench.report.resampling import (
-    Arms,
+from isobench.statistics.resampling import (
     PermutationResult,
     mean_difference,
     mean_difference_interval,
@@ -19,7 +23,7 @@ from isobench.report.resampling import (
     smallest_stratified_p,
     stratified_permutation_test,
 )
-from isobench.report.seed_statistics import ComparisonKey, collect_test_family, holm
+from isobench.statistics.seeds import ALPHA, Arms, Estimate, detectable_difference, holm, pooled_sd
 
 
 @dataclass(frozen=True)

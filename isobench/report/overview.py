@@ -8,9 +8,9 @@ from typing import Any
 
 from isobench.report.baseline_comparison import MethodKey, is_usable
 from isobench.report.document import Cell, OverviewLine, ReportTable, TidyRows
-from isobench.report.effects import Estimate
 from isobench.report.method_effects import Effects
 from isobench.report.parts import name_group
+from isobench.statistics.seeds import Estimate
 
 MethodRuns = dict[tuple[str, str], TidyRows]  # (group, method) -> its selected runs
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from isobench.report.document import Cell, ConfigurationLine, OverviewLine
 from isobench.report.page_data import Axis, StripPlot, build_axis, build_strip_plot
-from isobench.report.resampling import bootstrap_coverage
+from isobench.statistics.resampling import bootstrap_coverage
 
 MAX_CONFIGURATIONS = 200  # lines of the table of configurations
 

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from isobench.common.terminal import format_count
-from isobench.report.effects import ALPHA
 from isobench.report.evidence import BASELINE, describe_p, format_interval, format_points
 from isobench.report.method_effects import Effects
-from isobench.report.paired_bootstrap import PairedComparison
-from isobench.report.seed_statistics import holm
+from isobench.statistics.paired_bootstrap import PairedComparison
+from isobench.statistics.seeds import ALPHA, holm
 
 MAX_NAMED = 3  # differences that a sentence names; the tables have all of them
 

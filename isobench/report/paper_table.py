@@ -9,8 +9,7 @@ from typing import Any
 from isobench.common.terminal import format_count
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
-from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
-from isobench.report.effects import ALPHA
+from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR, choose_mark, format_mark_legend
 from isobench.report.paper_columns import (
     Column,
     ColumnKind,
@@ -18,16 +17,9 @@ from isobench.report.paper_columns import (
     build_paper_columns,
     compute_epoch_seconds,
 )
-from isobench.report.seed_statistics import (
-    choose_mark,
-    compute_cell_statistics,
-    format_mark_legend,
-    holm,
-    student,
-    welch,
-)
 from isobench.runs.grouping import read_run_names
 from isobench.runs.row import Row, are_constant_predictors, count_troubles
+from isobench.statistics.seeds import ALPHA, compute_cell_statistics, holm, student, welch
 
 CellKey = tuple[str, str, Column]  # encoder, method, column
 AVERAGE = "Avg"  # title of the column of each row's average

@@ -8,9 +8,8 @@ import numpy as np
 from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.document import Report
-from isobench.report.effects import ALPHA
-from isobench.report.seed_statistics import holm
 from isobench.report.tidy_rows import read_compared_setting
+from isobench.statistics.seeds import ALPHA, holm
 
 COLLAPSED_I2 = 0.002  # largest I2 in Table 4 beside a score of one class in Table 1 (MRPC, CoLA, WNLI, STS-B)
 NO_RELATION = 0.3  # the pooled correlation's interval must lie within plus and minus this to support "no relation"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from isobench.report.baseline_comparison import CONSTANT_PREDICTOR
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.document import Report, TidyRows
-from isobench.report.effects import ALPHA
 from isobench.report.evidence import describe_p, format_points
-from isobench.report.resampling import Arms, mean_difference_interval, stratified_permutation_test
 from isobench.report.tidy_rows import pair_methods, read_compared_setting
+from isobench.statistics.resampling import mean_difference_interval, stratified_permutation_test
+from isobench.statistics.seeds import ALPHA, Arms
 
 # IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and
 # the classes of QNLI and MNLI are about even.

@@ -8,9 +8,9 @@ from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.config.schema import SELECTION_RULES, Selection
 from isobench.report.baseline_comparison import label_method
-from isobench.report.effects import expected_maximum
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
 from isobench.runs.row import Row
+from isobench.statistics.seeds import expected_maximum
 
 GroupKey = tuple[str, str, str]  # encoder, method, task
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."

@@ -1,7 +1,7 @@
 """Turn the tables of a report into tidy rows, one for each cell."""
 
 from isobench.report.document import Cell, Comparison, Report, ReportTable, TidyRows
-from isobench.report.seed_statistics import compute_cell_statistics
+from isobench.statistics.seeds import compute_cell_statistics
 
 NO_COMPARISON = Comparison(difference=float("nan"))
 

@@ -13,7 +13,6 @@ from isobench.report.baseline_comparison import (
     was_run,
 )
 from isobench.report.document import Cell, OverviewLine
-from isobench.report.effects import ALPHA, POWER, Estimate
 from isobench.report.evidence import (
     describe_p,
     describe_uncompared,
@@ -22,6 +21,7 @@ from isobench.report.evidence import (
 )
 from isobench.report.method_effects import Effects, MethodEffect, find_detectable_differences
 from isobench.report.trouble_notes import UNFINISHED_STATES
+from isobench.statistics.seeds import ALPHA, POWER, Estimate
 
 NOT_FAILED = (*UNFINISHED_STATES, CONSTANT_PREDICTOR)
 MAX_NAMED = 3  # how many methods or tasks the sentence names; the table has all of them

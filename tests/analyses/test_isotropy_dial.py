@@ -23,7 +23,7 @@ from isobench.analyses.rows import select_rows
 from isobench.cli import report
 from isobench.common.errors import UserError
 from isobench.common.plots import use_figure_style
-from isobench.report.seed_statistics import holm
+from isobench.statistics.seeds import holm
 
 
 @pytest.fixture

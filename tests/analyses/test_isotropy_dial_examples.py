@@ -11,7 +11,7 @@ from scipy import stats
 from isobench.analyses import isotropy_dial as dial_analysis
 from isobench.analyses.isotropy_dial_examples import measure_example_slopes
 from isobench.analyses.isotropy_dial_rows import DIALS, build_rows
-from isobench.report.dose_response import student_t
+from isobench.statistics.dose_response import student_t
 
 EXAMPLES = 120
 SEEDS = (1, 2, 3)

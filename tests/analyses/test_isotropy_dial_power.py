@@ -19,8 +19,8 @@ from isobench.analyses.isotropy_dial_rows import (
     VOCABULARY_MEASURES,
     WHOLE,
 )
-from isobench.report.dose_response import student_t
-from isobench.report.seed_statistics import holm
+from isobench.statistics.dose_response import student_t
+from isobench.statistics.seeds import holm
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ("power", "synthetic_correlations", "synthetic_scenarios", "synthetic_studies")

@@ -19,12 +19,12 @@ from isobench.common.errors import UserError
 from isobench.common.tidy import write_rows
 from isobench.report import claims, run_claims
 from isobench.report.analysis_claims import RELATED
+from isobench.report.baseline_comparison import apply_holm_correction, compare
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
-from isobench.report.effects import detectable_difference
 from isobench.report.html import render_claims
-from isobench.report.seed_statistics import apply_holm_correction, compare
 from isobench.report.tidy_rows import build_run_rows
+from isobench.statistics.seeds import detectable_difference
 
 
 def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str, list[float]]) -> Report:

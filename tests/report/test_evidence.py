@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sample_report import HIGH, LOW, noisy
 from sample_report import compared_table as table
 
-from isobench.report.effects import detectable_effect, pooled_sd
 from isobench.report.evidence import describe_evidence, format_points
 from isobench.report.method_effects import measure_effects
-from isobench.report.resampling import stratified_permutation_test
+from isobench.statistics.resampling import stratified_permutation_test
+from isobench.statistics.seeds import detectable_effect, pooled_sd
 
 NAN = math.nan
 

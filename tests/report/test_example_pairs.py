@@ -11,10 +11,10 @@ from isobench.report.build import build_report
 from isobench.report.example_pairs import ExamplePairs
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_markdown
-from isobench.report.paired_bootstrap import compare_predictions
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
+from isobench.statistics.paired_bootstrap import compare_predictions
 from isobench.training.predictions import write_predictions
 
 EXAMPLES = 200

@@ -10,14 +10,15 @@ from scipy import special, stats
 
 from isobench.config.schema import Experiment
 from isobench.papers import published
+from isobench.report.baseline_comparison import choose_mark, compare, format_mark_legend
 from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.report.paper_columns import build_paper_columns
 from isobench.report.paper_table import PaperTable
-from isobench.report.seed_statistics import choose_mark, compare, format_mark_legend, student, welch
 from isobench.runs.folder import RunFolder
 from isobench.runs.row import Row
+from isobench.statistics.seeds import student, welch
 
 GLUE = Experiment("glue_calibration", "isotropy_calibration", ["table1"])
 

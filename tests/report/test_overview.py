@@ -12,7 +12,7 @@ from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_markdown
-from isobench.report.resampling import bootstrap_coverage
+from isobench.statistics.resampling import bootstrap_coverage
 
 OWN = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 NO_PAPER = Experiment("mine")

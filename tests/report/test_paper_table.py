@@ -19,12 +19,12 @@ from isobench.report.paper_columns import (
 from isobench.report.paper_table import PaperTable
 from isobench.report.paper_terminal import build_terminal_tables, print_paper_tables
 from isobench.report.run_notes import describe_epoch_rule
-from isobench.report.seed_statistics import compute_cell_statistics, holm, welch
 from isobench.report.tidy_rows import build_epoch_columns, build_run_rows
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.record import Failure
 from isobench.runs.row import Row
+from isobench.statistics.seeds import compute_cell_statistics, holm, welch
 
 
 def row(score, *overrides, constant=False, seconds=10.0, failed=None, metric="accuracy", i1=0.9) -> Row:

@@ -7,11 +7,11 @@ import pytest
 from sample_report import HIGH, LOW, compared_table, noisy
 
 from isobench.report.document import OverviewLine
-from isobench.report.effects import detectable_effect, pooled_sd
 from isobench.report.evidence import describe_evidence
 from isobench.report.method_effects import find_detectable_differences, measure_effects
-from isobench.report.resampling import smallest_stratified_p, stratified_permutation_test
 from isobench.report.verdict import write_verdict
+from isobench.statistics.resampling import smallest_stratified_p, stratified_permutation_test
+from isobench.statistics.seeds import detectable_effect, pooled_sd
 
 
 def verdict(arms, overview=(), ended=9, total=9, tables=(), **kinds) -> str:

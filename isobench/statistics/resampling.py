@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isobench.report.effects import NO_ESTIMATE, Estimate
-
-Arms = tuple[Sequence[float], Sequence[float]]  # the scores of the two methods on one task: ours, theirs
+from isobench.statistics.seeds import NO_ESTIMATE, Arms, Estimate, have_several_values
 
 MAX_EXACT_RELABELLINGS = 200_000  # up to this many ways to exchange the methods' labels, all are counted
 RANDOM_RELABELLINGS = 19_999  # where there are more, so many are drawn at random
@@ -62,6 +60,19 @@ def stratified_permutation_test(tasks: Sequence[Arms]) -> PermutationResult:
     added = 0 if exact else 1
     tail = min(int((totals >= observed - tie).sum()), int((totals <= observed + tie).sum())) + added
     return PermutationResult(min(1.0, 2 * tail / (len(totals) + added)), None if exact else RANDOM_RELABELLINGS)
+
+
+def permutation_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Compute the two-sided p of the permutation test of the difference of means on one task.
+
+    NaN for fewer than two seeds of either, or an undefined value.
+    """
+    return stratified_permutation_test([(ours, theirs)]).p if have_several_values(ours, theirs) else math.nan
+
+
+def smallest_p(n: int, m: int) -> float:
+    """Compute the smallest p that ``permutation_test`` can give for n and m seeds, however far apart the scores."""
+    return min(1.0, 2 / math.comb(n + m, n))
 
 
 def smallest_stratified_p(tasks: Sequence[Arms]) -> float:

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isobench.report.effects import ALPHA, NO_ESTIMATE, Estimate
-from isobench.report.resampled_metrics import resample_metric
+from isobench.statistics.resampled_metrics import resample_metric
+from isobench.statistics.seeds import ALPHA, NO_ESTIMATE, Estimate
 
 RESAMPLES = 1_000  # of the examples, as in the paper
 MIN_SEEDS = 3  # with 2 the simulated intervals are so wide that they nearly always hold the true value
@@ -130,7 +130,7 @@ def compare_predictions(
     """Compare two methods by their predictions for the same examples with the same seeds.
 
     Args:
-        metric: one of `isobench.report.resampled_metrics.RESAMPLED_METRICS`.
+        metric: one of `isobench.statistics.resampled_metrics.RESAMPLED_METRICS`.
         labels: true classes or scores, [examples].
         ours: predicted classes or scores of the method, [seeds, examples].
         theirs: the same of plain fine-tuning, with the same seeds in the same order.

@@ -12,22 +12,25 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isobench.papers import published
+from isobench.report.baseline_comparison import apply_holm_correction, compare
 from isobench.report.document import Cell, ReportLine, ReportTable
-from isobench.report.effects import detectable_difference, detectable_effect, expected_maximum, hedges_g, pooled_sd
-from isobench.report.resampling import (
+from isobench.statistics.resampling import (
     RANDOM_RELABELLINGS,
     bootstrap_coverage,
     mean_difference,
     mean_difference_interval,
+    permutation_test,
     probability_of_improvement,
+    smallest_p,
     stratified_permutation_test,
 )
-from isobench.report.seed_statistics import (
-    apply_holm_correction,
-    compare,
+from isobench.statistics.seeds import (
+    detectable_difference,
+    detectable_effect,
+    expected_maximum,
+    hedges_g,
     holm,
-    permutation_test,
-    smallest_p,
+    pooled_sd,
     student,
     welch,
 )

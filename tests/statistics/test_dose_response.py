@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.report.dose_response import (
-    average_over_seeds,
-    correlate_partially,
-    fit_slopes,
-    rank_along,
-    span,
-    student_t,
-)
+from isobench.statistics.correlation import correlate_partially, span
+from isobench.statistics.dose_response import average_over_seeds, fit_slopes, student_t
 
 RNG = np.random.default_rng(0)
 
@@ -53,11 +47,6 @@ def test_a_slope_is_that_of_least_squares():
 def test_equal_doses_have_no_slope():
     with pytest.raises(ValueError, match="two different doses"):
         fit_slopes([1, 1], np.zeros((2, 2)))
-
-
-def test_ranks_are_scipys():
-    values = np.array([[3.0, 1, 3, 2, 3], [0, 0, 0, 0, 0]])
-    assert rank_along(values).tolist() == stats.rankdata(values, axis=-1).tolist()
 
 
 def test_without_anything_given_it_is_spearmans_correlation():

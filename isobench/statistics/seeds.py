@@ -1,11 +1,12 @@
-"""Effect sizes: how large a difference is, how large it must be to be found, what picking the best of several adds.
+"""Statistics over a few seeds: a cell's numbers, tests of two methods, Holm's correction, effect sizes and power.
 
-All by theory (noncentral t, order statistics), for normal scores with one variance.
+``ours`` and ``theirs`` are the scores of two methods on one task, one for each seed. An arm is the scores of one
+method. A statistic for which there are too few seeds is NaN.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 ALPHA = 0.05  # significance level of every test in the reports, as in the papers
 POWER = 0.8
 MAX_T_STATISTIC = 1000  # beyond this t scipy's inverse of the noncentral t distribution is slow and inaccurate
+
+Arms = tuple[Sequence[float], Sequence[float]]  # the scores of the two methods on one task: ours, theirs
 
 
 class Estimate(NamedTuple):
@@ -26,13 +29,72 @@ class Estimate(NamedTuple):
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
+def _sample_sd(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else math.nan
+
+
+# The statistics that a paper's cell may print, by their names in published.yaml; ``sd`` divides by n - 1.
+CELL_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "sd": _sample_sd,
+    "median": statistics.median,
+    "max": max,
+    "population_sd": statistics.pstdev,
+}
+
+
+def compute_cell_statistics(values: Sequence[float], form: Sequence[str]) -> list[float]:
+    """Compute the statistics named in ``form``, in its order; all NaN if there are no values or one is NaN."""
+    if not values or any(math.isnan(value) for value in values):
+        return [math.nan] * len(form)
+    return [float(CELL_STATISTICS[name](values)) for name in form]
+
+
+def welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Compute the two-sided p of Welch's t-test, which allows the two methods different variances.
+
+    NaN where no test is possible: fewer than two seeds of either, no spread at all, an undefined value.
+    """
+    return _t_test(ours, theirs, equal_variances=False)
+
+
+def student(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Compute the two-sided p of Student's two-sample t-test, which pools the variances of the two methods.
+
+    NaN where ``welch`` is.
+    """
+    return _t_test(ours, theirs, equal_variances=True)
+
+
+def _t_test(ours: Sequence[float], theirs: Sequence[float], equal_variances: bool) -> float:
+    from scipy import stats  # imported here because it takes 0.7 s, and planning a sweep does not need it
+
+    if not have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
+        return math.nan
+    spreads = np.std(ours, ddof=1), np.std(theirs, ddof=1)
+    if not any(spread**2 for spread in spreads):  # the spread is lost in rounding
+        return math.nan
+    first, second = ((np.mean(own), sd, len(own)) for own, sd in zip((ours, theirs), spreads, strict=True))
+    return float(stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values, in the order of ``p_values`` (Holm 1979). NaN is no test and stays NaN."""
+    order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=p_values.__getitem__)
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, (len(order) - rank) * p_values[index])
+        adjusted[index] = min(1.0, largest)
+    return adjusted
+
+
 def have_several_values(ours: Sequence[float], theirs: Sequence[float]) -> bool:
     """Return True if both methods have two values or more and none is NaN."""
     return min(len(ours), len(theirs)) > 1 and not any(map(math.isnan, (*ours, *theirs)))
 
 
 def pooled_sd(arms: Sequence[Sequence[float]]) -> float:
-    """Compute the standard deviation within arms (one arm: the scores of one method).
+    """Compute the standard deviation within arms.
 
     Each arm's variance is weighted by its degrees of freedom. NaN if every arm has fewer than two values.
     """

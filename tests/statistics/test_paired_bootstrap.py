@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from isobench.metrics.task import METRIC_FUNCTIONS
-from isobench.report.paired_bootstrap import (
+from isobench.statistics.paired_bootstrap import (
     ALL_EQUAL,
     MIN_DISAGREEMENTS,
     average_covariance,
@@ -18,7 +18,7 @@ from isobench.report.paired_bootstrap import (
     judge_differences,
     resample_differences,
 )
-from isobench.report.resampled_metrics import RESAMPLED_METRICS, resample_metric
+from isobench.statistics.resampled_metrics import RESAMPLED_METRICS, resample_metric
 
 ROOT = Path(__file__).resolve().parents[2]
 
