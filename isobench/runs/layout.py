@@ -3,6 +3,7 @@
 OUTPUT_DIR/runs/KEY/          one run, under the first digits of its key (isobench.runs.folder.RunFolder)
 OUTPUT_DIR/reports/NAME/      the report or the analysis of an experiment
 OUTPUT_DIR/jobs/              submitted jobs and their logs
+OUTPUT_DIR/plans/             the runs of the sweeps that were started in this folder, and of imported bundles
 OUTPUT_DIR/commands/          the sweeps that were started in this output folder
 OUTPUT_DIR/imports/           the bundles whose runs were imported into this output folder
 OUTPUT_DIR/isobench-outputs   marks the folder as isobench's: only in such folders does prune remove anything
@@ -63,6 +64,11 @@ def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
 def jobs_folder(output_dir: str | Path) -> Path:
     """Return the folder with the submissions, and with the logs of their jobs."""
     return Path(output_dir) / "jobs"
+
+
+def plans_folder(output_dir: str | Path) -> Path:
+    """Return the folder with the plans of sweeps and imported bundles."""
+    return Path(output_dir) / "plans"
 
 
 def commands_folder(output_dir: str | Path) -> Path:

@@ -1,0 +1,113 @@
+"""Plans of an output folder: what is written is read again, and nothing in it is composed, filled in or imported."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from isobench.common.checksums import add_json_checksum
+from isobench.common.errors import UserError
+from isobench.runs.plan import Plan, format_plan, parse_plan, read_plans, write_plan
+from isobench.sweep.plan import compose_sweep, plan_runs
+
+
+def make_plan(*settings: str, experiment: str | None = "glue_isobn") -> Plan:
+    arguments = [f"+experiment={experiment}"] if experiment else ["calibration=none,cosine"]
+    with compose_sweep([*arguments, "optimization.epochs=1", *settings]) as parts:
+        runs = [(run.row.cfg, run.row.identity) for run in plan_runs(*parts).values()]
+    return Plan(experiment, ["python -m isobench " + " ".join(arguments)], runs)
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path):
+    plan = make_plan("seed=1,2")
+    write_plan(tmp_path, plan)
+    (read,) = read_plans(tmp_path)
+    assert len(read.runs) == 6
+    assert read.runs == [(replace(cfg, output_dir=str(tmp_path)), identity) for cfg, identity in plan.runs]
+    assert (read.experiment, read.commands) == (plan.experiment, plan.commands)
+    assert parse_plan(format_plan(plan)) == plan
+
+
+def test_runs_share_what_they_have_in_common(tmp_path):
+    stored = orjson.loads(format_plan(make_plan("seed=range(1,101)")))
+    assert len(stored["runs"]) == 300
+    assert len(stored["settings"]["task"]) == len(stored["settings"]["optimization"]) == 1
+    assert len(stored["settings"]["calibration"]) == 3
+    read = parse_plan(format_plan(make_plan("seed=range(1,101)")))
+    assert len({id(cfg.task) for cfg, _ in read.runs}) == 1
+
+
+def test_a_plan_of_an_experiment_is_found_by_its_name(tmp_path):
+    write_plan(tmp_path, make_plan())
+    write_plan(tmp_path, make_plan(experiment=None))
+    assert [plan.experiment for plan in read_plans(tmp_path)] == ["glue_isobn", None]
+    assert [plan.experiment for plan in read_plans(tmp_path, "glue_isobn")] == ["glue_isobn"]
+    assert read_plans(tmp_path, "other") == []
+
+
+def test_the_same_command_replaces_its_plan_and_another_one_adds_its_own(tmp_path, monkeypatch):
+    first = make_plan()
+    file = write_plan(tmp_path, first)
+    assert write_plan(tmp_path, replace(first, runs=first.runs[:1])) == file
+    assert [len(plan.runs) for plan in read_plans(tmp_path)] == [1]
+    assert write_plan(tmp_path, replace(first, commands=["another"])) != file
+    monkeypatch.chdir(tmp_path)  # its relative paths may mean other files here
+    assert write_plan(tmp_path, first) != file
+
+
+def test_an_equal_plan_is_not_written_again_so_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+    plan = make_plan()
+    file = write_plan(tmp_path, plan)
+    os.utime(file, (0, 0))
+    assert write_plan(tmp_path, plan).stat().st_mtime == 0
+
+
+def change(file: Path, **entries: object) -> None:
+    content = orjson.loads(file.read_bytes()) | entries
+    del content["checksum"]
+    file.write_bytes(orjson.dumps(add_json_checksum(content)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("format", 99),
+        ("runs", [{"key": "k", "settings": {"task": 7}, "data": 0, "weights": 0}]),
+        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 9}]),
+        ("runs", "all"),
+        ("settings", {"seed": [-1]}),
+        ("settings", {"seed": ["${oc.env:HOME}"]}),
+        ("settings", {"output_dir": ["${oc.env:HOME}"]}),
+        ("settings", {"task": [{"name": "../../etc"}]}),
+        ("settings", {"task": [{"nmae": "rte"}]}),
+        ("settings", {"no_such_section": [1]}),
+    ],
+)
+def test_a_plan_that_was_changed_is_refused_in_one_line(tmp_path, entry, value):
+    file = write_plan(tmp_path, make_plan())
+    change(file, **{entry: value})
+    with pytest.raises(UserError) as error:
+        read_plans(tmp_path)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_truncated_plan_and_one_without_its_checksum_are_refused(tmp_path):
+    file = write_plan(tmp_path, make_plan())
+    whole = file.read_bytes()
+    for text in (whole[:-100], whole.replace(b'"seed":[', b'"seed":[2,'), b"", b"[]", b"null"):
+        file.write_bytes(text)
+        with pytest.raises(UserError):
+            read_plans(tmp_path)
+
+
+def test_nothing_that_a_plan_names_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    file = write_plan(tmp_path, make_plan())
+    settings = orjson.loads(file.read_bytes())["settings"]
+    change(file, settings=settings | {"analysis": [{"_target_": "stranger.analyse"}]})
+    (plan,) = read_plans(tmp_path)
+    assert plan.runs[0][0].analysis == {"_target_": "stranger.analyse"}
