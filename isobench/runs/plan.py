@@ -127,17 +127,17 @@ def format_plan(plan: Plan) -> bytes:
     settings = {name: _Values() for name in vars(plan.runs[0][0])}
     data, weights = _Values(), _Values()
     runs = [
-        {
-            "key": identity.key,
-            "settings": {name: settings[name].find_place(value) for name, value in vars(cfg).items()},
-            "data": data.find_place(identity.data),
-            "weights": weights.find_place(identity.encoder),
-        }
+        _StoredRun(
+            key=identity.key,
+            settings={name: settings[name].find_place(value) for name, value in vars(cfg).items()},
+            data=data.find_place(identity.data),
+            weights=weights.find_place(identity.encoder),
+        ).model_dump()
         for cfg, identity in plan.runs
     ]
-    shared = {name for name, different in settings.items() if len(different.values) == 1}
-    for run in runs:
-        run["settings"] = {name: place for name, place in run["settings"].items() if name not in shared}
+    for shared in (name for name, different in settings.items() if len(different.values) == 1):
+        for run in runs:
+            del run["settings"][shared]
     content = {
         "format": PLAN_FORMAT,
         "experiment": plan.experiment,
