@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from isobench.config.schema import Encoder
-from isobench.data.movie_reviews import read_sentences
+from isobench.data.packaged.movie_reviews import read_sentences
 from isobench.data.sources import select_by_hash
 from isobench.data.weights import resolve_name_or_path
 

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from isobench.data import weights
-from isobench.data.tokens import EpochSampler
+from isobench.data.batches.tokens import EpochSampler
 from isobench.models import tokenization
 
 MAX_LENGTH = 128  # run_glue's default

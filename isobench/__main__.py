@@ -27,8 +27,7 @@ from isobench.common.resources import conf_dir
 from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
-from isobench.data.own_check import check_own_files
-from isobench.data.own_task import complete_config, print_own_data
+from isobench.data.own_task import check_own_files, complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import rewrite_overrides
 from isobench.sweep.method_settings import postpone_method_settings

@@ -27,10 +27,9 @@ from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.common.progress import track_progress
 from isobench.config.bounds import NOT_EMPTY, one_of
 from isobench.config.schema import split_chain
-from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
-from isobench.data.scored_pairs import ScoredPairs
-from isobench.data.sts import SETS, load_sentence_pairs
-from isobench.data.weight_names import format_encoder_name
+from isobench.data.cache import load_cached_arrays, save_cached_arrays
+from isobench.data.scored_pairs import SETS, ScoredPairs, load_sentence_pairs
+from isobench.data.weights import format_encoder_name
 from isobench.metrics.coordinates import coordinate_share
 from isobench.metrics.similarity import SIMILARITIES
 from isobench.metrics.task import METRIC_FUNCTIONS

@@ -9,8 +9,7 @@ from rich.table import Table
 from isobench.analyses.findings import find_paper_column, make_table
 from isobench.analyses.rows import TidyRow, list_distinct, select_rows
 from isobench.common.terminal import format_count
-from isobench.data.scored_pairs import ScoredPairs
-from isobench.data.sts import SETS
+from isobench.data.scored_pairs import SETS, ScoredPairs
 from isobench.papers import published
 
 PAPER = "mteb"

@@ -11,7 +11,7 @@ from torch import Tensor
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
 from isobench.common.progress import track_progress
-from isobench.data.loaders import Loaders
+from isobench.data.batches.loaders import Loaders
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.papers.scale import find_encoder_differences, find_task_differences

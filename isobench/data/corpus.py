@@ -10,9 +10,10 @@ from typing import Any
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data
-from isobench.data import hub, movie_reviews
-from isobench.data.parquet import handle_parquet_errors, require_columns
+from isobench.data import hub
+from isobench.data.packaged import movie_reviews
 from isobench.data.sources import check_texts
+from isobench.data.tables import handle_parquet_errors, require_columns
 
 TEXTS_PER_BATCH = 256
 LINE_BREAK = "<br />"  # markup in the film reviews

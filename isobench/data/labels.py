@@ -1,10 +1,14 @@
-"""Check the labels of examples, and round scores to classes where a task asks for it."""
+"""Labels of examples: check them, find out whether they are classes or scores, and turn classes into numbers."""
 
+import math
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from isobench.common.errors import UserError
+from isobench.common.terminal import format_count
 from isobench.config.schema import Task
 
 UNLABELLED = -1  # the label of every example in GLUE's test splits, whose labels are hidden
@@ -57,3 +61,115 @@ def check_labels_differ(task: Task, labels: np.ndarray, where: str) -> None:
             f"task.labels names {len(names)} classes, and {where} has no example of {', '.join(missing)}: name the "
             "classes that it has"
         )
+
+
+MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
+ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  # how programs write a missing number
+
+
+def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
+    """Return the names of the classes in a column of labels, in order; None if the labels are scores.
+
+    Texts and truth values are classes, in alphabetical order. Numbers are classes if they are whole and have at most
+    20 different values, in ascending order; else they are scores.
+
+    Args:
+        values: the column.
+        where: file and column, for the error message.
+
+    Raises:
+        UserError: no rows, rows without a label, numbers of which some are missing, a single class, or so many
+            different texts that they are no classes.
+    """
+    names = format_labels(values, where)
+    refuse_absent_numbers(names, where)
+    different = set(names)
+    numbers = [parse_number(name) for name in different]
+    if None not in numbers:
+        is_whole = all(number is not None and number.is_integer() for number in numbers)
+        if not is_whole or len(different) > MOST_NUMBERED_CLASSES:
+            return None
+        return require_classes(sorted(different, key=lambda name: (float(name), name)), where)
+    if len(different) > max(MOST_NUMBERED_CLASSES, len(names) / 2):
+        count = f"{len(different)} different values in {len(names)} rows"
+        raise UserError(
+            f"{where} has {count}, so they are no classes: name the column of the labels (task.label=NAME)"
+        )
+    return require_classes(sorted(different), where)
+
+
+def refuse_absent_numbers(names: Sequence[str], where: str) -> None:
+    """Raise UserError if some labels are numbers and others say that a number is missing, such as ``nan``.
+
+    The missing numbers would otherwise become a class of their own.
+    """
+    absent = [number for number, name in enumerate(names, 1) if name.lower().lstrip("+-") in ABSENT_NUMBERS]
+    if absent and any(parse_number(name) is not None for name in names):
+        raise UserError(
+            f"{where} has numbers, but {names[absent[0] - 1]} in row {absent[0]}: remove rows without a number, or "
+            "name the classes (task.labels=[NAME,...])"
+        )
+
+
+def require_classes(names: list[str], where: str) -> list[str]:
+    """Return names of classes; raise UserError if there is only one."""
+    if len(names) < 2:
+        raise UserError(f"{where} has a single class, {', '.join(names)}: there is nothing to learn")
+    return names
+
+
+def format_labels(values: Sequence[Any], where: str) -> list[str]:
+    """Write labels as texts: 3 and 3.0 as "3", true as "true"; surrounding blanks are dropped.
+
+    Raises:
+        UserError: no rows, or rows without a label, or with a list or mapping in its place.
+    """
+    if not len(values):
+        raise UserError(f"{where} is empty: the file has no rows")
+    if nested := next((value for value in values if isinstance(value, list | dict)), None):
+        raise UserError(f"{where} has lists or mappings, such as {str(nested)[:60]}: write a single text or number")
+    names = [_format_label(value) for value in values]
+    missing = [number for number, name in enumerate(names, 1) if name == ""]
+    if missing:
+        count = format_count(len(missing), "row")
+        raise UserError(f"{where} has {count} without a label (the first: row {missing[0]}): remove or label them")
+    return names
+
+
+def _format_label(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = "" if value is None or value != value else str(value).strip()  # NaN differs from itself
+    if re.fullmatch(r"-?[0-9]{1,300}", text):
+        return str(int(text))  # exact for any size
+    number = parse_number(text)
+    return str(int(number)) if number is not None and number.is_integer() else text
+
+
+def parse_number(text: str) -> float | None:
+    """Parse a text as a finite number; None if it is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> list[int]:
+    """Turn labels into the numbers of their classes, from 0.
+
+    A label is a class's name. Where no name is a number, labels may also be the classes' numbers, from 0.
+
+    Raises:
+        UserError: rows without a label, or with one that is no class.
+    """
+    names = format_labels(values, where)
+    numbers = {name: number for number, name in enumerate(classes)}
+    if not set(names) <= numbers.keys() and not any(parse_number(name) is not None for name in classes):
+        by_number = {str(number): number for number in range(len(classes))}
+        numbers = by_number if set(names) <= by_number.keys() else numbers
+    unknown = sorted(set(names) - numbers.keys())
+    if unknown:
+        listed = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        raise UserError(f"{where} has the labels {listed}, which are no classes of the task: {', '.join(classes)}")
+    return [numbers[name] for name in names]

@@ -1,4 +1,4 @@
-"""Complete the config of a task that reads a user's own files (``data.files``).
+"""Complete the config of a task that reads a user's own files (``data.files``), and check these before any run.
 
 What the user names stays: columns (``task.text``, ``task.label``), classes (``task.labels``), metrics. What is not
 named is found in the file of the training split, by rules that `complete_task` states. The completed config names it,
@@ -15,8 +15,9 @@ from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value, read_hints
 from isobench.config.schema import Config, Data, Task
 from isobench.config.schema_task import REGRESSION_METRICS
-from isobench.data.own_files import read_own_file
-from isobench.data.own_labels import find_classes, parse_number
+from isobench.data.labels import find_classes, parse_number
+from isobench.data.sources import fingerprint_own_file, read_examples
+from isobench.data.tables import read_own_file
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
 PAIR_NAMES = (
@@ -211,3 +212,33 @@ def print_own_data(configs: Iterable[Config]) -> None:
     parts = {(id(cfg.task), id(cfg.data)): cfg for cfg in configs if cfg.data.files}
     for line in dict.fromkeys(map(describe_own_data, parts.values())):
         print_note(line)
+
+
+def check_own_files(configs: Iterable[Config]) -> None:
+    """Read every split of the completed configs' ``data.files`` once, as their runs will; others pass.
+
+    Raises:
+        UserError: a file lacks a column, a text or a label, or has a label that the task doesn't have; or two splits
+            have the same content, so that a run would be scored on what it was trained on.
+    """
+    checked = set()
+    for cfg in configs:
+        task = cfg.task
+        reading = repr((cfg.data.files, task.text, task.label, task.labels, task.label_range, task.read_splits))
+        if cfg.data.files and reading not in checked:
+            checked.add(reading)
+            refuse_equal_files(cfg.data.files)
+            for split in task.read_splits:
+                read_examples(task, cfg.data, split)
+
+
+def refuse_equal_files(files: dict[str, str]) -> None:
+    """Raise UserError if the files of two splits have the same content; ``files``: split -> path."""
+    splits: dict[str, str] = {}
+    for split, file in files.items():
+        other = splits.setdefault(fingerprint_own_file(Path(file)), split)
+        if other != split:
+            raise UserError(
+                f"data.files: {split} ({Path(file).name}) has the same content as {other}: name a file with other "
+                "examples"
+            )

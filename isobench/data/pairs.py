@@ -1,5 +1,6 @@
 """Read the sources and targets of translation and summarisation, and check them."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +8,7 @@ from typing import Any
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data, Generation, Task
-from isobench.data import generated_pairs
-from isobench.data.parquet import handle_parquet_errors, read_field, read_table, require_columns
-from isobench.data.romanian import normalise_diacritics
+from isobench.data.packaged import generated_pairs
 from isobench.data.sources import (
     check_texts,
     find_data_source,
@@ -17,6 +16,32 @@ from isobench.data.sources import (
     load_hub_split,
     select_by_hash,
 )
+from isobench.data.tables import handle_parquet_errors, read_field, read_table, require_columns
+
+DIACRITIC_CHOICES = ("keep", "comma_below", "removed")
+
+CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
+LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
+
+
+def normalise_diacritics(text: str, how: str) -> str:
+    """Spell the Romanian diacritics of a text in one way.
+
+    Args:
+        text: any text; letters of other languages are kept.
+        how: ``keep`` changes nothing. ``comma_below`` puts s and t with a comma for those with a cedilla. ``removed``
+            also puts plain letters for ă, â, î, ș and ț. The last two compose decomposed letters (Unicode's NFC)
+            first.
+
+    Raises:
+        ValueError: ``how`` is none of ``DIACRITIC_CHOICES``.
+    """
+    if how not in DIACRITIC_CHOICES:
+        raise ValueError(f"how={how} is none of {', '.join(DIACRITIC_CHOICES)}")
+    if how == "keep":
+        return text
+    commas = unicodedata.normalize("NFC", text).translate(CEDILLA_TO_COMMA)
+    return commas.translate(LETTER_TO_PLAIN) if how == "removed" else commas
 
 
 @dataclass

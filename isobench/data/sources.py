@@ -6,6 +6,7 @@ imports nothing heavy, because runs are keyed before torch is imported.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,25 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file, sha256_file
 from isobench.common.reading import require_regular_file
 from isobench.config.schema import Data, Task
-from isobench.data import generated_pairs, hub, movie_reviews
-from isobench.data.labels import UNLABELLED, check_labels, check_labels_differ
-from isobench.data.own_examples import fingerprint_own_file, read_own_columns
-from isobench.data.parquet import describe_other_files, has_column, read_field, read_table
+from isobench.data import hub
+from isobench.data.labels import (
+    UNLABELLED,
+    check_labels,
+    check_labels_differ,
+    format_labels,
+    number_labels,
+    parse_number,
+)
+from isobench.data.packaged import generated_pairs, movie_reviews
+from isobench.data.tables import (
+    describe_other_files,
+    find_format,
+    has_column,
+    read_field,
+    read_own_file,
+    read_table,
+    require_columns,
+)
 
 
 @dataclass
@@ -225,3 +241,42 @@ def select_by_hash(count: int, limit: int, seed: int | None = None) -> list[int]
     """
     salt = "" if seed is None else f"{seed}:"
     return sorted(sorted(range(count), key=lambda i: hashlib.sha256(f"{salt}{i}".encode()).digest())[:limit])
+
+
+def fingerprint_own_file(path: Path) -> str:
+    """Identify a file's content: its format, which decides how its bytes are read, and its sha256.
+
+    Raises:
+        UserError: there is no such file, or its format is not known.
+    """
+    return f"{find_format(path)} {sha256_file(path)}"
+
+
+def read_own_columns(path: Path, task: Task, may_lack_labels: bool = False) -> dict[str, list[Any]]:
+    """Read the columns of texts of N examples, and under ``label`` their classes as numbers, or their scores.
+
+    With ``may_lack_labels``, ``label`` is left out if the file has no such column or if its labels are hidden.
+
+    Raises:
+        UserError: the file can't be read, lacks a column or a label, or has a label that is no class of the task.
+    """
+    label = task.label or "label"
+    table = read_own_file(path)
+    require_columns(table.schema, task.text if may_lack_labels else (*task.text, label), str(path))
+    columns = {name: table[name].to_pylist() for name in task.text}
+    if "label" in columns:
+        raise UserError(f"{path}: a column of texts can't be called label: rename it")
+    values = table[label].to_pylist() if label in table.column_names else []
+    if may_lack_labels and are_hidden(values, task.labels):
+        return columns
+    where = f"{path}, column {label},"
+    if task.labels is None:
+        return {**columns, "label": format_labels(values, where)}
+    return {**columns, "label": number_labels(values, task.labels, where)}
+
+
+def are_hidden(values: Sequence[Any], classes: Sequence[str] | None) -> bool:
+    """Return True if a test split's labels are hidden: all are empty, or all are -1 as in GLUE and -1 is no class."""
+    if all(value in (None, "") for value in values):
+        return True
+    return str(UNLABELLED) not in (classes or ()) and all(parse_number(str(value)) == UNLABELLED for value in values)

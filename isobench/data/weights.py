@@ -1,18 +1,23 @@
-"""Find an encoder's files (on the hub, in a folder or in a package) and fingerprint them.
+"""Find an encoder's files (on the hub, in a folder or in a package), fingerprint them, and name their source.
 
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
+import functools
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import orjson
+import yaml
 
 from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, make_cache_error, refuse_file, sha256_file
 from isobench.common.reading import read_bounded, require_regular_file
+from isobench.common.resources import conf_dir
 from isobench.config.schema import Encoder
-from isobench.data import hub, packaged_encoders
+from isobench.data import hub
+from isobench.data.packaged import encoders
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
@@ -53,7 +58,7 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
         source_name = {"hub": f"{encoder.hub}@{encoder.revision}"}  # the commit fixes the bytes of all its files
         return source_name | ({"missing_from": encoder.missing_from} if encoder.missing_from else {})
     if source == "embedded":
-        return {"package": packaged_encoders.fingerprint_package(encoder)}
+        return {"package": encoders.fingerprint_package(encoder)}
     if source == "scratch" and not encoder.path:
         return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
     folder = require_encoder_folder(encoder)
@@ -88,9 +93,9 @@ def measure_weight_bytes(encoder: Encoder) -> int | None:
     """
     source = find_encoder_source(encoder)
     if source == "embedded":
-        file = packaged_encoders.find_packaged_weights(encoder)
+        file = encoders.find_packaged_weights(encoder)
         if encoder.embedded == "mpnet":
-            return packaged_encoders.MPNET_BYTES
+            return encoders.MPNET_WEIGHT_BYTES
         return 4 * count_values(file) if file.suffix == ".safetensors" else file.stat().st_size
     if source == "path":
         return sum(4 * count_values(file) for file in require_encoder_folder(encoder).glob("*.safetensors"))
@@ -179,6 +184,51 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     if source in ("path", "scratch"):
         return str(require_encoder_folder(encoder))
     try:
-        return packaged_encoders.make_package_folder(encoder, cache_dir(cache) / "encoders")
+        return str(encoders.make_package_folder(encoder, cache_dir(cache) / "encoders"))
     except OSError as error:
         raise make_cache_error(error, cache_dir(cache)) from error
+
+
+def describe_weights(encoder: Encoder) -> str:
+    """Say in a few words where an encoder's weights come from: its folder, package, or model on the hub."""
+    source = find_encoder_source(encoder)
+    if source == "hub":
+        return f"{encoder.hub}@{str(encoder.revision)[:7]}"
+    words = {"scratch": "random initialisation", "path": encoder.path, "embedded": f"package {encoder.embedded}"}
+    return str(words[source])
+
+
+def format_encoder_name(encoder: Encoder) -> str:
+    """Return an encoder's name for tables, with whose weights it has if they are not those that the name stands for.
+
+    ``encoder=minilm encoder.path=/models/other`` gives ``minilm (weights of other)``. Names that isobench ships no
+    encoder for, and ``local``, which brings no weights, stand for whatever they are given.
+    """
+    own = read_shipped_encoder(encoder.name)
+    if own is None or not (own.hub or own.embedded or own.scratch):
+        return encoder.name
+    if describe_weights(own) == describe_weights(encoder):
+        return encoder.name
+    is_folder = find_encoder_source(encoder) == "path"
+    return f"{encoder.name} (weights of {Path(str(encoder.path)).name if is_folder else describe_weights(encoder)})"
+
+
+def label_encoder(encoder: Encoder) -> str:
+    """Return an encoder's name, followed by where its weights come from unless isobench ships them under this name.
+
+    Unlike `format_encoder_name`, it also tells apart a user's encoders that share one name: ``local (/models/a)``.
+    """
+    own = read_shipped_encoder(encoder.name)
+    is_own = own is not None and describe_weights(own) == describe_weights(encoder)
+    return encoder.name if is_own else f"{encoder.name} ({describe_weights(encoder)})"
+
+
+@functools.cache
+def read_shipped_encoder(name: str) -> Encoder | None:
+    """Read the settings of an encoder that isobench ships; None if it ships none of this name."""
+    file = Path(conf_dir()) / "encoder" / f"{name}.yaml"
+    if not file.is_file():
+        return None
+    names = {setting.name for setting in fields(Encoder)}
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return Encoder(**{key: value for key, value in settings.items() if key in names})

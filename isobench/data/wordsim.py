@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.packages import find_packaged_file
 from isobench.config.schema import Data
-from isobench.data.packaged import find_packaged_file
-from isobench.data.parquet import read_field, read_table
 from isobench.data.scored_pairs import ScoredPairs, make_scored_pairs
+from isobench.data.tables import read_field, read_table
 
 PAPER_SETS = ("men", "rw", "simlex999", "ws353_sim", "ws353_rel")  # in the order of the paper's Table 3
 GENSIM_REQUIREMENT = "gensim==4.4.0"

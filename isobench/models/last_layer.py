@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isobench.data.packing import Packing
+from isobench.data.batches.packing import Packing
 from isobench.models.dropout import LaneDropout, attend_with_dropout
 
 

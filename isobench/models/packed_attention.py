@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isobench.data.packing import Packing, plan_packing
+from isobench.data.batches.packing import Packing, plan_packing
 from isobench.models.dropout import LaneDropout, attend_with_dropout
 
 PROBE_LENGTHS = (5, 3, 3, 2)  # tokens of the sentences that show whether a model can read a row

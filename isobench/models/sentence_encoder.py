@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isobench.data.packing import Packing
+from isobench.data.batches.packing import Packing
 from isobench.models import last_layer
 from isobench.models.packed_attention import make_row_arguments
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Encoder
-from isobench.data import convert, hub, mpnet, weights
-from isobench.data.packaged_encoders import find_packaged_weights
+from isobench.data import hub, weights
+from isobench.data.packaged.encoders import DISTILBERT_CONFIG, MPNET_CONFIG, find_packaged_weights
 from isobench.models.encoder_decoders import LoadedEncoderDecoder, assemble_encoder_decoder
 from isobench.models.encoders import LoadedEncoder, assemble_encoder
 from isobench.models.huggingface_head import find_huggingface_pooling
@@ -31,8 +31,7 @@ def read_encoder_config(cfg: Encoder) -> Any:
         settings = {"vocab_size": cfg.vocabulary_size} if cfg.vocabulary_size else {}
         return AutoConfig.for_model(**settings | dict(cfg.scratch or {}))
     if source == "embedded" and cfg.embedded in ("distilbert", "mpnet"):
-        module = mpnet if cfg.embedded == "mpnet" else convert
-        return AutoConfig.for_model(**module.MODEL_CONFIG)
+        return AutoConfig.for_model(**(MPNET_CONFIG if cfg.embedded == "mpnet" else DISTILBERT_CONFIG))
     name, options = str(cfg.hub), {"revision": cfg.revision, "local_files_only": is_config_cached(cfg)}
     if source != "hub":
         path = Path(str(cfg.path)).expanduser() if source == "path" else find_packaged_weights(cfg).parent

@@ -3,7 +3,7 @@
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.data import sources, weights
-from isobench.data.weight_names import format_encoder_name
+from isobench.data.weights import format_encoder_name
 
 # Tasks of the isotropy-calibration paper's Tables 2, 3 and 5: None for the whole training set, else the number of
 # training examples of the paper's reduced set. The million of DE-EN is inferred (its errata.md, 15).

@@ -15,7 +15,7 @@ from isobench.common.files import make_storage_error, write_atomic
 from isobench.common.terminal import format_count
 from isobench.config.schema import split_chain
 from isobench.data.sources import describe_source
-from isobench.data.weight_names import describe_weights, format_encoder_name
+from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.report.appendix_cost import describe_devices
 from isobench.report.baseline_comparison import label_method
 from isobench.report.document import Report

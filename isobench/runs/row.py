@@ -9,7 +9,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
 from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
-from isobench.data.weight_names import format_encoder_name
+from isobench.data.weights import format_encoder_name
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identity
 from isobench.runs.layout import PREDICTIONS_FILE

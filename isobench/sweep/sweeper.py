@@ -18,8 +18,7 @@ from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, refuse_file, sha256_json
 from isobench.config.schema import Config
-from isobench.data.own_check import check_own_files
-from isobench.data.own_task import complete_config, print_own_data
+from isobench.data.own_task import check_own_files, complete_config, print_own_data
 from isobench.report.sweep_table import print_table
 from isobench.runs.identity import identify
 from isobench.runs.layout import runs_folder

@@ -18,7 +18,7 @@ from isobench.common.files import name_system_error, write_atomic
 from isobench.common.interruption import SignalWatch
 from isobench.common.reading import require_regular_file
 from isobench.config import schema
-from isobench.data.tokens import EpochSampler
+from isobench.data.batches.tokens import EpochSampler
 from isobench.runs.layout import CHECKPOINTS_FOLDER
 from isobench.training.evaluation import EvaluationSchedule
 

@@ -17,7 +17,7 @@ from isobench.common.files import (
 )
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
-from isobench.data.loaders import Loaders, name_device, uses_gpu
+from isobench.data.batches.loaders import Loaders, name_device, uses_gpu
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 

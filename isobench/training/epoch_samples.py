@@ -10,9 +10,9 @@ from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.data.loaders import Loaders
-from isobench.data.pair_loaders import PairLoaders
-from isobench.data.tokens import list_epoch_order
+from isobench.data.batches.loaders import Loaders
+from isobench.data.batches.pairs import PairLoaders
+from isobench.data.batches.tokens import list_epoch_order
 from isobench.training.classifier import Classifier
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 

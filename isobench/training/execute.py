@@ -16,8 +16,7 @@ from isobench.common.terminal import format_count, print_note, replace_control_c
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
-from isobench.data.own_check import check_own_files
-from isobench.data.own_task import complete_config
+from isobench.data.own_task import check_own_files, complete_config
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.layout import EXPORT_FILE, find_export_folder, runs_folder

@@ -21,10 +21,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from isobench.config.schema import Config
-from isobench.data.loaders import ONE_CHUNK
-from isobench.data.pair_tokens import PairCollator, PairTokens, TokenisedTexts
+from isobench.data.batches.loaders import ONE_CHUNK
+from isobench.data.batches.pairs import PairCollator, PairTokens, TokenisedTexts
+from isobench.data.batches.tokens import Collator, Tokens
 from isobench.data.pairs import require_generation
-from isobench.data.tokens import Collator, Tokens
 from isobench.models import skeletons
 from isobench.models.loading import read_max_positions
 from isobench.training.classifier import Classifier

@@ -15,10 +15,10 @@ from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data import weights
-from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
-from isobench.data.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
+from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
+from isobench.data.batches.tokens import Collator, Tokens, tokenise_examples
+from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.sources import Examples
-from isobench.data.tokens import Collator, Tokens, tokenise_examples
 from isobench.models import encoders, tokenization
 from isobench.runs.seeding import resolve_seeds
 from isobench.training.build import should_show_progress

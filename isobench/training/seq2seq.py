@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import Config
-from isobench.data.loaders import uses_gpu
-from isobench.data.pair_loaders import PairLoaders
+from isobench.data.batches.loaders import uses_gpu
+from isobench.data.batches.pairs import PairLoaders
 from isobench.data.pairs import require_generation
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import is_constant

@@ -24,8 +24,7 @@ from isobench.analyses.sts_similarity_tables import (
 )
 from isobench.common.errors import UserError
 from isobench.common.terminal import PlainConsole
-from isobench.data.scored_pairs import ScoredPairs
-from isobench.data.sts import SETS
+from isobench.data.scored_pairs import SETS, ScoredPairs
 from isobench.papers import published
 
 

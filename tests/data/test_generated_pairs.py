@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from isobench.common.errors import UserError
-from isobench.data import caption_grammar, generated_pairs
+from isobench.data.packaged import captions, generated_pairs
 from isobench.metrics.generated_text import evaluate_texts
 
 SHA256 = {
@@ -51,7 +51,7 @@ def test_what_is_not_here_is_one_line():
 
 def test_nothing_heavy_is_imported():
     code = (
-        "import sys, isobench.data.generated_pairs\n"
+        "import sys, isobench.data.packaged.generated_pairs\n"
         "print(*sorted({'torch', 'numpy', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -70,26 +70,24 @@ DECLENSION = {  # from a grammar book: new ball, new bag, new picture, new pictu
 
 @pytest.mark.parametrize("case", DECLENSION)
 def test_noun_phrases_are_declined(case):
-    nouns = {noun.english: noun for noun in caption_grammar.THINGS}
+    nouns = {noun.english: noun for noun in captions.THINGS}
     ball, bag, picture = (nouns[word] for word in ("ball", "bag", "picture"))
     phrases = [("a", False, ball), ("a", False, bag), ("a", False, picture), ("two", True, picture)]
     phrases += [("", True, picture), ("the", False, ball), ("the", False, bag)]
     phrases += [("the", False, picture), ("the", True, picture)]
-    declined = [
-        caption_grammar.make_noun_phrase(word, plural, ("new", "neu"), noun, case) for word, plural, noun in phrases
-    ]
+    declined = [captions.make_noun_phrase(word, plural, ("new", "neu"), noun, case) for word, plural, noun in phrases]
     assert [german for _, german in declined] == re.split("[,;] ", DECLENSION[case])
     assert declined[0][0] == "a new ball"
 
 
 def test_an_comes_before_vowels():
-    umbrella = next(noun for noun in caption_grammar.THINGS if noun.english == "umbrella")
-    assert caption_grammar.make_noun_phrase("a", False, None, umbrella, "accusative") == (
+    umbrella = next(noun for noun in captions.THINGS if noun.english == "umbrella")
+    assert captions.make_noun_phrase("a", False, None, umbrella, "accusative") == (
         "an umbrella",
         "einen Regenschirm",
     )
-    assert caption_grammar.make_noun_phrase("a", False, ("old", "alt"), umbrella, "dative")[0] == "an old umbrella"
-    assert caption_grammar.make_noun_phrase("a", False, ("red", "rot"), umbrella, "dative")[0] == "a red umbrella"
+    assert captions.make_noun_phrase("a", False, ("old", "alt"), umbrella, "dative")[0] == "an old umbrella"
+    assert captions.make_noun_phrase("a", False, ("red", "rot"), umbrella, "dative")[0] == "a red umbrella"
 
 
 # Whose genders an article can stand before (p: plural), and the endings of an adjective between them.
@@ -111,9 +109,9 @@ ALLOWED = {
 
 
 def test_articles_and_adjectives_agree_with_their_nouns(texts):
-    worn = [noun for _, _, noun in caption_grammar.CLOTHES + caption_grammar.PLACES]
+    worn = [noun for _, _, noun in captions.CLOTHES + captions.PLACES]
     genders: dict[str, set[str]] = {"Mittag": {"m"}}
-    for noun in [*caption_grammar.PEOPLE, *caption_grammar.ANIMALS, *caption_grammar.THINGS, *worn]:
+    for noun in [*captions.PEOPLE, *captions.ANIMALS, *captions.THINGS, *worn]:
         genders.setdefault(noun.german, set()).add(noun.gender)
         genders.setdefault(noun.german_plural, set()).add("p")
     phrase = re.compile(rf"\b((?i:{'|'.join(ALLOWED)})) (?:([a-zäöüß]+) )?([A-ZÄÖÜ]\w+)")
@@ -131,13 +129,13 @@ def test_articles_and_adjectives_agree_with_their_nouns(texts):
 
 FORMS = {
     verb.prefix + form
-    for verb in caption_grammar.INTRANSITIVE_VERBS + caption_grammar.TRANSITIVE_VERBS
+    for verb in captions.INTRANSITIVE_VERBS + captions.TRANSITIVE_VERBS
     for form in (verb.german, verb.german_plural)
 }
 
 
 def test_german_verbs_are_second_or_last_and_agree(texts):
-    verbs = caption_grammar.INTRANSITIVE_VERBS + caption_grammar.TRANSITIVE_VERBS
+    verbs = captions.INTRANSITIVE_VERBS + captions.TRANSITIVE_VERBS
     plural = {verb.german_plural for verb in verbs}
     finite = {verb.german for verb in verbs} | plural
     openings = ("Heute Morgen ", "Heute ", "Jetzt ", "Am Mittag ")

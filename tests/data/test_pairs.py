@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isobench.common.checksums import read_checksummed
 from isobench.common.errors import UserError
 from isobench.data import pairs, sources
-from isobench.data.pair_tokens import (
+from isobench.data.batches.pairs import (
     PairCollator,
     batch_by_tokens,
     load_pair_tokens,

@@ -5,7 +5,8 @@ import pytest
 from helpers import make_config, write_parquet
 
 from isobench.common.errors import UserError
-from isobench.data import movie_reviews, sources
+from isobench.data import sources
+from isobench.data.packaged import movie_reviews
 from isobench.runs.validate import validate_config
 
 

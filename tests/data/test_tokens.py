@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from isobench.config.schema import Encoder
-from isobench.data.sources import Examples
-from isobench.data.tokens import (
+from isobench.data.batches.tokens import (
     Collator,
     EpochSampler,
     find_chunk_bounds,
@@ -16,6 +15,7 @@ from isobench.data.tokens import (
     save_tokens,
     tokenise_examples,
 )
+from isobench.data.sources import Examples
 from isobench.models.tokenization import fingerprint_tokenizer, load_tokenizer
 
 

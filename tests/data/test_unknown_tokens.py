@@ -9,7 +9,7 @@ from helpers import WORDS, make_config, review_columns, save_tiny, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.data.unknown_tokens import describe_unknown_tokens
+from isobench.data.batches.loaders import describe_unknown_tokens
 from isobench.models.tokenization import load_tokenizer
 from isobench.runs.validate import validate_config
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import make_config
 
 from isobench.common.errors import UserError
-from isobench.data.unknown_tokens import check_token_ids
+from isobench.data.batches.loaders import check_token_ids
 from isobench.models.encoders import load_encoder
 from isobench.models.tokenization import load_tokenizer
 

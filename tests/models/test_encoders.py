@@ -10,7 +10,8 @@ from helpers import save_tiny
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.data import convert, packaged_encoders, weights
+from isobench.data import weights
+from isobench.data.packaged import encoders as packaged_encoders
 from isobench.models.encoders import load_encoder
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.tokenization import load_tokenizer
@@ -105,7 +106,7 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
 
     cfg = Encoder(name="distilbert-quire", embedded="distilbert")
     file = packaged_encoders.find_packaged_weights(cfg)
-    converted = convert.read_weights(file)
+    converted = packaged_encoders.read_onnx_weights(file)
     stored = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(file)).graph.initializer}
     word = "distilbert.embeddings.word_embeddings.weight"
     expected = (stored[f"{word}_quantized"].astype(np.float64) - stored[f"{word}_zero_point"]) * stored[
@@ -121,7 +122,7 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
 @pytest.mark.slow
 def test_the_packaged_distilbert_is_anisotropic_and_minilm_is_not(cache):
     """The papers' effect: most of the variance of [CLS] in a few directions (see also isobn_ev)."""
-    from isobench.data import movie_reviews
+    from isobench.data.packaged import movie_reviews
     from isobench.metrics import explained_variance
 
     sentences = movie_reviews.read_sentences("validation")[0][:200]
@@ -174,17 +175,21 @@ def test_weights_of_another_model_are_refused(tiny, tmp_path):
 
 
 def test_a_damaged_conversion_is_made_again_and_said(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(convert, "read_weights", lambda file: {"weight": np.arange(9, dtype=np.float32)})
+    monkeypatch.setattr(
+        packaged_encoders, "read_onnx_weights", lambda file: {"weight": np.arange(9, dtype=np.float32)}
+    )
+    monkeypatch.setattr(packaged_encoders, "find_packaged_file", lambda requirement, path, *_: tmp_path / path)
+    encoder = Encoder(name="distilbert-quire", embedded="distilbert")
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"one": 1}}}))
-    folder = convert.convert_distilbert(tmp_path / "tagger.onnx", tmp_path / "cache")
+    folder = packaged_encoders.make_package_folder(encoder, tmp_path / "cache")
     whole = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert len(whole) == 5
-    assert convert.convert_distilbert(tmp_path / "tagger.onnx", tmp_path / "cache") == folder
+    assert packaged_encoders.make_package_folder(encoder, tmp_path / "cache") == folder
     assert capsys.readouterr().err == ""
     damages = {name: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:] for name, content in whole.items()}
     for name, content in {**damages, "added_tokens.json": b"{}"}.items():
         (folder / name).write_bytes(content)
-        assert convert.convert_distilbert(tmp_path / "tagger.onnx", tmp_path / "cache") == folder
+        assert packaged_encoders.make_package_folder(encoder, tmp_path / "cache") == folder
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole, name
         assert capsys.readouterr().err == f"isobench: {folder} is damaged or can't be read: it is made again\n"
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name]

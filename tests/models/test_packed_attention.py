@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from isobench.data.packing import plan_packing
+from isobench.data.batches.packing import plan_packing
 from isobench.models.dropout import LaneDropout, LaneSource, replace_dropout
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.packed_attention import find_first_position, make_group_mask, register_packed_attention

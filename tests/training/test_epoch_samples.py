@@ -11,7 +11,7 @@ import torch
 from helpers import make_config, train_run
 
 from isobench.calibration import IStar
-from isobench.data.tokens import EpochSampler
+from isobench.data.batches.tokens import EpochSampler
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
 from isobench.training.epoch_samples import EpochSamples, take_as_many

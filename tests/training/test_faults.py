@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 POINTS = [
     ("isobench.runs.folder.RunFolder.write_config", 1, "before"),
     ("isobench.training.train.build_run_parts", 1, "before"),
-    ("isobench.data.loaders.Loaders.__init__", 1, "after"),
+    ("isobench.data.batches.loaders.Loaders.__init__", 1, "after"),
     ("isobench.training.checkpoint.Checkpointer.on_train_start", 1, "before"),
     ("isobench.training.classifier.Classifier.training_step", 30, "before"),
     ("isobench.training.classifier.Classifier.configure_optimizers", 1, "after"),

