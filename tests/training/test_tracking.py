@@ -67,9 +67,9 @@ def offline(tiny, reviews, cache, tmp_path_factory):
 
 def documented(generation=False):
     """Names in the table of docs/how-to/tracking.md as regular expressions, those of ``generation`` tasks only."""
-    text = (ROOT / "docs" / "how-to" / "tracking.md").read_text()
-    rows = re.findall(r"^\| `([^`]+)` \| (translation, summarisation: )?", text, re.MULTILINE)
-    names = [name for name, only in rows if bool(only) is generation]
+    text = (ROOT / "docs" / "how-to" / "tracking.md").read_text().partition("## Names")[2]
+    rows = re.findall(r"^\| (`[^|]+`) \| (translation, summarisation: )?", text, re.MULTILINE)
+    names = [name for cell, only in rows if bool(only) is generation for name in re.findall(r"`([^`]+)`", cell)]
     parts = {
         "matrix": "embedding|head|vocabulary",
         "k": "1|2|3|5|10|20|50",
