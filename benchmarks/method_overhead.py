@@ -8,6 +8,10 @@ own forward, backward and update divided by that of a step without it. For penal
 the share of the sums and products that they can't do without, as bare torch calls.
 
 A method that reads the states of all tokens is compared with a plain step whose last layer computes all tokens too.
+I-STAR on tokens misses its target: the covariance of these states and its gradient are a twentieth of the step's
+operations. Whitening, all-but-the-top and spectrum control decompose a matrix at each step. On a vocabulary, spectrum
+control also needs two products with the V x d matrix, of which it computes half of one; a bare float64 Gram product,
+decomposition and gradient take 31% of a step, the method 28%.
 """
 
 import argparse
