@@ -40,7 +40,7 @@ from isobench.training.sentence_vectors import FrozenEncoder, SentenceVectors
 SetName = Annotated[str, one_of(*SETS)]
 Rows = list[dict[str, Any]]
 CORRELATIONS = ("spearman", "pearson")
-VERSION = 1  # of the cached correlations, part of their name: raise it when they are computed otherwise
+VERSION = 2  # of the cached correlations, part of their name: raise it when they are computed otherwise
 
 
 def analyse(

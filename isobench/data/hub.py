@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,17 @@ def is_reachable() -> bool:
     """
     if is_offline():
         return False
-    question = start_asking()
-    # The answer may have come while this process was busy, so that the thread has not read it yet.
-    question.thread.join(max(question.started + ANSWER_SECONDS - time.monotonic(), ANSWER_SECONDS / 3))
-    if question.answers == [True]:
-        return True
-    _tell_clients_to_stay_offline()
+    answer, started = start_asking()
+    try:
+        # The answer may have come while this process was busy, so that the thread has not read it yet.
+        if answer.result(max(started + ANSWER_SECONDS - time.monotonic(), ANSWER_SECONDS / 3)):
+            return True
+    except futures.TimeoutError:
+        pass
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for name in ("huggingface_hub.constants", "datasets.config"):  # imported libraries have read the switch already
+        if name in sys.modules:
+            sys.modules[name].HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
     return False
 
 
@@ -40,34 +45,16 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on")
 
 
-@dataclass
-class Question:
-    """Hold the thread that asks whether the hub is there, its starting time, and the answer once it has come."""
-
-    thread: threading.Thread
-    started: float
-    answers: list[bool]
-
-
 @functools.cache
-def start_asking() -> Question:
-    """Start asking the hub in a thread, and don't wait for the answer.
+def start_asking() -> "tuple[futures.Future[bool], float]":
+    """Start asking the hub in a thread, and don't wait for the answer; returns it, and when asking started.
 
     A thread that takes too long is abandoned. urllib's own time limit is not enough: it does not include the look-up
     of the hub's name, and it begins anew for each of the hub's addresses.
     """
-    answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(_ask_hub()), daemon=True)
-    thread.start()
-    return Question(thread, time.monotonic(), answers)
-
-
-def _tell_clients_to_stay_offline() -> None:
-    """Set the client libraries' switch for offline use, also in those that are imported and have read it already."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    for name in ("huggingface_hub.constants", "datasets.config"):
-        if name in sys.modules:
-            sys.modules[name].HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    answer: futures.Future[bool] = futures.Future()
+    threading.Thread(target=lambda: answer.set_result(_ask_hub()), daemon=True).start()
+    return answer, time.monotonic()
 
 
 def _ask_hub() -> bool:
@@ -95,7 +82,7 @@ def raise_if_cache_is_full(error: BaseException) -> None:
 
 
 def is_absent(kind: str, name: str) -> bool:
-    """True if the client libraries' caches surely have nothing of a repository, without importing these libraries.
+    """Return True if the client libraries' caches surely have nothing of a repository, without importing these.
 
     Args:
         kind: ``models`` or ``datasets``.

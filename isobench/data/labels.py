@@ -12,19 +12,22 @@ from isobench.common.terminal import format_count
 from isobench.config.schema import Task
 
 UNLABELLED = -1  # the label of every example in GLUE's test splits, whose labels are hidden
+MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
+ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  # how programs write a missing number
 
 
-def check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
-    """Return the labels as an array [N]; raise UserError for what is no class or score of the task."""
-    if len(labels) == 0:
-        raise UserError(f"{where} has no rows")
+def check_labels(task: Task, labels: Sequence[Any], where: str) -> np.ndarray:
+    """Return the labels as an array [N]; raise UserError for what is no class or score of the task.
+
+    With ``task.as_classes``, scores become classes: each is rounded, half to even, to one of so many equally spaced
+    scores.
+    """
     try:
         values = np.asarray(labels, np.float64)
     except (TypeError, ValueError) as error:
         raise UserError(f"{where} has labels that are not numbers") from error
-    if task.labels is None:
-        low, high = task.label_range or (-np.inf, np.inf)
-    else:
+    low, high = task.label_range or (-np.inf, np.inf)
+    if task.labels is not None:
         low, high = 0, len(task.labels) - 1
     outside = ~((values >= low) & (values <= high))  # NaN counts as outside
     if outside.any():
@@ -32,19 +35,15 @@ def check_labels(task: Task, labels: Any, where: str) -> np.ndarray:
             f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {values[outside][0]:g}); "
             "is it an unlabelled split?"
         )
-    if task.labels is not None and np.any(values != np.round(values)):
-        raise UserError(f"{where} has labels that are not whole numbers, as the classes of task={task.name} are")
     if task.as_classes is not None:
-        return round_to_classes(task, values)
-    return values.astype(np.float32) if task.labels is None else values.astype(np.int64)
-
-
-def round_to_classes(task: Task, values: np.ndarray) -> np.ndarray:
-    """Turn scores into classes: round each, half to even, to one of ``task.as_classes`` equally spaced scores."""
-    if task.label_range is None:
-        raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
-    low, high = task.label_range
-    return np.rint((values - low) / (high - low) * (int(task.as_classes or 0) - 1)).astype(np.int64)
+        if task.label_range is None:
+            raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
+        return np.rint((values - low) / (high - low) * (task.as_classes - 1)).astype(np.int64)
+    if task.labels is None:
+        return values.astype(np.float32)
+    if np.any(values != np.round(values)):
+        raise UserError(f"{where} has labels that are not whole numbers, as the classes of task={task.name} are")
+    return values.astype(np.int64)
 
 
 def check_labels_differ(task: Task, labels: np.ndarray, where: str) -> None:
@@ -53,18 +52,13 @@ def check_labels_differ(task: Task, labels: np.ndarray, where: str) -> None:
         if labels.min() == labels.max():
             raise UserError(f"{where} has the same score, {labels[0]:g}, in every row: there is nothing to learn")
         return
-    names = task.labels
-    counts = np.bincount(labels, minlength=len(names))
-    missing = [name for name, count in zip(names, counts, strict=True) if count == 0]
+    counts = np.bincount(labels, minlength=len(task.labels))
+    missing = [name for name, count in zip(task.labels, counts, strict=True) if count == 0]
     if missing:
         raise UserError(
-            f"task.labels names {len(names)} classes, and {where} has no example of {', '.join(missing)}: name the "
-            "classes that it has"
+            f"task.labels names {len(task.labels)} classes, and {where} has no example of {', '.join(missing)}: name "
+            "the classes that it has"
         )
-
-
-MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
-ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  # how programs write a missing number
 
 
 def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
@@ -82,40 +76,34 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
             different texts that they are no classes.
     """
     names = format_labels(values, where)
-    refuse_absent_numbers(names, where)
+    _refuse_absent_numbers(names, where)
     different = set(names)
     numbers = [parse_number(name) for name in different]
     if None not in numbers:
         is_whole = all(number is not None and number.is_integer() for number in numbers)
         if not is_whole or len(different) > MOST_NUMBERED_CLASSES:
             return None
-        return require_classes(sorted(different, key=lambda name: (float(name), name)), where)
-    if len(different) > max(MOST_NUMBERED_CLASSES, len(names) / 2):
+        classes = sorted(different, key=lambda name: (float(name), name))
+    elif len(different) > max(MOST_NUMBERED_CLASSES, len(names) / 2):
         count = f"{len(different)} different values in {len(names)} rows"
         raise UserError(
             f"{where} has {count}, so they are no classes: name the column of the labels (task.label=NAME)"
         )
-    return require_classes(sorted(different), where)
+    else:
+        classes = sorted(different)
+    if len(classes) < 2:
+        raise UserError(f"{where} has a single class, {', '.join(classes)}: there is nothing to learn")
+    return classes
 
 
-def refuse_absent_numbers(names: Sequence[str], where: str) -> None:
-    """Raise UserError if some labels are numbers and others say that a number is missing, such as ``nan``.
-
-    The missing numbers would otherwise become a class of their own.
-    """
+def _refuse_absent_numbers(names: Sequence[str], where: str) -> None:
+    """Raise UserError if some labels are numbers and others, such as ``nan``, would become a class of their own."""
     absent = [number for number, name in enumerate(names, 1) if name.lower().lstrip("+-") in ABSENT_NUMBERS]
     if absent and any(parse_number(name) is not None for name in names):
         raise UserError(
             f"{where} has numbers, but {names[absent[0] - 1]} in row {absent[0]}: remove rows without a number, or "
             "name the classes (task.labels=[NAME,...])"
         )
-
-
-def require_classes(names: list[str], where: str) -> list[str]:
-    """Return names of classes; raise UserError if there is only one."""
-    if len(names) < 2:
-        raise UserError(f"{where} has a single class, {', '.join(names)}: there is nothing to learn")
-    return names
 
 
 def format_labels(values: Sequence[Any], where: str) -> list[str]:

@@ -6,9 +6,10 @@ so that a found column has the same run key as a named one.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import format_count, print_note
@@ -26,18 +27,6 @@ PAIR_NAMES = (
 )  # fmt: skip
 TEXT_NAMES = ("text", "sentence", "review", "tweet", "comment", "content")
 MOST_LETTERS = 300  # how long the list of classes may be in the line that describes the user's data
-
-
-@dataclass(frozen=True)
-class Survey:
-    """Hold what is known of a file without its task.
-
-    ``columns``: the names. ``texts``: the columns of texts that are not all numbers. ``rows``: how many.
-    """
-
-    columns: tuple[str, ...]
-    texts: tuple[str, ...]
-    rows: int
 
 
 def complete_config(cfg: Config) -> Config:
@@ -69,28 +58,26 @@ def complete_task(task: Task, data: Data) -> tuple[Task, Data]:
     Raises:
         UserError: a file is missing or damaged, splits and files don't match, or a column can't be found.
     """
-    files = check_files(task, data)
-    where = files[task.train_split]
-    survey = survey_file(where)
-    label = task.label or find_label_column(survey, task.text, where)
-    texts = list(task.text) or find_text_columns(survey, label, where)
-    for setting, name in (("task.label", label), *(("task.text", text) for text in texts)):
-        if name not in survey.columns:
-            raise UserError(f"{where} has no column {name} ({setting}): {suggest_nearest(name, survey.columns)}")
-    if label in texts:
-        raise UserError(f"{label} can't be both text and label: set task.text and task.label")
-    labels = task.labels
+    files = _match_files(task, data)
+    file = files[task.train_split]
     is_regression = task.label_range is not None or any(name in REGRESSION_METRICS for name in task.metrics)
-    if labels is None and not is_regression:
-        labels = read_classes(where, label)
-    metrics = list(task.metrics) or choose_metrics(labels, task.primary)
-    completed = replace(
-        task, text=texts, label=label, labels=labels, metrics=metrics, primary=task.primary or metrics[0]
+    stat = file.stat() if file.is_file() else None
+    label, texts, classes = _find_columns(
+        file,
+        stat and (stat.st_size, stat.st_mtime_ns),
+        task.label,
+        tuple(task.text),
+        classes=task.labels is None and not is_regression,
     )
-    return completed, replace(data, files={split: str(file) for split, file in files.items()})
+    labels = task.labels if classes is None else list(classes)
+    metrics = list(task.metrics) or _choose_metrics(labels, task.primary)
+    completed = replace(
+        task, text=list(texts), label=label, labels=labels, metrics=metrics, primary=task.primary or metrics[0]
+    )
+    return completed, replace(data, files={split: str(path) for split, path in files.items()})
 
 
-def check_files(task: Task, data: Data) -> dict[str, Path]:
+def _match_files(task: Task, data: Data) -> dict[str, Path]:
     """Return the file of every split of ``data.files``, with its absolute path.
 
     Raises:
@@ -115,50 +102,59 @@ def check_files(task: Task, data: Data) -> dict[str, Path]:
     return files
 
 
-def survey_file(file: Path) -> Survey:
-    """Survey a file; one that has not changed since the last call is not read again."""
-    stat = file.stat() if file.is_file() else None
-    return _survey(file, stat and (stat.st_size, stat.st_mtime_ns))
+@lru_cache(maxsize=64)  # a sweep completes the task of each of its runs
+def _find_columns(
+    file: Path, _state: object, label: str | None, texts: tuple[str, ...], classes: bool
+) -> tuple[str, tuple[str, ...], tuple[str, ...] | None]:
+    """Find the columns of labels and texts in a file, and the classes if they are asked for and labels are no scores.
 
-
-@lru_cache(maxsize=64)
-def _survey(file: Path, _state: object) -> Survey:
-    from pyarrow.types import is_large_string, is_string
-
+    ``label`` and ``texts`` are what the user named; ``_state`` tells whether the file has changed.
+    """
     table = read_own_file(file)
-    texts = [field.name for field in table.schema if is_string(field.type) or is_large_string(field.type)]
-    plain = [name for name in texts if any(parse_number(value or "0") is None for value in table[name].to_pylist())]
-    return Survey(tuple(table.column_names), tuple(plain), table.num_rows)
+    label = label or _find_label_column(table, texts, file)
+    texts = texts or tuple(_find_text_columns(table, label, file))
+    for setting, name in (("task.label", label), *(("task.text", text) for text in texts)):
+        if name not in table.column_names:
+            raise UserError(f"{file} has no column {name} ({setting}): {suggest_nearest(name, table.column_names)}")
+    if label in texts:
+        raise UserError(f"{label} can't be both text and label: set task.text and task.label")
+    found = find_classes(table[label].to_pylist(), f"{file}, column {label},") if classes else None
+    return label, texts, None if found is None else tuple(found)
 
 
-def read_classes(file: Path, label: str) -> list[str] | None:
-    """Return the classes in a file's column of labels, as `find_classes` does."""
-    stat = file.stat()
-    classes = _read_classes(file, label, (stat.st_size, stat.st_mtime_ns))
-    return None if classes is None else list(classes)
-
-
-@lru_cache(maxsize=64)
-def _read_classes(file: Path, label: str, _state: object) -> tuple[str, ...] | None:
-    where = f"{file}, column {label},"
-    classes = find_classes(read_own_file(file)[label].to_pylist(), where)
-    return None if classes is None else tuple(classes)
-
-
-def find_label_column(survey: Survey, texts: Sequence[str], file: Path) -> str:
-    """Return the name of the column of labels; UserError if none or several may be it."""
-    by_name = [name for name in survey.columns if name.lower() in LABEL_NAMES and name not in texts]
+def _find_label_column(table: Any, texts: Sequence[str], file: Path) -> str:
+    columns = table.column_names
+    by_name = [name for name in columns if name.lower() in LABEL_NAMES and name not in texts]
     if len(by_name) == 1:
         return by_name[0]
-    known = texts or find_known_texts(survey.columns)
-    rest = [name for name in survey.columns if name not in known]
+    known = texts or _find_known_texts(columns)
+    rest = [name for name in columns if name not in known]
     if not by_name and known and len(rest) == 1:
         return rest[0]
     problem = f"may have its labels in {' or '.join(by_name)}" if by_name else "names no column of labels"
-    raise UserError(f"{file} {problem}: set task.label=COLUMN; it has: {', '.join(survey.columns)}")
+    raise UserError(f"{file} {problem}: set task.label=COLUMN; it has: {', '.join(columns)}")
 
 
-def find_known_texts(columns: Sequence[str]) -> list[str]:
+def _find_text_columns(table: Any, label: str, file: Path) -> list[str]:
+    from pyarrow.types import is_large_string, is_string
+
+    if known := _find_known_texts([name for name in table.column_names if name != label]):
+        return known
+    texts = [field.name for field in table.schema if is_string(field.type) or is_large_string(field.type)]
+    others = [
+        name
+        for name in texts
+        if name != label and any(parse_number(value or "0") is None for value in table[name].to_pylist())
+    ]
+    if len(others) == 1:
+        return others
+    problem = f"may have its texts in {' or '.join(others)}" if others else "has no column of texts"
+    raise UserError(
+        f"{file} {problem}: set task.text=[COLUMN] or [COLUMN,COLUMN]; it has: {', '.join(table.column_names)}"
+    )
+
+
+def _find_known_texts(columns: Sequence[str]) -> list[str]:
     """Return the columns that have the names of a pair of texts, or the only one with a name of a text; else none."""
     by_name = {name.lower(): name for name in columns}
     for pair in PAIR_NAMES:
@@ -168,20 +164,7 @@ def find_known_texts(columns: Sequence[str]) -> list[str]:
     return single if len(single) == 1 else []
 
 
-def find_text_columns(survey: Survey, label: str, file: Path) -> list[str]:
-    """Return the names of the one or two columns of texts; UserError if it is not clear which they are."""
-    if known := find_known_texts([name for name in survey.columns if name != label]):
-        return known
-    others = [name for name in survey.texts if name != label]
-    if len(others) == 1:
-        return others
-    problem = f"may have its texts in {' or '.join(others)}" if others else "has no column of texts"
-    raise UserError(
-        f"{file} {problem}: set task.text=[COLUMN] or [COLUMN,COLUMN]; it has: {', '.join(survey.columns)}"
-    )
-
-
-def choose_metrics(labels: Sequence[str] | None, primary: str) -> list[str]:
+def _choose_metrics(labels: Sequence[str] | None, primary: str) -> list[str]:
     """Choose the metrics of a task that names none: ``primary`` if it is set, then those that suit the labels."""
     if labels is None:
         suitable = ["pearson", "spearman"]
@@ -194,7 +177,7 @@ def describe_own_data(cfg: Config) -> str:
     """Say in one line how a completed config reads the user's own files."""
     task = cfg.task
     counts = ", ".join(
-        f"{split} {Path(file).name} ({format_count(survey_file(Path(file)).rows, 'row')}"
+        f"{split} {Path(file).name} ({format_count(read_own_file(Path(file)).num_rows, 'row')}"
         f"{', not scored' if split == task.test_split else ''})"
         for split, file in (cfg.data.files or {}).items()
     )
@@ -209,13 +192,15 @@ def describe_own_data(cfg: Config) -> str:
 
 def print_own_data(configs: Iterable[Config]) -> None:
     """Print on standard error how completed configs read the user's own files, each way once."""
-    parts = {(id(cfg.task), id(cfg.data)): cfg for cfg in configs if cfg.data.files}
-    for line in dict.fromkeys(map(describe_own_data, parts.values())):
+    different = {repr((cfg.task, cfg.data.files)): cfg for cfg in configs if cfg.data.files}
+    for line in dict.fromkeys(map(describe_own_data, different.values())):
         print_note(line)
 
 
 def check_own_files(configs: Iterable[Config]) -> None:
     """Read every split of the completed configs' ``data.files`` once, as their runs will; others pass.
+
+    A mistake in a file is then found before any run takes its time.
 
     Raises:
         UserError: a file lacks a column, a text or a label, or has a label that the task doesn't have; or two splits
@@ -227,13 +212,12 @@ def check_own_files(configs: Iterable[Config]) -> None:
         reading = repr((cfg.data.files, task.text, task.label, task.labels, task.label_range, task.read_splits))
         if cfg.data.files and reading not in checked:
             checked.add(reading)
-            refuse_equal_files(cfg.data.files)
+            _refuse_equal_files(cfg.data.files)
             for split in task.read_splits:
                 read_examples(task, cfg.data, split)
 
 
-def refuse_equal_files(files: dict[str, str]) -> None:
-    """Raise UserError if the files of two splits have the same content; ``files``: split -> path."""
+def _refuse_equal_files(files: dict[str, str]) -> None:
     splits: dict[str, str] = {}
     for split, file in files.items():
         other = splits.setdefault(fingerprint_own_file(Path(file)), split)

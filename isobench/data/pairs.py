@@ -9,39 +9,12 @@ from typing import Any
 from isobench.common.errors import UserError
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.packaged import generated_pairs
-from isobench.data.sources import (
-    check_texts,
-    find_data_source,
-    find_parquet_file,
-    load_hub_split,
-    select_by_hash,
-)
+from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
 from isobench.data.tables import handle_parquet_errors, read_field, read_table, require_columns
 
 DIACRITIC_CHOICES = ("keep", "comma_below", "removed")
-
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
-
-
-def normalise_diacritics(text: str, how: str) -> str:
-    """Spell the Romanian diacritics of a text in one way.
-
-    Args:
-        text: any text; letters of other languages are kept.
-        how: ``keep`` changes nothing. ``comma_below`` puts s and t with a comma for those with a cedilla. ``removed``
-            also puts plain letters for ă, â, î, ș and ț. The last two compose decomposed letters (Unicode's NFC)
-            first.
-
-    Raises:
-        ValueError: ``how`` is none of ``DIACRITIC_CHOICES``.
-    """
-    if how not in DIACRITIC_CHOICES:
-        raise ValueError(f"how={how} is none of {', '.join(DIACRITIC_CHOICES)}")
-    if how == "keep":
-        return text
-    commas = unicodedata.normalize("NFC", text).translate(CEDILLA_TO_COMMA)
-    return commas.translate(LETTER_TO_PLAIN) if how == "removed" else commas
 
 
 @dataclass
@@ -66,6 +39,12 @@ def list_cache_key_inputs(task: Task, split: str, limit: int | None) -> list[Any
     return [split, limit, task.sample_seed, list(task.text), g.target, g.languages, g.diacritics]
 
 
+def require_generation(task: Task) -> Generation:
+    """Return ``task.generation`` of a task that is known to have it."""
+    assert task.generation is not None
+    return task.generation
+
+
 def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> TextPairs:
     """Read one split of a translation or summarisation task and check it.
 
@@ -80,16 +59,17 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     """
     generation = require_generation(task)
     columns = (task.text[0], generation.target)
-    source = find_data_source(task, data)
     if generation.grammar:
         where = f"the grammar {generation.grammar}"
-        generated = generated_pairs.generate_pairs(generation.grammar, split)
-        texts = [select_subset(column, limit, task.sample_seed) for column in generated]
-    elif source == "parquet":
+        texts = list(generated_pairs.generate_pairs(generation.grammar, split))
+        if limit is not None and limit < len(texts[0]):
+            chosen = select_by_hash(len(texts[0]), limit, task.sample_seed)
+            texts = [[column[i] for i in chosen] for column in texts]
+    elif find_data_source(task, data) == "parquet":
         path = find_parquet_file(task, data, split)
-        texts, where = read_parquet_pairs(path, columns, limit, task.sample_seed), str(path)
+        texts, where = _read_parquet_pairs(path, columns, limit, task.sample_seed), str(path)
     else:
-        texts, where = read_hub_pairs(task, split, columns, limit), f"{task.hub}/{task.subset} {split}"
+        texts, where = _read_hub_pairs(task, split, columns, limit), f"{task.hub}/{task.subset} {split}"
     if not texts[0]:
         raise UserError(f"{where} has no rows")
     for name, column in zip(columns, texts, strict=True):
@@ -100,21 +80,7 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     return TextPairs(*texts)
 
 
-def require_generation(task: Task) -> Generation:
-    """Return ``task.generation`` of a task that is known to have it."""
-    assert task.generation is not None
-    return task.generation
-
-
-def select_subset(column: Sequence[Any], limit: int | None, seed: int | None) -> list[Any]:
-    """Keep at most ``limit`` values of a column, chosen by ``select_by_hash``, in their order."""
-    if limit is None or limit >= len(column):
-        return list(column)
-    return [column[i] for i in select_by_hash(len(column), limit, seed)]
-
-
-def read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
-    """Read the columns, at most ``limit`` rows of them, from a Parquet file; a dotted name is a struct's field."""
+def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
     table = read_table(path, columns)
     with handle_parquet_errors(path):
         if limit is not None and limit < len(table):
@@ -122,11 +88,28 @@ def read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, se
         return [read_field(table, name) for name in columns]
 
 
-def read_hub_pairs(task: Task, split: str, columns: Sequence[str], limit: int | None) -> list[list[Any]]:
-    """Read the columns, at most ``limit`` rows of them, from the task's data set on the hub."""
+def _read_hub_pairs(task: Task, split: str, columns: Sequence[str], limit: int | None) -> list[list[Any]]:
     rows = load_hub_split(task, split)
     if limit is not None and limit < len(rows):
         rows = rows.select(select_by_hash(len(rows), limit, task.sample_seed))
     table = rows.with_format("arrow")[:]
     require_columns(table.schema, columns, f"{task.hub}/{task.subset}")
     return [read_field(table, name) for name in columns]
+
+
+def normalise_diacritics(text: str, how: str) -> str:
+    """Spell the Romanian diacritics of a text in one way.
+
+    Romanian writes s and t with a comma below. Older texts have a cedilla instead, since Unicode had no such comma
+    until 1999. A model trained on one spelling and evaluated on the other gets every word with these letters wrong.
+
+    Args:
+        text: any text; letters of other languages are kept.
+        how: one of ``DIACRITIC_CHOICES``: ``keep`` changes nothing. ``comma_below`` puts s and t with a comma for
+            those with a cedilla. ``removed`` also puts plain letters for ă, â, î, ș and ț. The last two compose
+            decomposed letters (Unicode's NFC) first.
+    """
+    if how == "keep":
+        return text
+    commas = unicodedata.normalize("NFC", text).translate(CEDILLA_TO_COMMA)
+    return commas.translate(LETTER_TO_PLAIN) if how == "removed" else commas

@@ -1,4 +1,4 @@
-"""Sentence pairs with human similarity scores: the test sets of STS 2012 to 2016 and of the STS Benchmark."""
+"""Pairs of texts with human similarity scores, and the sets of sentence pairs: STS 2012 to 2016, STS Benchmark."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def load_sentence_pairs(data: Data, names: Iterable[str]) -> dict[str, ScoredPai
         UserError: files are missing (all are named), a file is not what it should be, or the hub can't be reached.
     """
     if data.root is None:
-        return {name: read_hub_set(name) for name in names}
+        return {name: _read_hub_set(name) for name in names}
     folder = Path(data.root).expanduser() / "sts"
     missing = [SETS[name].file for name in names if not (folder / SETS[name].file).is_file()]
     if missing:
@@ -93,8 +93,7 @@ def load_sentence_pairs(data: Data, names: Iterable[str]) -> dict[str, ScoredPai
     return {name: read_parquet_set(folder / SETS[name].file) for name in names}
 
 
-def read_hub_set(name: str) -> ScoredPairs:
-    """Read one of ``SETS`` from the hub; UserError if it can't be had or is not what it should be."""
+def _read_hub_set(name: str) -> ScoredPairs:
     source = SETS[name]
     advice = f"set data.root=FOLDER to a folder with sts/{source.file}"
     rows = hub.load_hub_dataset(source.hub, None, source.revision, SPLIT, f"the sentence pairs {name}", advice)

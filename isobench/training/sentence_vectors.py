@@ -16,7 +16,7 @@ from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data import weights
 from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
-from isobench.data.batches.tokens import Collator, Tokens, tokenise_examples
+from isobench.data.batches.tokens import Collator, tokenise_examples
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.sources import Examples
 from isobench.models import encoders, tokenization
@@ -24,7 +24,7 @@ from isobench.runs.seeding import resolve_seeds
 from isobench.training.build import should_show_progress
 from isobench.training.train import configure_process
 
-VERSION = 1  # of the cached files' content, part of their name: raise it when the vectors change
+VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 Layer = int | None  # as encoder.layer: null is the model's output
@@ -116,7 +116,10 @@ class FrozenEncoder:
     @torch.no_grad()
     def _compute(self, name: str, sentences: list[str], layers: list[Layer]) -> dict[Layer, dict[str, np.ndarray]]:
         """Compute the vectors of different sentences: layer -> the arrays that the cache keeps."""
-        tokens = self._tokenise(sentences)
+        longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
+        examples = Examples([sentences], np.zeros(len(sentences), np.float32))
+        tokens = tokenise_examples(examples, self.tokenizer, longest)
+        cut = np.array([(tokens.lengths >= longest).sum()])
         encoder, device = self.loaded.encoder, torch.device("cuda" if uses_gpu(self.cfg) else "cpu")
         encoder.to(device)
         collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)
@@ -128,10 +131,4 @@ class FrozenEncoder:
             pooled = encoder.pool_layers(layers, **{key: tensor.to(device) for key, tensor in chunk.items()})
             for layer, rows in zip(layers, pooled, strict=True):  # rows: (b, d)
                 vectors[layer][batch["index"].numpy()] = rows.float().cpu().numpy()[batch["restore"].numpy()]
-        return {layer: {"vectors": rows, "cut": np.array([tokens.at_limit])} for layer, rows in vectors.items()}
-
-    def _tokenise(self, sentences: list[str]) -> Tokens:
-        """Tokenise sentences, each cut to the encoder's longest input."""
-        examples = Examples([sentences], np.zeros(len(sentences), np.float32))
-        longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
-        return tokenise_examples(examples, self.tokenizer, longest)
+        return {layer: {"vectors": rows, "cut": cut} for layer, rows in vectors.items()}

@@ -16,11 +16,11 @@ from isobench.common.errors import UserError
 from isobench.data import pairs, sources
 from isobench.data.batches.pairs import (
     PairCollator,
+    PairTokens,
     batch_by_tokens,
-    load_pair_tokens,
-    save_pair_tokens,
     tokenise_pairs,
 )
+from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.papers.scale import find_task_differences
 
 
@@ -169,7 +169,7 @@ def tokenizer(tmp_path_factory):
 def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
     texts = pairs.TextPairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
     tokens = tokenise_pairs(texts, tokenizer, 10, 12, "", progress_bar=False)
-    assert (tokens.sources.truncated_count, tokens.targets.truncated_count) == (1, 1)
+    assert (tokens.sources.truncated.sum(), tokens.targets.truncated.sum()) == (1, 1)
     assert tokens.sources.lengths.tolist() == [2, 10, 3]  # <s> </s> of an empty source
     assert tokens.targets.lengths.tolist() == [3, 2, 12]
     assert [tokens.sources.ids[end - 1] for end in tokens.sources.offsets[1:]] == [tokenizer.eos_token_id] * 3
@@ -246,18 +246,18 @@ def test_batches_by_tokens_hold_what_fits_and_nothing_is_lost(lengths, limit):
 def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
     tokens = tokenise_pairs(pairs.TextPairs(["a b", "c"], ["d", "e f"]), tokenizer, 4, 3, "", progress_bar=False)
     file = tmp_path / "cache" / "tokens.safetensors"
-    assert load_pair_tokens(file) is None
-    save_pair_tokens(tokens, file)
-    again = load_pair_tokens(file)
+    assert load_cached_arrays(file, PairTokens.from_arrays) is None
+    save_cached_arrays(tokens.to_arrays(), file)
+    again = load_cached_arrays(file, PairTokens.from_arrays)
     for ours, theirs in ((tokens.sources, again.sources), (tokens.targets, again.targets)):
         assert (ours.ids == theirs.ids).all()
         assert (ours.offsets == theirs.offsets).all()
-        assert ours.truncated_count == theirs.truncated_count
+        assert (ours.truncated == theirs.truncated).all()
     whole = file.read_bytes()
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert load_pair_tokens(file) is None
+    assert load_cached_arrays(file, PairTokens.from_arrays) is None
     file.write_bytes(whole[:40])
-    assert load_pair_tokens(file) is None
+    assert load_cached_arrays(file, PairTokens.from_arrays) is None
 
 
 @pytest.mark.slow

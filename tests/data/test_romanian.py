@@ -42,8 +42,3 @@ def test_keep_keeps_every_code_point():
 def test_twice_is_once(how):
     text = OTHERS + CEDILLAS + COMMAS + "s\u0327"
     assert normalise_diacritics(normalise_diacritics(text, how), how) == normalise_diacritics(text, how)
-
-
-def test_another_choice_is_an_error():
-    with pytest.raises(ValueError, match="how=commas is none of keep, comma_below, removed"):
-        normalise_diacritics("x", "commas")

@@ -154,9 +154,8 @@ def test_weights_in_half_precision_count_in_the_precision_of_training(tmp_path):
 
     tensors = {"a": torch.zeros(30, 50, dtype=torch.float16), "b": torch.zeros(7), "c": torch.tensor(1.0)}
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    assert weights.count_values(tmp_path / "model.safetensors") == 30 * 50 + 7 + 1
     (tmp_path / "config.json").write_text("{}")
     cfg = make_config(f"encoder.path={tmp_path}")
-    assert weights.measure_weight_bytes(cfg.encoder) == 4 * 1508
+    assert weights.measure_weight_bytes(cfg.encoder) == 4 * (30 * 50 + 7 + 1)
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
-    assert weights.count_values(tmp_path / "model.safetensors") == 0
+    assert weights.measure_weight_bytes(cfg.encoder) == 0

@@ -12,18 +12,11 @@ from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
-from isobench.data.batches.tokens import (
-    VERSION,
-    Collator,
-    EpochSampler,
-    Tokens,
-    load_tokens,
-    save_tokens,
-    take_examples,
-    tokenise_examples,
-)
+from isobench.data.batches.tokens import VERSION, Collator, EpochSampler, Tokens, take_examples, tokenise_examples
+from isobench.data.cache import load_cached_arrays, save_cached_arrays
 
 ONE_CHUNK = 1 << 20  # a cost of one more encoder call, in tokens, at which a batch is never cut into chunks
+MOST_UNKNOWN = 0.01  # share of unknown tokens above which a run's record has a warning
 
 
 @dataclass(frozen=True)
@@ -62,22 +55,19 @@ class Loaders:
     """
 
     def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:
+        self.cfg, self.inputs, self.data = cfg, inputs, data
         self.sizes: dict[str, int] = {}
         self.at_limit: dict[str, int] = {}
         task, tokenizer = cfg.task, inputs.tokenizer
         self.max_length = min(task.max_length, inputs.max_positions, tokenizer.model_max_length)
-        train, self.train_fingerprint = self._load_or_tokenise(
-            cfg, inputs, data, task.train_split, task.train_samples
-        )
+        train, self.train_fingerprint = self._load_or_tokenise(task.train_split, task.train_samples)
         self.warnings = describe_unknown_tokens(cfg.encoder.name, tokenizer, [train.ids])
-        dev = [self._load_or_tokenise(cfg, inputs, data, split, task.dev_samples)[0] for split in task.dev_splits]
+        dev = [self._load_or_tokenise(split, task.dev_samples)[0] for split in task.dev_splits]
         if task.held_out is not None:
             train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
         if task.test_split is not None:
-            dev.append(self._load_or_tokenise(cfg, inputs, data, task.test_split, None)[0])
-        self._pad, self._types, self._pin = tokenizer.pad_token_id, cfg.encoder.token_type_ids, uses_gpu(cfg)
-        self._packed = inputs.packed
+            dev.append(self._load_or_tokenise(task.test_split, None)[0])
         self.batch_size = cfg.optimization.batch_size
         self.train_tokens = train
         check_drop_last(cfg, len(train))
@@ -93,18 +83,18 @@ class Loaders:
         return {"examples": self.sizes, "at_limit": self.at_limit, "max_length": self.max_length}
 
     def make_length_sorted_loader(
-        self,
-        tokens: Tokens,
-        batch_size: int,
-        chunk_overhead: int = ONE_CHUNK,
-        chosen: np.ndarray | None = None,
+        self, tokens: Tokens, batch_size: int, chunk_overhead: int = ONE_CHUNK, chosen: np.ndarray | None = None
     ) -> DataLoader:
         """Make a loader of batches of like length, shortest first; by default each batch is one chunk.
 
         ``chosen``: the indices of the examples to load, all if None.
         """
         collator = self._make_collator(tokens, chunk_overhead)
-        return make_sorted_loader(tokens, tokens.lengths, batch_size, collator, self._pin, chosen)
+        return make_sorted_loader(tokens, tokens.lengths, batch_size, collator, uses_gpu(self.cfg), chosen)
+
+    def _make_collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
+        padding, types = self.inputs.tokenizer.pad_token_id, self.cfg.encoder.token_type_ids
+        return Collator(tokens, padding, chunk_overhead, types, self.inputs.packed)
 
     def _split_held_out(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
         """Divide the training examples into those trained on and the ``share`` that is held out.
@@ -117,36 +107,35 @@ class Loaders:
                 f"task.held_out={share:g} holds out {chosen.sum()} of {len(train)} examples; choose a share that "
                 "leaves examples on both sides, or take more (task.train_samples)"
             )
-        kept, held_out = (take_examples(train, np.flatnonzero(part), self.max_length) for part in (~chosen, chosen))
-        self.sizes |= {split: len(kept), HELD_OUT: len(held_out)}
-        self.at_limit |= {split: kept.at_limit, HELD_OUT: held_out.at_limit}
+        kept, held_out = (take_examples(train, np.flatnonzero(part)) for part in (~chosen, chosen))
+        self._note_size(split, kept)
+        self._note_size(HELD_OUT, held_out)
         self.train_fingerprint = sha256_json([self.train_fingerprint, share])
         return kept, held_out
 
-    def _make_collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
-        return Collator(tokens, self._pad, chunk_overhead, self._types, self._packed)
+    def _note_size(self, split: str, tokens: Tokens) -> None:
+        self.sizes[split], self.at_limit[split] = len(tokens), int((tokens.lengths >= self.max_length).sum())
 
-    def _load_or_tokenise(
-        self, cfg: Config, inputs: ModelInputs, data: dict[str, str], split: str, limit: int | None
-    ) -> tuple[Tokens, str]:
+    def _load_or_tokenise(self, split: str, limit: int | None) -> tuple[Tokens, str]:
         """Return a split's tokens, from the cache or made and cached now, and the fingerprint they are cached by.
 
         ``limit``: how many examples are kept at most.
         """
-        task = cfg.task
+        task = self.cfg.task
         key_inputs = [
-            VERSION, data, split, split == task.test_split, limit, list(task.text), task.label, task.labels,
-            task.label_range, task.as_classes, self.max_length, inputs.fingerprint,
+            VERSION, self.data, split, split == task.test_split, limit, list(task.text), task.label, task.labels,
+            task.label_range, task.as_classes, self.max_length, self.inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(key_inputs)
-        file = cache_dir(cfg.data.cache) / "tokens" / f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"
-        tokens = load_tokens(file)
+        name = f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"
+        file = cache_dir(self.cfg.data.cache) / "tokens" / name
+        tokens = load_cached_arrays(file, lambda arrays: Tokens(**arrays))
         if tokens is None:
-            examples = sources.read_examples(task, cfg.data, split, limit)
-            tokens = tokenise_examples(examples, inputs.tokenizer, self.max_length)
-            save_tokens(tokens, file)
-        check_token_ids(cfg.encoder.name, tokens.ids, inputs.words)
-        self.sizes[split], self.at_limit[split] = len(tokens), tokens.at_limit
+            examples = sources.read_examples(task, self.cfg.data, split, limit)
+            tokens = tokenise_examples(examples, self.inputs.tokenizer, self.max_length)
+            save_cached_arrays(vars(tokens), file)
+        check_token_ids(self.cfg.encoder.name, tokens.ids, self.inputs.words)
+        self._note_size(split, tokens)
         return tokens, fingerprint
 
 
@@ -202,39 +191,8 @@ def check_drop_last(cfg: Config, examples: int) -> None:
         )
 
 
-def resolve_chunk_overhead(cfg: Config, dim: int) -> int:
-    """Return what one more chunk costs, in tokens: ``trainer.chunk_overhead``, or an estimate if that is null.
-
-    A call of the encoder has a fixed cost; a token costs in proportion to d^2. On a CPU both are equal at 128 tokens
-    for d = 384 (measured by benchmarks/training_step.py). Groups of packed sentences take the same estimate; a
-    quarter of it made no difference. On a GPU small batches are bound by kernel launches: one call is best.
-    """
-    if cfg.trainer.chunk_overhead is not None:
-        return cfg.trainer.chunk_overhead
-    return ONE_CHUNK if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
-
-
-def name_device(cfg: Config) -> str:
-    """Name the device and its threads for the keys of cached vectors, whose last bits depend on them."""
-    return "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"
-
-
-def uses_gpu(cfg: Config) -> bool:
-    """True if Lightning will put this run on a GPU."""
-    return cfg.trainer.accelerator == "gpu" or (cfg.trainer.accelerator == "auto" and torch.cuda.is_available())
-
-
-MOST_UNKNOWN = 0.01  # share of unknown tokens above which a run's record has a warning
-
-
 def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
-    """Raise UserError if the encoder has no vector for a token: its tokenizer must belong to another encoder.
-
-    Args:
-        encoder: the encoder's name.
-        ids: token ids, an array of integers of any length.
-        words: how many tokens the encoder has vectors for; None if that is not known.
-    """
+    """Raise UserError if a tokenizer gives a token id for which the encoder, with ``words`` vectors, has none."""
     highest = int(ids.max(initial=0))
     if words is not None and highest >= words:
         raise UserError(
@@ -246,15 +204,8 @@ def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
 def describe_unknown_tokens(encoder: str, tokenizer: Any, ids: Sequence[np.ndarray]) -> list[str]:
     """Return a warning in a list if a tokenizer does not know more than ``MOST_UNKNOWN`` of the training tokens.
 
-    Tokens that the tokenizer adds to every text, such as ``[CLS]``, are not counted.
-
-    Args:
-        encoder: the encoder's name.
-        tokenizer: its transformers tokenizer.
-        ids: the training texts' token ids, arrays of integers of any length.
-
-    Raises:
-        UserError: it knows none of them.
+    Tokens that the tokenizer adds to every text, such as ``[CLS]``, are not counted. UserError if it knows no token:
+    an encoder learns nothing from unknown ones.
     """
     unknown = tokenizer.unk_token_id
     others = {getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", "cls", "sep")}
@@ -274,3 +225,25 @@ def describe_unknown_tokens(encoder: str, tokenizer: Any, ids: Sequence[np.ndarr
     if share <= MOST_UNKNOWN:
         return []
     return [f"{share:.1%} of the training tokens are unknown to the tokenizer ({tokenizer.unk_token})"]
+
+
+def resolve_chunk_overhead(cfg: Config, dim: int) -> int:
+    """Return what one more chunk costs, in tokens: ``trainer.chunk_overhead``, or an estimate if that is null.
+
+    A call of the encoder has a fixed cost; a token costs in proportion to d^2. On a CPU both are equal at 128 tokens
+    for d = 384 (measured by benchmarks/training_step.py). Groups of packed sentences take the same estimate; a
+    quarter of it made no difference. On a GPU small batches are bound by kernel launches: one call is best.
+    """
+    if cfg.trainer.chunk_overhead is not None:
+        return cfg.trainer.chunk_overhead
+    return ONE_CHUNK if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
+
+
+def name_device(cfg: Config) -> str:
+    """Name the device and its threads for the keys of cached vectors, whose last bits depend on them."""
+    return "cuda" if uses_gpu(cfg) else f"cpu-{torch.get_num_threads()}"
+
+
+def uses_gpu(cfg: Config) -> bool:
+    """Return True if Lightning will put this run on a GPU."""
+    return cfg.trainer.accelerator == "gpu" or (cfg.trainer.accelerator == "auto" and torch.cuda.is_available())

@@ -1,9 +1,8 @@
-"""The batches of a translation or summarisation run: tokenised once, kept on disk, padded little."""
+"""The batches of a translation or summarisation run: tokenised once, kept on disk, with little padding."""
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from isobench.data.batches.tokens import EpochSampler, find_chunk_bounds, pad_ro
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.pairs import TextPairs, require_generation
 
-VERSION = 2  # of the cached files' content, part of their cache key
+VERSION = 3  # of the cached files' content, part of their cache key
 TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 
 
@@ -36,12 +35,12 @@ TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 class TokenisedTexts:
     """N tokenised texts, one after the other: text i is ``ids[offsets[i]:offsets[i + 1]]``.
 
-    ``truncated_count`` of them were too long and were cut.
+    ``truncated`` [N]: True for those that were too long and were cut.
     """
 
     ids: np.ndarray
     offsets: np.ndarray
-    truncated_count: int
+    truncated: np.ndarray
 
     @property
     def lengths(self) -> np.ndarray:
@@ -66,6 +65,19 @@ class PairTokens(Dataset):
     def lengths(self) -> np.ndarray:
         """Number of tokens of each example, source and target together, [N]."""
         return self.sources.lengths + self.targets.lengths
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return all arrays by name, such as ``sources_ids``, for the cache."""
+        sides = vars(self).items()
+        return {f"{side}_{name}": array for side, texts in sides for name, array in vars(texts).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "PairTokens":
+        """Undo ``to_arrays``."""
+        names = ("ids", "offsets", "truncated")
+        return cls(
+            *(TokenisedTexts(*(arrays[f"{side}_{name}"] for name in names)) for side in ("sources", "targets"))
+        )
 
 
 class TokenBatches(Dataset):
@@ -147,46 +159,21 @@ def tokenise_texts(
     adds_closing = closing in tokenizer(**{argument: ["a"]})["input_ids"][0][-2:]  # mBART adds a language after it
     room = max_length - (not adds_closing)
     rows: list[np.ndarray] = []
-    truncated_count = 0
+    truncated: list[bool] = []
     starts = range(0, len(texts), TEXTS_PER_CALL)
     for start in track_progress(starts, "tokens, once", progress_bar and len(starts) > 1):
         part = texts[start : start + TEXTS_PER_CALL]
         encoded = tokenizer(**{argument: part}, padding=False)["input_ids"]
         long = [i for i, row in enumerate(encoded) if len(row) > room]
+        truncated += [len(row) > room for row in encoded]
         if long:  # only these are tokenised again, so that the tokenizer puts its closing tokens after the cut
             limits = {"truncation": True, "max_length": room, "padding": False}
             shortened = tokenizer(**{argument: [part[i] for i in long]}, **limits)["input_ids"]
             for i, row in zip(long, shortened, strict=True):
                 encoded[i] = row
-        truncated_count += len(long)
         rows += [np.asarray(row if adds_closing else [*row, closing], np.int32) for row in encoded]
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    return TokenisedTexts(np.concatenate(rows), np.concatenate([[0], np.cumsum(lengths)]), truncated_count)
-
-
-def load_pair_tokens(file: Path) -> PairTokens | None:
-    """Read tokens from the cache; None if the file is missing, or damaged, which is said in a line."""
-
-    def build(arrays: dict[str, np.ndarray]) -> PairTokens:
-        sides = (
-            TokenisedTexts(arrays[f"{name}_ids"], arrays[f"{name}_offsets"], int(arrays[f"{name}_cut"][0]))
-            for name in ("source", "target")
-        )
-        return PairTokens(*sides)
-
-    return load_cached_arrays(file, build)
-
-
-def save_pair_tokens(tokens: PairTokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all; StorageError if it can't be written."""
-    arrays: dict[str, np.ndarray] = {}
-    for name, part in (("source", tokens.sources), ("target", tokens.targets)):
-        arrays |= {
-            f"{name}_ids": part.ids,
-            f"{name}_offsets": part.offsets,
-            f"{name}_cut": np.array([part.truncated_count]),
-        }
-    save_cached_arrays(arrays, file)
+    offsets = np.cumsum([0, *map(len, rows)])
+    return TokenisedTexts(np.concatenate(rows), offsets, np.array(truncated))
 
 
 class PairCollator:
@@ -267,10 +254,10 @@ class PairLoaders:
         longest = min(inputs.max_positions, self.tokenizer.model_max_length)
         self.max_length = min(task.max_length, longest)
         self.max_target_length = min(require_generation(task).max_length, longest)
-        train = self._load_or_tokenise(task.train_split, pairs.resolve_train_limit(task))
-        self.train_tokens = train
-        ids = [train.sources.ids, train.targets.ids]
-        self.warnings = describe_unknown_tokens(cfg.encoder.name, self.tokenizer, ids)
+        self.train_tokens = train = self._load_or_tokenise(task.train_split, pairs.resolve_train_limit(task))
+        self.warnings = describe_unknown_tokens(
+            cfg.encoder.name, self.tokenizer, [train.sources.ids, train.targets.ids]
+        )
         self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
         self.references = [
             pairs.read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits
@@ -311,13 +298,13 @@ class PairLoaders:
         ]  # fmt: skip
         name = f"{task.name}-{split}-{shorten_digest(sha256_json(key_inputs))}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name
-        tokens = load_pair_tokens(file)
+        tokens = load_cached_arrays(file, PairTokens.from_arrays)
         if tokens is None:
             texts = pairs.read_pairs(task, self.cfg.data, split, limit)
             tokens = tokenise_pairs(
                 texts, self.tokenizer, self.max_length, self.max_target_length, instruction, self.progress_bar
             )
-            save_pair_tokens(tokens, file)
+            save_cached_arrays(tokens.to_arrays(), file)
         self.sizes[split] = len(tokens)
-        self.truncated[split] = {"sources": tokens.sources.truncated_count, "targets": tokens.targets.truncated_count}
+        self.truncated[split] = {side: int(texts.truncated.sum()) for side, texts in vars(tokens).items()}
         return tokens

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,9 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from isobench.data.batches.packing import plan_packing
-from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.sources import Examples
 
-VERSION = 2  # of the cached files' content, part of their cache key
+VERSION = 3  # of the cached files' content, part of their cache key
 
 
 @dataclass
@@ -22,14 +20,13 @@ class Tokens(Dataset):
     """N tokenised examples, one after the other: example i is ``ids[offsets[i]:offsets[i + 1]]``.
 
     ``ids`` [total] int32. ``types`` [total] uint8, the segment ids, empty if the tokenizer makes none. ``offsets``
-    [N + 1]. ``labels`` [N]. ``at_limit``: how many examples are as long as the limit, most of them cut.
+    [N + 1]. ``labels`` [N].
     """
 
     ids: np.ndarray
     types: np.ndarray
     offsets: np.ndarray
     labels: np.ndarray
-    at_limit: int
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -43,13 +40,13 @@ class Tokens(Dataset):
         return np.diff(self.offsets)
 
 
-def take_examples(tokens: Tokens, index: np.ndarray, max_length: int) -> Tokens:
-    """Return the examples at ``index`` [n], in that order; ``max_length``: the limit that they were cut to."""
+def take_examples(tokens: Tokens, index: np.ndarray) -> Tokens:
+    """Return the examples at ``index`` [n], in that order."""
     lengths = tokens.lengths[index]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     positions = np.repeat(tokens.offsets[index] - offsets[:-1], lengths) + np.arange(offsets[-1])
     types = tokens.types[positions] if len(tokens.types) else tokens.types
-    return Tokens(tokens.ids[positions], types, offsets, tokens.labels[index], int((lengths >= max_length).sum()))
+    return Tokens(tokens.ids[positions], types, offsets, tokens.labels[index])
 
 
 def tokenise_examples(examples: Examples, tokenizer: Any, max_length: int) -> Tokens:
@@ -63,30 +60,7 @@ def tokenise_examples(examples: Examples, tokenizer: Any, max_length: int) -> To
         types=np.concatenate([np.asarray(row, np.uint8) for row in types]) if types else np.empty(0, np.uint8),
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
         labels=examples.labels,
-        at_limit=int((lengths >= max_length).sum()),
     )
-
-
-def load_tokens(file: Path) -> Tokens | None:
-    """Read tokens from the cache; None if the file is missing, or damaged, which is said in a line."""
-    return load_cached_arrays(
-        file,
-        lambda arrays: Tokens(
-            arrays["ids"], arrays["types"], arrays["offsets"], arrays["labels"], int(arrays["at_limit"][0])
-        ),
-    )
-
-
-def save_tokens(tokens: Tokens, file: Path) -> None:
-    """Write tokens to the cache, whole or not at all; StorageError if it can't be written."""
-    arrays = {
-        "ids": tokens.ids,
-        "types": tokens.types,
-        "offsets": tokens.offsets,
-        "labels": tokens.labels,
-        "at_limit": np.array([tokens.at_limit]),
-    }
-    save_cached_arrays(arrays, file)
 
 
 def list_epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
@@ -102,7 +76,7 @@ class EpochSampler(Sampler[int]):
         self.n, self.seed, self.epoch, self._skip = n, seed, 0, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch; Lightning calls this at the start of every epoch."""
+        """Set the epoch, as Lightning does at the start of every epoch."""
         self.epoch = epoch
 
     def skip(self, examples: int) -> None:
