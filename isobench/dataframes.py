@@ -13,8 +13,8 @@ from hydra.errors import HydraException
 from isobench.common.errors import UserError
 from isobench.config.bounds import check_value
 from isobench.config.schema import Experiment, to_config
-from isobench.report.build import build_report
 from isobench.report.document import TidyColumns
+from isobench.report.old_build import build_report
 from isobench.report.table_rows import build_table_rows
 from isobench.report.tidy_rows import build_epoch_columns, read_origin, read_outcome
 from isobench.runs.ended import read_ended_rows

@@ -15,9 +15,9 @@ from isobench.common.files import sha256_file
 from isobench.common.reading import RECORD_LIMIT
 from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
-from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
 from isobench.report.document import Report
+from isobench.report.old_build import build_report
 from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.row import check_predictions, print_troubles
 from isobench.runs.state import add_states

@@ -20,7 +20,7 @@ from isobench.report.appendix_cost import describe_devices
 from isobench.report.baseline_comparison import label_method
 from isobench.report.document import Report
 from isobench.report.files import write_text
-from isobench.report.selection import group_by_configuration
+from isobench.report.old_selection import group_by_configuration
 from isobench.report.templating import make_latex_environment, render_paragraphs
 from isobench.report.tidy_rows import shorten_fingerprint
 from isobench.runs.grouping import VARYING_SECTIONS, find_varying_settings, flatten_settings, read_run_names

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from isobench.config.schema import Selection
 from isobench.report.document import Cell, ConfigurationLine
+from isobench.report.old_selection import find_budget, group_by_configuration, prefer_held_out, score_candidates
 from isobench.report.parts import name_group
-from isobench.report.selection import find_budget, group_by_configuration, prefer_held_out, score_candidates
 from isobench.runs.grouping import list_setting_values
 from isobench.runs.row import Row, count_troubles
 

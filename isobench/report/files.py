@@ -13,11 +13,11 @@ from isobench.common.provenance import read_git_state, read_package_version
 from isobench.common.tidy import write_columns, write_rows
 from isobench.config.schema import Experiment
 from isobench.report.analysis_outcome import read_outcome
-from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.example_pairs import ExamplePairs
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.old_build import build_report
 from isobench.runs.layout import REPORT_FILE, report_folder
 from isobench.runs.row import Row
 

@@ -1,36 +1,55 @@
-"""Select the configuration of each method that a table shows, by the experiment's rule, and describe the rule."""
+"""Select which runs the tables show: split runs into parts, and choose one configuration of each method in each part.
+
+Only runs of one part may be compared, tested against each other or selected among. A part holds one protocol
+(``PROTOCOL_SETTINGS``). For each encoder and task it holds one scale, one data set and one set of weights.
+"""
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.config.schema import SELECTION_RULES, Selection
-from isobench.report.baseline_comparison import label_method
-from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
-from isobench.runs.row import Row
+from isobench.report.tables import (
+    describe_settings,
+    find_troubles,
+    is_missing,
+    is_scored,
+    label_method,
+    list_scale_differences,
+    name_group,
+)
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import expected_maximum
 
-GroupKey = tuple[str, str, str]  # encoder, method, task
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
-SettingValues = tuple[str, ...]  # values of the settings that vary
+DIGESTS = dict(zip(SOURCE_SETTINGS, ("data", "weights"), strict=True))  # copies in two places have one digest
+Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
+Groups = dict[tuple[str, str, str], dict[Choice, np.ndarray]]  # encoder, method, task -> choice -> its runs
 
 
-def select_runs(rows: list[Row], selection: Selection, varying: list[str] | None = None) -> tuple[list[Row], str]:
-    """Select one configuration for each encoder, method and task, by the mean score over seeds.
+def select_runs(
+    runs: pd.DataFrame, selection: Selection, varying: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Select one configuration for each part, encoder, method and task, by the mean score over seeds.
 
     Rules: ``none`` takes every run, and is for one configuration. ``dev`` scores by the set that is also reported.
     ``seeds`` scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples
     that ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
 
     Args:
-        rows: the runs.
+        runs: from ``build_runs``.
         selection: the rule.
-        varying: what ``find_varying_settings`` finds in these runs, if that is known already.
+        varying: the settings in which the runs differ.
 
     Returns:
-        The runs of the selected configurations that are reported, and the rule in words.
+        The runs with the columns ``part``, ``selected`` and ``candidates``; a row for each configuration, from
+        ``summarize_configurations``; and the rule in words.
 
     Raises:
         UserError: the rule is unknown, is ``none`` for several configurations, or leaves nothing to select by or
@@ -40,133 +59,182 @@ def select_runs(rows: list[Row], selection: Selection, varying: list[str] | None
         raise UserError(
             f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(SELECTION_RULES)}"
         )
-    varying = find_varying_settings(rows) if varying is None else varying
-    selection = prefer_held_out(selection, rows)
-    check_selection(selection, rows)
-    if not varying:
-        return rows, NOTHING_TO_SELECT
-    if selection.rule == "none":
+    numbers = number_parts(runs)
+    names = name_parts(runs, numbers, varying)
+    runs = runs.assign(part=[names[number] for number in numbers])
+    selected, candidates = np.ones(len(runs), bool), np.ones(len(runs), int)
+    rules, shown = list[str](), list[dict[str, Any]]()
+    for number in range(len(names)):
+        places = np.flatnonzero(numbers == number)
+        own = runs.iloc[places]
+        differing = find_varying(own, varying)
+        rule = prefer_held_out(selection, own)
+        check_rule(rule, own, differing)
+        groups = group_by_configuration(own, differing)
+        budget = min(map(len, groups.values())) if rule.equal_budget else None
+        selects = own["seed"].isin(rule.seeds if rule.rule == "seeds" else []).to_numpy()
+        scores = {}
+        for key, choices in groups.items():
+            scores[key] = score_candidates(own, choices, selects if rule.rule == "seeds" else ~selects, budget)
+            best = max(scores[key], key=lambda choice: statistics.fmean(scores[key][choice] or [0.0]))
+            for choice, chosen in choices.items():
+                selected[places[chosen]] = not differing or (choice == best) & ~selects[chosen]
+                candidates[places[chosen]] = len(scores[key]) if rule.rule == "dev" else 1
+        rules.append(describe_rule(groups, rule, budget) if differing else NOTHING_TO_SELECT)
+        if differing:
+            reported = own.assign(selected=selected[places])[~selects]
+            shown += summarize_configurations(reported, differing, scores)
+    return runs.assign(selected=selected, candidates=candidates), pd.DataFrame(shown), describe_rules(rules, names)
+
+
+def number_parts(runs: pd.DataFrame) -> np.ndarray:
+    """Number the part of each run, in order of appearance. [runs]"""
+    kinds: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}  # protocol, task, encoder -> scales and digests
+    parts: dict[tuple[tuple[str, ...], int], int] = {}
+    numbers = []
+    protocols = zip(*(runs[name].astype(str) for name in PROTOCOL_SETTINGS), strict=True)
+    sources = zip(runs["task"], runs["encoder"], runs["scale"], runs["data"], runs["weights"], strict=True)
+    for protocol, (task, encoder, *kind) in zip(protocols, sources, strict=True):
+        known = kinds.setdefault((*protocol, task, encoder), [])
+        if tuple(kind) not in known:
+            known.append(tuple(kind))
+        numbers.append(parts.setdefault((protocol, known.index(tuple(kind))), len(parts)))
+    return np.array(numbers, int)
+
+
+def name_parts(runs: pd.DataFrame, numbers: np.ndarray, varying: Sequence[str]) -> list[str]:
+    """Name each part by what tells it from the others, such as ``head.name=isobn``; empty if it is the only part."""
+    parts = [runs.iloc[numbers == number] for number in range(numbers.max(initial=-1) + 1)]
+    scales = [list_scale_differences(part) or ["as in the paper"] for part in parts]
+    differing = [name for name in PROTOCOL_SETTINGS if runs[name].astype(str).nunique() > 1]
+    names = []
+    for part, scale in zip(parts, scales, strict=True):
+        words = [f"{name}={part[name].iloc[0]}" for name in differing]
+        for name in (name for name in SOURCE_SETTINGS if name in varying):
+            words.append(f"{name.partition('.')[2]} {' and '.join(part[name].unique())}")
+        names.append("; ".join([*words, *(scale if any(other != scale for other in scales) else [])]))
+    return names
+
+
+def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return those of the named settings in which runs of one task, encoder and method differ.
+
+    A setting of the protocol or a source varies also if it differs between the methods of a task and encoder.
+    """
+    varying = []
+    for name in names:
+        is_shared = name in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)
+        keys = [runs["task"], runs["encoder"], *([] if is_shared else [runs["method"]])]
+        if (runs[DIGESTS.get(name, name)].astype(str).groupby(keys).nunique() > 1).any():
+            varying.append(name)
+    return varying
+
+
+def prefer_held_out(selection: Selection, runs: pd.DataFrame) -> Selection:
+    """Replace the rule ``dev`` by ``held_out`` if any run has held-out examples."""
+    has_held_out = not all(map(is_missing, runs["task.held_out"]))
+    return replace(selection, rule="held_out") if selection.rule == "dev" and has_held_out else selection
+
+
+def check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]) -> None:
+    """Raise UserError if the rule has nothing to select by or to report."""
+    seeds, chosen = set(runs["seed"]), set(selection.seeds)
+    if selection.rule == "held_out" and any(map(is_missing, runs["task.held_out"])):
+        raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
+    if selection.rule == "seeds" and not (seeds & chosen and seeds - chosen):
+        raise UserError(
+            f"experiment.selection.seeds={selection.seeds} must be some, not all, of the seeds that were run: "
+            f"{', '.join(map(str, sorted(seeds)))}"
+        )
+    if selection.rule == "none" and varying:
         raise UserError(
             f"there are several configurations ({', '.join(varying)}) and no rule to select one by: set "
             "experiment.selection.rule=dev or seeds"
         )
-    groups = group_by_configuration(rows, varying)
-    budget = find_budget(groups, selection)
-    kept = [row for choices in groups.values() for row in select_best_configuration(choices, selection, budget)]
-    return kept, describe_selection(groups, selection, budget)
 
 
-def prefer_held_out(selection: Selection, rows: list[Row]) -> Selection:
-    """Replace the rule ``dev`` by ``held_out`` if any run has held-out examples."""
-    has_held_out = any(row.cfg.task.held_out is not None for row in rows)
-    return replace(selection, rule="held_out") if selection.rule == "dev" and has_held_out else selection
-
-
-def find_budget(groups: dict[GroupKey, dict[SettingValues, list[Row]]], selection: Selection) -> int | None:
-    """Return among how many configurations each method may select; None for all."""
-    return min(map(len, groups.values())) if selection.equal_budget else None
-
-
-def count_candidates(rows: list[Row], selection: Selection, varying: list[str]) -> list[int]:
-    """Count for each run the configurations of its encoder, method and task that the reported one was selected from.
-
-    One if the scores that are reported had no part in the selection: only a selection by these scores favours the
-    method with more configurations. ``varying``: what ``find_varying_settings`` finds in these runs.
-    """
-    if prefer_held_out(selection, rows).rule != "dev":
-        return [1] * len(rows)
-    groups = group_by_configuration(rows, varying)
-    budget = find_budget(groups, selection)
-    counts = {key: len(score_candidates(choices, selection, budget)) for key, choices in groups.items()}
-    names = (read_run_names(row.cfg) for row in rows)
-    return [counts[encoder, method, task] for task, encoder, method in names]
-
-
-def group_by_configuration(rows: list[Row], varying: list[str]) -> dict[GroupKey, dict[SettingValues, list[Row]]]:
-    """Group runs: (encoder, method, task) -> values of the varying settings -> runs."""
-    groups: dict[GroupKey, dict[SettingValues, list[Row]]] = {}
-    for row in rows:
-        task, encoder, method = read_run_names(row.cfg)
-        choice = tuple(list_setting_values(row, varying))
-        groups.setdefault((encoder, method, task), {}).setdefault(choice, []).append(row)
-    return groups
-
-
-def select_best_configuration(
-    choices: dict[SettingValues, list[Row]], selection: Selection, budget: int | None
-) -> list[Row]:
-    """Return the reported runs of the best configuration; the arguments are those of ``score_candidates``."""
-    scores = score_candidates(choices, selection, budget)
-    best = max(scores, key=lambda choice: statistics.fmean(scores[choice] or [0.0]))
-    return [row for row in choices[best] if selection.rule != "seeds" or row.cfg.seed not in selection.seeds]
+def group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Groups:
+    """Group the numbers of the runs: (encoder, method, task) -> values of the varying settings -> numbers."""
+    choices = list(zip(*(runs[name].astype(str) for name in varying), strict=True)) or [()] * len(runs)
+    groups: dict[tuple[str, str, str], dict[Choice, list[int]]] = {}
+    names = zip(runs["encoder"], runs["method"], runs["task"], strict=True)
+    for number, (key, choice) in enumerate(zip(names, choices, strict=True)):
+        groups.setdefault(key, {}).setdefault(choice, []).append(number)
+    return {key: {choice: np.array(own) for choice, own in group.items()} for key, group in groups.items()}
 
 
 def score_candidates(
-    choices: dict[SettingValues, list[Row]], selection: Selection, budget: int | None
-) -> dict[SettingValues, list[float]]:
+    runs: pd.DataFrame, choices: dict[Choice, np.ndarray], counts: np.ndarray, budget: int | None
+) -> dict[Choice, list[float]]:
     """Collect the scores to select by, of each configuration that can be selected.
 
     Only configurations with the most scores can, so that none wins because its bad runs are missing.
 
     Args:
-        choices: configuration -> its runs.
-        selection: the rule.
+        runs: the runs of one part.
+        choices: configuration -> numbers of its runs.
+        counts: True for each run by which configurations are selected. [runs]
         budget: consider so many configurations, the first by a hash of their settings; None for all.
     """
-    seeds = set(selection.seeds)
     considered = sorted(choices, key=lambda choice: sha256_json(list(choice)))[:budget]
-    all_seeds = selection.rule != "seeds"
-    scored_runs = {c: [row for row in choices[c] if all_seeds or row.cfg.seed in seeds] for c in considered}
-    scores = {choice: list(read_selection_scores(rows)) for choice, rows in scored_runs.items()}
-    most = max(map(len, scores.values()))
-    return {choice: scores[choice] for choice in choices if choice in scores and len(scores[choice]) == most}
+    column = runs["selection_score"] if "selection_score" in runs else pd.Series(np.nan, runs.index)
+    values = {choice: column.iloc[choices[choice][counts[choices[choice]]]].dropna() for choice in considered}
+    most = max(map(len, values.values()))
+    return {c: [float(x) for x in values[c]] for c in choices if c in values and len(values[c]) == most}
 
 
-def read_selection_scores(rows: Iterable[Row]) -> Iterable[float]:
-    """Yield the score that each run is selected by: on its held-out examples if it has any, else on the dev set."""
-    for row in rows:
-        if row.record and not row.record.failure and (best := row.record.best):
-            yield best.selection
-
-
-def describe_selection(
-    groups: dict[GroupKey, dict[SettingValues, list[Row]]], selection: Selection, budget: int | None
-) -> str:
+def describe_rule(groups: Groups, selection: Selection, budget: int | None) -> str:
     """Describe the rule, and how many configurations each method could select among."""
     sizes: dict[str, set[int]] = {}
     for (_, method, _), choices in groups.items():
         sizes.setdefault(method, set()).add(len(choices))
-    numbers_by_method = {label_method(method): sorted(numbers) for method, numbers in sizes.items()}
-    counts = ", ".join(f"{label} {'/'.join(map(str, numbers))}" for label, numbers in numbers_by_method.items())
+    counts = ", ".join(f"{label_method(name)} {'/'.join(map(str, sorted(own)))}" for name, own in sizes.items())
     how = "best mean over seeds on the set that is reported, which favours methods with more configurations"
     if selection.rule == "held_out":
         how = "best mean over seeds on the examples held out of the training set"
     elif selection.rule == "seeds":
         how = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
     even = f"; {budget} of them for every method, the first by a hash of their settings" if budget else ""
-    return f"{how}. Configurations to choose from: {counts}{even}.{describe_advantage(sizes, selection, budget)}"
-
-
-def describe_advantage(sizes: dict[str, set[int]], selection: Selection, budget: int | None) -> str:
-    """Say what having more configurations gains by chance; empty if nothing, or if another set selects."""
+    text = f"{how}. Configurations to choose from: {counts}{even}."
     most, least = max(map(max, sizes.values())), min(map(min, sizes.values()))
     if selection.rule != "dev" or budget or most == least:
-        return ""
+        return text
     gain = expected_maximum(most) - expected_maximum(least)
     return (
-        f" The best of {most} instead of {least} is worth about {gain:.2f} standard deviations by chance alone; "
-        "p-values and intervals don't account for that."
+        f"{text} The best of {most} instead of {least} is worth about {gain:.2f} standard deviations by chance "
+        "alone; p-values and intervals don't account for that."
     )
 
 
-def check_selection(selection: Selection, rows: list[Row]) -> None:
-    """Raise UserError if the rule has nothing to select by or to report."""
-    seeds = {row.cfg.seed for row in rows}
-    held_out = {row.cfg.task.held_out is not None for row in rows}
-    if selection.rule == "held_out" and held_out != {True}:
-        raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
-    if selection.rule == "seeds" and not (seeds & set(selection.seeds) and seeds - set(selection.seeds)):
-        raise UserError(
-            f"experiment.selection.seeds={selection.seeds} must be some, not all, of the seeds that were run: "
-            f"{', '.join(map(str, sorted(seeds)))}"
-        )
+def describe_rules(rules: list[str], parts: list[str]) -> str:
+    """Describe how configurations were selected in each part of the runs; a rule that all parts share, once."""
+    if len(set(rules)) <= 1:
+        return "".join(rules[:1])
+    return " ".join(f"{part}: {rule}" for part, rule in zip(parts, rules, strict=True))
+
+
+def summarize_configurations(
+    runs: pd.DataFrame, varying: Sequence[str], scores: dict[tuple[str, str, str], dict[Choice, list[float]]]
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each configuration of each encoder, method and task of a part: its scores and what decided.
+
+    Its entries are ``group`` (encoder and part), ``task``, ``method``, ``settings`` in words, ``values`` and
+    ``seeds`` (the scores that are reported, in percent), ``troubles`` as in ``cells``, ``selected_by`` (mean of the
+    scores that decided, in percent; None if it could not be chosen) and ``is_chosen``.
+
+    Args:
+        runs: the reported runs of one part, with ``selected``.
+        varying: the settings in which configurations differ.
+        scores: from ``score_candidates``, by encoder, method and task.
+    """
+    for (encoder, method, task), choices in group_by_configuration(runs, varying).items():
+        for choice, places in choices.items():
+            own = runs.iloc[places]
+            scored = own[is_scored(own)]
+            basis = [100 * score for score in scores[encoder, method, task].get(choice, [])]
+            yield {
+                "group": name_group(encoder, own["part"].iloc[0]), "task": task, "method": method,
+                "settings": describe_settings(own, varying), "values": list(scored["score"]),
+                "seeds": list(scored["seed"]), "troubles": find_troubles(own),
+                "selected_by": statistics.fmean(basis) if basis else None, "is_chosen": bool(own["selected"].any()),
+            }  # fmt: skip

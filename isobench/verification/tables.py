@@ -16,12 +16,12 @@ from isobench.config.bounds import check_value
 from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
 from isobench.config.schema import Experiment
 from isobench.report.analysis_outcome import read_outcome
-from isobench.report.build import build_report
 from isobench.report.document import Report
 from isobench.report.example_pairs import ExamplePairs
 from isobench.report.files import PAGE_FILE, list_statuses
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.old_build import build_report
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identity
 from isobench.runs.layout import REPORT_FILE, run_folder_name

@@ -13,7 +13,7 @@ from isobench.cli.report import report as report_command
 from isobench.common.errors import UserError
 from isobench.dataframes import add_state
 from isobench.report.appendix import format_appendix, hide_folder, write_appendix
-from isobench.report.build import build_report
+from isobench.report.old_build import build_report
 from isobench.report.templating import LATEX_ESCAPES
 from isobench.runs.ended import read_ended_rows
 

@@ -11,10 +11,10 @@ from helpers import make_config, make_record
 from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
 from isobench.papers.scale import find_scale_differences
-from isobench.report.build import build_report, describe_rules
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
-from isobench.report.selection import NOTHING_TO_SELECT, select_runs
+from isobench.report.old_build import build_report, describe_rules
+from isobench.report.old_selection import NOTHING_TO_SELECT, select_runs
 from isobench.report.tidy_rows import SPEED_SETTINGS
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
@@ -290,7 +290,7 @@ def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
 )
 def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
     from isobench.papers.published import PrintedNumber
-    from isobench.report.build import matches_printed
+    from isobench.report.old_build import matches_printed
 
     target = PrintedNumber(printed)
     target.text = printed

@@ -7,10 +7,10 @@ import pytest
 from helpers import make_config, make_record
 
 from isobench.config.schema import Experiment
-from isobench.report.build import build_report
 from isobench.report.example_pairs import ExamplePairs
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_markdown
+from isobench.report.old_build import build_report
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row

@@ -10,11 +10,11 @@ from isobench.common.terminal import PlainConsole
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.scale import find_scale_differences
-from isobench.report.build import build_report
 from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, nothing_improves
 from isobench.report.generation_notes import describe_generation
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.old_build import build_report
 from isobench.report.paper_columns import build_paper_columns
 from isobench.report.paper_table import PaperTable
 from isobench.report.paper_terminal import print_paper_tables

@@ -11,9 +11,9 @@ from helpers import make_config, make_record
 from isobench.common.terminal import PlainConsole, make_console, print_note, replace_control_characters
 from isobench.common.tidy import guard_from_formula, write_rows
 from isobench.config.schema import Experiment
-from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.old_build import build_report
 from isobench.report.sweep_table import print_table
 from isobench.report.templating import escape_markdown
 from isobench.runs.folder import RunFolder

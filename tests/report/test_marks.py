@@ -11,9 +11,9 @@ from scipy import special, stats
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.report.baseline_comparison import choose_mark, compare, format_mark_legend
-from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
+from isobench.report.old_build import build_report
 from isobench.report.paper_columns import build_paper_columns
 from isobench.report.paper_table import PaperTable
 from isobench.runs.folder import RunFolder

@@ -9,9 +9,9 @@ from test_build import BETTER, PLAIN, configurations, experiment, row, runs
 from test_html import Page
 
 from isobench.config.schema import Experiment
-from isobench.report.build import build_report
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_markdown
+from isobench.report.old_build import build_report
 from isobench.statistics.resampling import bootstrap_coverage
 
 OWN = ("task=rte", "encoder=bert-base-cased", "data.root=null")

@@ -9,7 +9,7 @@ from scipy import stats
 
 from isobench.common.terminal import PlainConsole
 from isobench.papers import published
-from isobench.report.build import build_cell
+from isobench.report.old_build import build_cell
 from isobench.report.paper_columns import (
     SCORE_KIND,
     build_foreign_columns,

@@ -1,0 +1,246 @@
+"""Make `cells`: each encoder and method in each column of each table, with its statistics and the published number.
+
+This is the one place where statistics (`isobench.statistics`) become numbers of a report.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from isobench.common.terminal import format_count
+from isobench.config.schema import Experiment, Task
+from isobench.papers import published
+from isobench.papers.published import PublishedTable
+from isobench.report.columns import Column, Table, find_fastest, list_tables
+from isobench.report.selection import find_varying
+from isobench.report.tables import (
+    BASE_METHOD,
+    CELLS,
+    CONSTANT_PREDICTOR,
+    describe_settings,
+    find_troubles,
+    list_scale_differences,
+    name_group,
+)
+from isobench.statistics.resampling import permutation_test
+from isobench.statistics.seeds import ALPHA, compute_cell_statistics, hedges_g, holm, student, welch
+
+AVERAGE = "Avg"  # title of the column of each row's average
+PAIRED = ("difference", "low", "high", "p", "seeds", "examples", "reason")
+# Compares a method's runs with plain fine-tuning's in a column: a value for each name in PAIRED.
+Pair = Callable[[pd.DataFrame, pd.DataFrame, Column], dict[str, Any]]
+EMPTY: dict[str, Any] = {
+    "settings": "", "ours": "", "verdict": "", "why": "", "compared": False, "mark": "", "time": "", "n": 0,
+    "values": [], "seeds": [], "troubles": [], "base": [], "task": None, "published": None, "published_of": None,
+    "paired_reason": None, "mark_test": "welch",
+}  # fmt: skip
+
+
+def build_cells(
+    runs: pd.DataFrame, experiment: Experiment, tasks: dict[str, Task], varying: list[str], pair: Pair | None = None
+) -> pd.DataFrame:
+    """Build the cells of a report's tables, part by part, in the order in which they are printed.
+
+    Args:
+        runs: with ``part`` and ``selected``.
+        experiment: its paper and tables.
+        tasks: name -> task, of the runs.
+        varying: settings in which the runs differ.
+        pair: compares methods over shared seeds and dev examples; None leaves this out.
+
+    Returns:
+        The columns are those of `isobench.report.tables.CELLS`.
+    """
+    cells: list[dict[str, Any]] = []
+    for part, of_part in runs.groupby("part", sort=False):
+        own, differing = of_part[of_part["selected"]], find_varying(of_part, varying)
+        for table in list_tables(experiment, {name: tasks[name] for name in own["task"].unique()}):
+            filled = _fill_table(table, own, differing, pair)
+            cells += ({"table": table.name, "part": part, **cell} for cell in filled)
+    _apply_holm(cells)
+    return pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=list(CELLS))
+
+
+def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair | None) -> list[dict[str, Any]]:
+    content = table.content
+    groups = dict(list(runs.groupby(["encoder", "method", "task"], sort=False)))
+    none = runs.iloc[:0]
+    cells = []
+    for (encoder, method), own in runs.groupby(["encoder", "method"], sort=False):
+        find = lambda name, task, encoder=encoder: groups.get((encoder, name, task), none)  # noqa: E731
+        line = {
+            "encoder": encoder, "method": method, "settings": describe_settings(own, varying),
+            "time": _format_time(table, find, method), "mark_test": content.marks,
+        }  # fmt: skip
+        if table.has_average:
+            cells.append(
+                {**line, "column": AVERAGE, "kind": "average", **_fill_average(table, find, encoder, method)}
+            )
+        for column in table.columns:
+            compared = find(method, column.task), find(BASE_METHOD, column.task)
+            cell = _fill_cell(content, column, encoder, method, *compared, pair)
+            cells.append({**line, "column": column.title, "task": column.task, "kind": column.kind, **cell})
+    label, reported = published.find_reported(content)
+    encoders = [encoder for encoder in runs["encoder"].unique() if encoder in reported and table.paper_columns]
+    tasks = {column.title: column.task for column in table.columns}
+    for encoder in encoders:
+        for title, number in reported[encoder].items():
+            if title in tasks:
+                cell = {"column": title, "task": tasks[title], "published": str(number), "published_of": encoder}
+                cells.append({"encoder": encoder, "method": label, "kind": "reported", **cell})
+    return cells
+
+
+def _fill_cell(
+    content: PublishedTable,
+    column: Column,
+    encoder: str,
+    method: str,
+    runs: pd.DataFrame,
+    base_runs: pd.DataFrame,
+    pair: Pair | None,
+) -> dict[str, Any]:
+    """Fill a cell: values by seed, their statistics as printed, verdict, comparison with plain fine-tuning."""
+    values, seeds = column.read_values(runs)
+    troubles = find_troubles(runs)
+    cell: dict[str, Any] = {"values": values, "seeds": seeds, "n": len(values), "troubles": troubles}
+    cell["mean"], cell["sd"] = compute_cell_statistics(values, ["mean", "sd"])
+    cell["ours"] = _format_ours(content, column, values, troubles, len(runs))
+    if printed := published.find_cell_in_column(content, encoder, method, column.printed or column.title):
+        cell["published"], cell["published_of"] = printed
+    cell["verdict"], cell["why"] = _judge(content, column, cell, encoder, method, runs)
+    base = column.read_values(base_runs)[0]
+    is_constant = CONSTANT_PREDICTOR in (*troubles, *find_troubles(base_runs))
+    if method != BASE_METHOD and column.kind == "score" and values and base and not is_constant:
+        cell |= compare(values, base, content.marks)
+        if pair:
+            cell |= {f"paired_{name}": value for name, value in pair(runs, base_runs, column).items()}
+    return cell
+
+
+def compare(values: list[float], base: list[float], mark_test: str = "welch") -> dict[str, Any]:
+    """Compare a method's scores with plain fine-tuning's in one column; a statistic that is impossible is NaN.
+
+    ``p_holm`` is left out: it depends on all cells of a report.
+    """
+    is_undefined = any(map(math.isnan, (*values, *base)))
+    difference = math.nan if is_undefined else statistics.fmean(values) - statistics.fmean(base)
+    p, p_student, effect = welch(values, base), student(values, base), hedges_g(values, base)
+    is_marked = (p_student if mark_test == "student" else p) < ALPHA
+    return {
+        "compared": True, "base": base, "difference": difference,
+        "p": p, "p_permutation": permutation_test(values, base), "p_student": p_student,
+        "effect": effect.value, "effect_low": effect.low, "effect_high": effect.high,
+        "mark": ("*" if difference > 0 else "†") if is_marked else "",
+    }  # fmt: skip
+
+
+def _apply_holm(cells: list[dict[str, Any]]) -> None:
+    """Set ``p_holm`` of each comparison; one that two tables show is one test."""
+    family: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for cell in cells:
+        if not math.isnan(cell.get("p", math.nan)):
+            group = name_group(cell["encoder"], cell["part"])
+            key = (group, cell["method"], cell["column"], tuple(cell["values"]))
+            family.setdefault(key, []).append(cell)
+    for copies, p in zip(family.values(), holm([copies[0]["p"] for copies in family.values()]), strict=True):
+        for cell in copies:
+            cell["p_holm"] = p
+
+
+def _summarize(form: list[str], values: list[float]) -> list[float | None]:
+    """Compute the statistics that the paper's cells print; None for the spread of a single seed."""
+    numbers = zip(form, compute_cell_statistics(values, form), strict=True)
+    return [None if name.endswith("sd") and len(values) == 1 else number for name, number in numbers]
+
+
+def _format_ours(content: PublishedTable, column: Column, values: list[float], troubles: list[str], runs: int) -> str:
+    """Write our cell: statistics over seeds, and what went wrong in how many runs."""
+    counts = Counter(troubles)
+    if not values:
+        return ", ".join(counts)
+    numbers = [column.format_value(number) for number in _summarize(content.form, values)]
+    text = "NaN" if any(map(math.isnan, values)) else published.format_statistics(content.form, numbers)
+    if column.kind != "score":
+        del counts[CONSTANT_PREDICTOR]
+    elif counts[CONSTANT_PREDICTOR] == runs:
+        return f"constant ({text})"
+    return text + "".join(f", {count} {name.replace('_predictor', '')}" for name, count in counts.items())
+
+
+def _judge(
+    content: PublishedTable, column: Column, cell: dict[str, Any], encoder: str, method: str, runs: pd.DataFrame
+) -> tuple[str, str]:
+    """Return the verdict on our cell against the published one, and the reason."""
+    if not cell["values"]:
+        return "", "no run ended" if len(runs) else "not run"
+    if cell.get("published") is None:
+        return "not comparable", "not in the paper"
+    if column.kind == "time":
+        return "not comparable", "times of different machines"
+    if cell["published_of"] != encoder:
+        return "not comparable", f"the paper's cell is {cell['published_of']}'s"
+    if differences := list_scale_differences(runs):
+        return "not comparable", f"scale: {'; '.join(differences)}"
+    printed = content.cells[encoder][content.methods[method]][column.printed]
+    ours, target = _summarize(content.form, cell["values"])[0], printed[0]
+    if ours is None or target is None:
+        return "not comparable", "no number"
+    if math.isnan(ours) or math.isnan(target):
+        both = math.isnan(ours) and math.isnan(target)
+        return ("within", "both undefined") if both else ("not comparable", "one of the two is undefined")
+    spreads = zip(content.form, printed, strict=True)
+    spread = next((float(x) for name, x in spreads if name.endswith("sd") and x is not None), None)
+    reason = f"{ours - target:+.2f}, {'no spread is printed' if spread is None else f'spread {spread:g}'}"
+    reason += f"; {column.difference}" if column.difference else ""
+    if matches_printed(ours, target) or (spread is not None and abs(ours - target) <= spread):
+        return "within", reason
+    return ("above" if ours > target else "below"), reason
+
+
+def matches_printed(ours: float, target: Any) -> bool:
+    """Return True if a number, rounded or cut to the printed one's digits, equals it."""
+    scale = 10 ** len(str(target).partition(".")[2])
+    return float(target) in (round(ours * scale) / scale, math.trunc(ours * scale) / scale)
+
+
+def _fill_average(table: Table, find: Callable[..., pd.DataFrame], encoder: str, method: str) -> dict[str, Any]:
+    """Fill the cell of a row's average over the paper's columns; if not all of them ran, it says how many did.
+
+    Each column counts with its cell's first statistic, such as the median. The paper prints no spread to compare by.
+    """
+    content = table.content
+    values = [column.read_values(find(method, column.task))[0] for column in table.paper_columns]
+    firsts = [_summarize(content.form, own)[0] for own in values if own]
+    mean = statistics.fmean(math.nan if first is None else first for first in firsts) if firsts else math.nan
+    ours = "NaN" if math.isnan(mean) else f"{mean:.2f}"
+    if len(firsts) < len(content.columns):
+        ours = f"{len(firsts)} of {format_count(len(content.columns), 'column')}"
+    cell = {"values": [], "seeds": [], "troubles": [], "ours": ours, "verdict": "not comparable"}
+    printed = published.find_average(content, encoder, method)
+    if printed is None:
+        return {**cell, "why": "not in the paper"}
+    return {
+        **cell, "why": "no spread of an average is printed", "published": printed[0], "published_of": printed[1],
+    }  # fmt: skip
+
+
+def _format_time(table: Table, find: Callable[..., pd.DataFrame], method: str) -> str:
+    """Write the training time per epoch over plain fine-tuning's: the ratio's median over tasks, and its range.
+
+    With one task the seconds stand before the ratio.
+    """
+    ratios, seconds = [], 0.0
+    for task in dict.fromkeys(column.task for column in table.columns):
+        ours, base = (find_fastest(find(name, task)) for name in (method, BASE_METHOD))
+        if ours and base:
+            ratios.append(ours / base)
+            seconds = ours
+    if not ratios:
+        return ""
+    text = f"{statistics.median(ratios):.2f}x"
+    return f"{seconds:.1f} s, {text}" if len(ratios) == 1 else f"{text} ({min(ratios):.2f}-{max(ratios):.2f})"

@@ -1,0 +1,140 @@
+"""Pair the runs of two methods by seed and dev example, from the predictions that lie beside their records.
+
+`isobench.statistics.paired_bootstrap` computes what these pairs show.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from isobench.common.errors import extract_first_line
+from isobench.report.columns import Column
+from isobench.report.tables import is_scored
+from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.statistics.paired_bootstrap import PairedComparison, compare_predictions, draw_multiplicities
+from isobench.statistics.resampled_metrics import RESAMPLED_METRICS
+
+SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
+
+
+class NotPairedError(Exception):
+    """Two methods' runs can't be paired; the message is a short reason."""
+
+
+@dataclass(frozen=True)
+class SplitPredictions:
+    """Hold the predictions of one run for one dev split, in the order of the file, each an array of [examples]."""
+
+    index: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+
+
+class ExamplePairs:
+    """Compare methods with plain fine-tuning over shared seeds and dev examples.
+
+    Each file is read once, and the bootstrap samples of a number of examples are drawn once.
+
+    Args:
+        folders: key of a run, as in ``runs`` -> the run's folder.
+    """
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self.folders = folders
+        self.predictions: dict[tuple[str, str], SplitPredictions] = {}
+        self.multiplicities: dict[int, np.ndarray] = {}
+
+    def __call__(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> dict[str, Any]:
+        """Compare a method's runs with plain fine-tuning's in a column of scores.
+
+        Returns:
+            ``difference`` with its interval (``low``, ``high``), ``p``, ``seeds``, ``examples``, and ``reason``: why
+            there is no comparison, empty if there is one. ``isobench.runs.row.check_predictions`` has compared the
+            files with their checksums: a run whose file was changed has no record any more.
+        """
+        try:
+            result = self._compare(runs, base_runs, column)
+        except NotPairedError as reason:
+            result = PairedComparison(reason=str(reason))
+        value, low, high = result.difference
+        return {
+            "difference": value, "low": low, "high": high, "p": result.p,
+            "seeds": result.seeds, "examples": result.examples, "reason": result.reason,
+        }  # fmt: skip
+
+    def _compare(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> PairedComparison:
+        split, _, metric = column.source.rpartition("/")
+        if metric not in RESAMPLED_METRICS:
+            raise NotPairedError(f"{metric} is not computed on samples of the examples")
+        ours, theirs = pair_by_seed(runs, base_runs)
+        scored = [self._read(run, split) for own in (ours, theirs) for run in own.itertuples()]
+        first = scored[0]
+        if not all(np.array_equal(own.index, first.index) for own in scored):
+            raise NotPairedError("the runs have other dev examples")
+        if not all(np.array_equal(own.labels, first.labels, equal_nan=True) for own in scored):
+            raise NotPairedError("the labels of the dev examples differ")
+        predictions = np.stack([own.predictions for own in scored])
+        examples = len(first.labels)
+        if metric != "accuracy" and examples not in self.multiplicities:
+            self.multiplicities[examples] = draw_multiplicities(examples)
+        multiplicities = self.multiplicities.get(examples)
+        result = compare_predictions(
+            metric, first.labels, predictions[: len(ours)], predictions[len(ours) :], multiplicities
+        )
+        recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
+        if not result.reason and not abs(result.difference.value - recorded) < SCORE_TOLERANCE:
+            raise NotPairedError("the predictions do not give the recorded scores")
+        return result
+
+    def _read(self, run: Any, split: str) -> SplitPredictions:
+        if (run.key, split) not in self.predictions:
+            self.predictions[run.key, split] = read_predictions(
+                self.folders[run.key] / PREDICTIONS_FILE, split, run.seed
+            )
+        return self.predictions[run.key, split]
+
+
+def pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs of two methods that have a score and a seed that both share, in the order of the seeds.
+
+    Raises:
+        NotPairedError: a seed has several runs of one method, no seed is shared, or two runs had other data.
+    """
+    scored = [runs[is_scored(runs)].sort_values("seed") for runs in (ours, theirs)]
+    for runs in scored:
+        seed, count = Counter(runs["seed"]).most_common(1)[0] if len(runs) else (0, 0)
+        if count > 1:
+            raise NotPairedError(f"seed {seed} has {count} runs of one method")
+    first, second = (own[own["seed"].isin(other["seed"])] for own, other in (scored, scored[::-1]))
+    if first.empty:
+        raise NotPairedError("no shared seed")
+    if pd.concat([first["data"], second["data"]]).nunique(dropna=False) > 1:
+        raise NotPairedError("the runs had other data")
+    return first, second
+
+
+def read_predictions(file: Path, split: str, seed: int) -> SplitPredictions:
+    """Read the predictions of a dev split, without the logits.
+
+    Raises:
+        NotPairedError: the file is missing, can't be read, or lacks the split; the message names the seed.
+    """
+    import pyarrow.parquet  # only reports of trained runs need it
+
+    if not file.is_file():
+        raise NotPairedError(f"{file.name} of seed {seed} was removed")
+    try:
+        table = pyarrow.parquet.read_table(file, columns=["split", "index", "label", "prediction"], use_threads=False)
+        columns = [table[name].to_numpy() for name in table.column_names]
+        chosen = columns[0] == split
+        index, labels, predictions = (values[chosen].astype(np.float64) for values in columns[1:])
+    except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException) as error:
+        raise NotPairedError(f"{file.name} of seed {seed} can't be read ({extract_first_line(error)})") from error
+    if not len(index):
+        raise NotPairedError(f"{file.name} of seed {seed} lacks the split {split}")
+    return SplitPredictions(index, labels, predictions)

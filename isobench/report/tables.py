@@ -1,0 +1,330 @@
+"""The three tables that everything a report shows is made of, with their schema: ``runs``, ``epochs``, ``cells``.
+
+All are pandas DataFrames. ``build_runs`` and ``build_epochs`` make the first two from the runs' records, and
+`isobench.report.cells` makes the third from the first. Nothing else in a report reads a record, apart from notes and
+the appendix.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from isobench.common.files import sha256_json, shorten_digest
+from isobench.runs.grouping import (
+    PROTOCOL_SETTINGS,
+    SOURCE_SETTINGS,
+    read_fingerprints,
+    read_run_names,
+    read_scale_differences,
+    read_value,
+)
+from isobench.runs.labels import format_value
+from isobench.runs.row import Row, find_failure
+
+BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
+BASE_LABEL = "plain"  # what tables call it, because "none remains" would be ambiguous beside a method called none
+BASELINE = "plain fine-tuning"  # what sentences call it
+CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts the same for every example
+NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
+NO_SETTING = "-"  # in the place of a setting that a run's method does not have
+# Settings that change how long a training step takes, apart from the calibration and what the scale says: two runs
+# must share them so that their training times may be compared.
+SPEED_SETTINGS = (
+    "head.name", "task.max_length", "task.generation.max_length", "encoder.pooling", "encoder.layer",
+    "encoder.first_token_only", "encoder.packing", "encoder.gradient_checkpointing", "encoder.compile",
+    "optimization.batch_size",
+    "optimization.batch_tokens", "optimization.accumulate", "optimization.clip", "trainer.precision",
+    "trainer.accelerator", "trainer.chunk_overhead", "trainer.dropout",
+)  # fmt: skip
+
+# Column -> what it holds. ``runs`` also has a column for each setting that varies, metric and measure of isotropy.
+RUNS = {
+    "key": "name of the run's folder, the start of its key",
+    "task": "name of the task",
+    "encoder": "name of the encoder",
+    "method": "name of the calibration; none is plain fine-tuning",
+    "seed": "seed of the run",
+    "<setting>": "a dotted setting, such as optimization.lr: of the protocol, that varies, or that decides speed",
+    "status": "finished, failed, or the state of a run without a record: missing, running, queued, damaged, ...",
+    "failure": "what went wrong in an ended run: crash, constant_predictor, ...",
+    "message": "one line on the failure, or on why the record can't be trusted",
+    "metric": "name of the task's primary metric",
+    "split": "the dev split that it is computed on",
+    "score": "primary metric of the reported epoch x 100, 0 where it is undefined",
+    "epoch": "the reported epoch, counted from 1",
+    "<split>/<metric>": "a metric of the reported epoch, x 100 unless it is a loss; missing where it is undefined",
+    "<matrix>/<measure>": "a measure of isotropy of the reported epoch, such as embedding/ev1",
+    "selection_score": "the fraction that decides the choice of a configuration",
+    "epochs": "number of trained epochs",
+    "seconds": "wall-clock seconds of the run",
+    "training_seconds": "of these, for training",
+    "evaluation_seconds": "of these, for evaluation",
+    "examples": "training examples, counted once for each epoch",
+    "tokens_per_second": "speed of training",
+    "peak_memory_mib": "largest memory of the process",
+    "peak_gpu_memory_mib": "largest memory on the GPU",
+    "attempts": "processes that worked on the run",
+    "share": "runs that shared the device",
+    "scale": "how data and encoder differ from the paper's, joined by semicolons; empty if they do not",
+    "data": "digest of the data's fingerprint",
+    "weights": "digest of the pretrained weights' fingerprint",
+    "commit": "git commit of the code",
+    "code_changed": "whether tracked files differed from the commit",
+    "python": "version of Python",
+    "torch": "version of torch",
+    "machine": "GPUs, or the processor",
+    "threads": "torch's threads",
+    "part": "only runs of one part may be compared: its name, empty if it is the only one",
+    "selected": "whether the tables show the run",
+    "candidates": "configurations from which its method's was chosen by the scores that are shown",
+}
+EPOCHS = {
+    "key, task, encoder, method, seed, <setting>": "as in runs",
+    "epoch": "counted from 1",
+    "step": "optimiser steps so far",
+    "score": "primary metric x 100",
+    "<matrix>/<measure>": "a measure of isotropy",
+}
+CELLS = {
+    "table": "name of the table in published.yaml; empty if the experiment has none",
+    "part": "as in runs",
+    "encoder": "name of the encoder",
+    "method": "name of the method; of a row that the paper repeats from others, its heading",
+    "settings": "configuration that was chosen for the method, in words; empty if there was no choice",
+    "column": "title of the column",
+    "task": "its task; missing for an average",
+    "kind": "score (percent), isotropy, time (minutes), average, or reported (others' number that the paper repeats)",
+    "values": "list of numbers, one for each seed that has one; NaN is an undefined score",
+    "seeds": "list of the seeds of these values",
+    "n": "number of values",
+    "mean": "over seeds; missing if a value is undefined",
+    "sd": "over seeds, divided by n - 1",
+    "ours": "the statistics that the paper prints, as text, with what went wrong in how many runs",
+    "published": "the paper's cell as printed; missing if it has none",
+    "published_of": "the encoder of the paper's cell, which may be another than ours",
+    "verdict": "ours against the published cell: within, above, below, not comparable; empty without a run",
+    "why": "the reason for the verdict",
+    "compared": "whether it is compared with plain fine-tuning: a score, no constant predictor in either",
+    "base": "list of plain fine-tuning's values in this column, where it is compared",
+    "difference": "of the means, the method's less plain fine-tuning's",
+    "p": "two-sided p of Welch's t-test of the difference",
+    "p_holm": "the same after Holm's correction over all cells of the report",
+    "p_permutation": "exact two-sided p of the permutation test",
+    "p_student": "two-sided p of Student's t-test",
+    "effect": "Hedges' g",
+    "effect_low": "lower end of its 95% interval",
+    "effect_high": "upper end",
+    "mark": "* better, † worse than plain fine-tuning with p < .05 by the table's test, not corrected; else empty",
+    "mark_test": "the table's test: welch or student",
+    "paired_difference": "from plain fine-tuning over shared seeds and dev examples, in points",
+    "paired_low": "lower end of its 95% interval for new seeds and new examples",
+    "paired_high": "upper end",
+    "paired_p": "its two-sided p",
+    "paired_seeds": "shared seeds",
+    "paired_examples": "dev examples",
+    "paired_reason": "why there is no such comparison; missing if it was not asked for",
+    "troubles": "list of what went wrong, an entry for each run in which something did",
+    "time": "training time per epoch over plain fine-tuning's, as printed; the same in all cells of a line",
+}
+SCHEMA = {"runs": RUNS, "epochs": EPOCHS, "cells": CELLS}
+NAMES = ["key", "task", "encoder", "method", "seed"]
+
+
+def build_runs(rows: Sequence[Row], varying: Sequence[str] = ()) -> pd.DataFrame:
+    """Build ``runs`` from runs, ended or not; the columns from ``part`` on are added by the selection.
+
+    Args:
+        rows: the runs.
+        varying: dotted names of the settings in which they differ, from ``find_varying_settings``.
+    """
+    settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SPEED_SETTINGS, *SOURCE_SETTINGS, "task.held_out"])
+    reader = SettingReader(settings)
+    records = [{**read_names(row), **reader.read(row), **read_outcome(row), **read_origin(row)} for row in rows]
+    names = list(dict.fromkeys(chain.from_iterable(records)))
+    runs = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value
+    return runs.where(runs.notna(), None)
+
+
+def build_epochs(rows: Sequence[Row], runs: pd.DataFrame, settings: Sequence[str] = ()) -> pd.DataFrame:
+    """Build ``epochs``: names and settings as in ``runs``, number, score (x 100) and isotropy of each epoch."""
+    histories = [(row.folder.path.name, row.record.history) for row in rows if row.record]
+    epochs = [(key, e.epoch, e.step, 100 * e.score, e.isotropy) for key, history in histories for e in history]
+    table = pd.DataFrame([values[:4] for values in epochs], columns=["key", "epoch", "step", "score"])
+    isotropies = [values[4] for values in epochs]
+    measures = list(dict.fromkeys(chain.from_iterable(isotropies)))
+    numbers = np.array([[own.get(name) for name in measures] for own in isotropies], dtype=np.float64)
+    table[measures] = numbers.reshape(len(epochs), len(measures))
+    names = [*NAMES, *dict.fromkeys([*PROTOCOL_SETTINGS, *settings])]
+    return runs[names].merge(table, on="key")
+
+
+class SettingReader:
+    """Read the same settings of many runs, whose configs' sections are often the same objects: each is read once.
+
+    Args:
+        names: dotted names of the settings.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self.sections = list(dict.fromkeys(name.partition(".")[0] for name in self.names))
+        self.read_before: dict[tuple[int, ...], tuple[Row, dict[str, Any]]] = {}
+
+    def read(self, row: Row) -> dict[str, Any]:
+        """Return the values of the settings by name, a dash for one that the run lacks; don't change them."""
+        parts = (*(getattr(row.cfg, name) for name in self.sections), *read_fingerprints(row), row.cfg.data)
+        ids = tuple(map(id, parts))
+        if ids not in self.read_before:
+            values = {name: read_value(row, name) for name in self.names}
+            self.read_before[ids] = row, values  # the row is kept, so that no other object gets these ids
+        return self.read_before[ids][1]
+
+
+def read_names(row: Row) -> dict[str, Any]:
+    """Return what names a run: key, task, encoder, method, seed."""
+    task, encoder, method = read_run_names(row.cfg)
+    return {"key": row.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": row.cfg.seed}
+
+
+def read_outcome(row: Row) -> dict[str, Any]:
+    """Return status, cost, and the reported epoch's score, metrics and isotropy; None for what a run lacks."""
+    record, task = row.record, row.cfg.task
+    best = record.best if record else None
+    message = record.failure.message if record and record.failure else row.trouble
+    outcome: dict[str, Any] = {
+        "status": record.status if record else row.state, "failure": find_failure(row), "message": message,
+        "metric": task.primary, "split": task.dev_splits[0], "score": to_percent(best.score) if best else None,
+    }  # fmt: skip
+    if record is None:
+        return outcome
+    if best:
+        splits = {split: best.metrics(split) for split in task.evaluated}
+        outcome |= {"epoch": best.epoch}
+        outcome |= {
+            f"{split}/{metric}": value if metric in NON_FRACTION_METRICS else to_percent(value)
+            for split, metrics in splits.items()
+            for metric, value in metrics.items()
+            if value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+        }
+        outcome |= best.isotropy
+        outcome |= {"selection_score": None if record.failure else best.selection}
+    cost = record.cost
+    return {
+        **outcome,
+        "epochs": record.history[-1].epoch if record.history else 0,
+        "seconds": cost.seconds,
+        "training_seconds": cost.training_seconds,
+        "evaluation_seconds": cost.evaluation_seconds,
+        "examples": cost.examples,
+        "tokens_per_second": cost.tokens_per_second,
+        "peak_memory_mib": cost.peak_memory_mib.resident,
+        "peak_gpu_memory_mib": cost.peak_memory_mib.gpu,
+        "attempts": record.attempts,
+        "share": record.where.share,
+    }
+
+
+def read_origin(row: Row) -> dict[str, Any]:
+    """Return where a run comes from: scale, data, weights, code, machine; None for what is not recorded."""
+    record = row.record
+    provenance = record.provenance if record else None
+    git = provenance.git if provenance else None
+    data, weights = read_fingerprints(row)
+    return {
+        "scale": "; ".join(read_scale_differences(row)),
+        "data": shorten_fingerprint(data or (record.data.fingerprint if record else {})),
+        "weights": shorten_fingerprint(weights or (record.encoder.fingerprint if record else {})),
+        "commit": git.commit if git else None,
+        "code_changed": git.dirty if git else None,
+        "python": provenance.python if provenance else None,
+        "torch": provenance.versions.get("torch") if provenance else None,
+        "machine": (", ".join(provenance.gpus) or provenance.cpu) if provenance else None,
+        "threads": provenance.threads if provenance else None,
+    }
+
+
+def shorten_fingerprint(hashes: dict[str, str]) -> str | None:
+    """Shorten a set of hashes to one digest of sixteen digits; None if there are none."""
+    return shorten_digest(sha256_json(hashes)) if hashes else None
+
+
+def to_percent(value: Any) -> float | None:
+    """Return a score x 100; None if there is none."""
+    return None if value is None else 100 * float(value)
+
+
+def label_method(method: str) -> str:
+    """Return what a report calls a method: its name, and ``plain`` for plain fine-tuning."""
+    return BASE_LABEL if method == BASE_METHOD else method
+
+
+def name_group(encoder: str, part: str) -> str:
+    """Name runs that are compared with each other: by their encoder, and their part if there are several."""
+    return f"{encoder}; {part}" if part else encoder
+
+
+def find_troubles(runs: pd.DataFrame) -> list[str]:
+    """List what went wrong: an entry for each run that failed or has not ended."""
+    pairs = zip(runs["failure"], runs["status"], strict=True)
+    found = (failure or (None if status in ("finished", "failed") else status) for failure, status in pairs)
+    return [trouble for trouble in found if trouble]
+
+
+def is_scored(runs: pd.DataFrame) -> pd.Series:
+    """Return True for each run that finished and has a reported epoch."""
+    return (runs["status"] == "finished") & runs["score"].notna()
+
+
+def read_numbers(runs: pd.DataFrame, name: str) -> np.ndarray:
+    """Return a column as numbers, NaN where it is missing. [runs]"""
+    if name not in runs:
+        return np.full(len(runs), math.nan)
+    return runs[name].to_numpy(dtype=np.float64, na_value=math.nan)
+
+
+def list_scale_differences(runs: pd.DataFrame) -> list[str]:
+    """List how the runs' data and encoders differ from the paper's, each difference once; empty if they don't."""
+    return list(dict.fromkeys(words for text in runs["scale"].unique() for words in text.split("; ") if words))
+
+
+def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
+    """Write the configuration of a line's runs, for each task if tasks differ; empty if no setting varies."""
+    if not varying:
+        return ""
+    tasks = {}
+    for task, own in runs.groupby("task", sort=False):
+        pairs = ((name.partition(".")[2], own[name].iloc[-1]) for name in varying)
+        tasks[task] = ", ".join(f"{name}={value}" for name, value in pairs if value != NO_SETTING)
+    if len(set(tasks.values())) == 1:
+        return next(iter(tasks.values()))
+    return "; ".join(f"{task}: {words}" for task, words in tasks.items())
+
+
+def set_types(table: pd.DataFrame) -> pd.DataFrame:
+    """Give each column pandas' own type that allows missing values: Int64, Float64, boolean, string; lists stay."""
+    return pd.DataFrame({name: set_type(table[name]) for name in table}, index=table.index)
+
+
+def set_type(column: pd.Series) -> pd.Series:
+    """Convert a column: missing values, and a setting that a method lacks, become pandas' missing value."""
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return column.convert_dtypes(convert_integer=pd.api.types.is_integer_dtype(column))
+    values = [None if is_missing(value) or value == NO_SETTING else value for value in column]
+    kinds = {type(value) for value in values if value is not None}
+    if list in kinds:
+        return column
+    if kinds and kinds <= {bool}:
+        return pd.Series(values, column.index, "boolean")
+    if kinds and kinds <= {int, float}:
+        return pd.Series(values, column.index, "Int64" if kinds == {int} else "Float64")
+    texts = [value if value is None or isinstance(value, str) else format_value(value) for value in values]
+    return pd.Series(texts, column.index, "string")
+
+
+def is_missing(value: Any) -> bool:
+    """Return True for None and NaN."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
