@@ -25,7 +25,7 @@ from common import (
 
 import torch
 
-from isobench.models.dropout import LaneDropout, LaneSource
+from isobench.models.dropout import CpuDropout, DropoutNumbers
 
 LAYER = (443, 384)  # tokens of 16 sentences on average, and MiniLM's width
 LAYER_CALLS = 50
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     options = parser.parse_args()
     steps = {name: prepare_steps(name, options.batch, options.steps, options.threads) for name in ("torch", "lanes")}
-    layers = {"torch": torch.nn.Dropout(0.1), "lanes": LaneDropout(0.1, LaneSource(1))}
+    layers = {"torch": torch.nn.Dropout(0.1), "lanes": CpuDropout(0.1, DropoutNumbers(1))}
     found = {}
     for kind, contestants, calls in (
         ("step", steps, options.steps),

@@ -1,8 +1,8 @@
 """Dropout on a CPU whose random numbers are 16 bits wide, instead of torch's.
 
 torch draws one random number after the other, one for every element. Here one draw of 64 bits gives four elements
-their numbers (lanes), and numpy and torch compare and multiply whole vectors.
-The masks have the same distribution as torch's, up to the rounding of the rate, but they are other masks.
+their numbers, and numpy and torch compare and multiply whole vectors (``trainer.dropout=lanes``). The masks have
+the same distribution as torch's, up to the rounding of the rate, but they are other masks.
 """
 
 from typing import Any
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-LANE_VALUES = 1 << 16  # the numbers that a lane can hold
+NUMBERS = 1 << 16  # of different values that 16 bits can hold
 
 
-class LaneSource:
+class DropoutNumbers:
     """The random numbers of all dropout layers of a run, by numpy's generator SFC64.
 
     Processes that share a batch under DDP draw different numbers from the same seed.
@@ -50,8 +50,8 @@ class LaneSource:
         self.generator.state = {**self.generator.state, "state": {"state": words}}
 
 
-class LaneDropout(nn.Module):
-    """Dropout with the numbers of a ``LaneSource``; stands in for ``torch.nn.Dropout``.
+class CpuDropout(nn.Module):
+    """Dropout with the numbers of a ``DropoutNumbers``; stands in for ``torch.nn.Dropout``.
 
     The rate is rounded to a multiple of 1/65,536, so it is off by at most 7.7e-6. What is kept is divided by 1 minus
     the rounded rate, so that the mean stays the same. A tensor on another device than the CPU gets torch's dropout.
@@ -61,10 +61,10 @@ class LaneDropout(nn.Module):
         source: the run's random numbers.
     """
 
-    def __init__(self, p: float, source: LaneSource) -> None:
+    def __init__(self, p: float, source: DropoutNumbers) -> None:
         super().__init__()
         self.p, self.source = p, source
-        self.threshold = round(p * LANE_VALUES)  # a lane below it drops its element
+        self.threshold = round(p * NUMBERS)  # a number below it drops its element
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a tensor of x's shape and type: in training with dropout, else x itself."""
@@ -72,11 +72,11 @@ class LaneDropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return nn.functional.dropout(x, self.p)
-        if self.threshold == LANE_VALUES:
+        if self.threshold == NUMBERS:
             return x * 0.0
         kept = self.source.draw(x.numel()) >= self.threshold
         mask = torch.from_numpy(kept.view(np.uint8)).view(x.shape)
-        dropped: Tensor = MaskedScale.apply(x, mask, LANE_VALUES / (LANE_VALUES - self.threshold))
+        dropped: Tensor = MaskedScale.apply(x, mask, NUMBERS / (NUMBERS - self.threshold))
         return dropped
 
     def extra_repr(self) -> str:
@@ -105,21 +105,21 @@ class MaskedScale(torch.autograd.Function):
         return (gradient * mask.to(gradient.dtype)).mul_(ctx.scale), None, None
 
 
-def replace_dropout(model: nn.Module, source: LaneSource) -> int:
-    """Replace every ``torch.nn.Dropout`` in a model by a ``LaneDropout`` of the same rate, in place.
+def replace_dropout(model: nn.Module, source: DropoutNumbers) -> int:
+    """Replace every ``torch.nn.Dropout`` in a model by a ``CpuDropout`` of the same rate, in place.
 
     Dropout that a model computes without such a module stays torch's, such as all of BART's. The attention weights of
-    packed sentences get it from these modules too (isobench/models/packed_attention.py).
+    packed sentences get it from these modules too (isobench/models/attention.py).
 
     Returns:
         How many modules were replaced.
     """
-    replaced: dict[nn.Module, LaneDropout] = {}  # a module may stand in several places
+    replaced: dict[nn.Module, CpuDropout] = {}  # a module may stand in several places
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if type(child) is nn.Dropout:
                 if child not in replaced:
-                    replaced[child] = LaneDropout(child.p, source).train(child.training)
+                    replaced[child] = CpuDropout(child.p, source).train(child.training)
                 parent._modules[name] = replaced[child]
     return len(replaced)
 
@@ -136,7 +136,7 @@ def attend_with_dropout(
         mask: broadcasts to [b, heads, Q, T]: boolean, True where a token is read; or of q's type, added to the
             scores; or None if every token is read. A query that may read nothing gets the mean of all values.
         scaling: factor of the scores.
-        dropout: the module, such as a ``LaneDropout``.
+        dropout: the module, such as a ``CpuDropout``.
 
     Returns:
         [b, heads, Q, dh].

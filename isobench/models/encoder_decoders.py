@@ -49,20 +49,25 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
         from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
         if cfg.scratch:
-            check_scratch_settings(cfg.scratch)
-            settings = {**make_token_settings(tokenizer), **cfg.scratch}
+            _check_scratch_settings(cfg.scratch)
+            settings = {**_make_token_settings(tokenizer), **cfg.scratch}
             model, missing = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**settings)), set()
         else:
             folder = weights.resolve_name_or_path(cfg, cache)
-            require_encoder_decoder(cfg, AutoConfig.from_pretrained(folder, **options))
+            config = AutoConfig.from_pretrained(folder, **options)
+            if not config.is_encoder_decoder:
+                raise UserError(
+                    f"encoder={cfg.name} is a {config.model_type}, and task.generation needs an encoder-decoder: "
+                    "choose encoder=bart-scratch, bart-base or another"
+                )
             model, report = AutoModelForSeq2SeqLM.from_pretrained(
                 folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
             refuse_other_shapes(cfg, report["mismatched_keys"])
             missing = set(report["missing_keys"])
     notes = describe_missing_weights(cfg, missing, model)
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        words = model.get_input_embeddings().num_embeddings
+    words = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > words:
         raise UserError(
             f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, but the model only {words:,}; "
             "use the model's own tokenizer"
@@ -89,16 +94,7 @@ def assemble_encoder_decoder(cfg: Encoder, model: Any, notes: list[str]) -> Load
     return LoadedEncoderDecoder(model, int(projection.in_features), read_max_positions(model.config), notes)
 
 
-def require_encoder_decoder(cfg: Encoder, config: Any) -> None:
-    """Raise UserError for a model that has no decoder to generate with."""
-    if not config.is_encoder_decoder:
-        raise UserError(
-            f"encoder={cfg.name} is a {config.model_type}, and task.generation needs an encoder-decoder: choose "
-            "encoder=bart-scratch, bart-base or another"
-        )
-
-
-def check_scratch_settings(scratch: dict[str, Any]) -> None:
+def _check_scratch_settings(scratch: dict[str, Any]) -> None:
     """Raise UserError for a ``model_type`` that is no encoder-decoder, or a setting that its config doesn't have."""
     from transformers import AutoConfig
 
@@ -113,7 +109,7 @@ def check_scratch_settings(scratch: dict[str, Any]) -> None:
             raise UserError(f"encoder.scratch.{name} is not known: {suggest_nearest(name, defaults.to_dict())}")
 
 
-def make_token_settings(tokenizer: Any) -> dict[str, Any]:
+def _make_token_settings(tokenizer: Any) -> dict[str, Any]:
     """Return the config settings that a tokenizer decides; decoding starts with the end token, as in BART."""
     bos = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.cls_token_id
     return {

@@ -11,17 +11,17 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Encoder
 from isobench.config.schema_encoder import POOLINGS
 from isobench.data import weights
+from isobench.models.attention import find_first_position
 from isobench.models.huggingface_head import find_huggingface_pooling
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.loading import (
     describe_missing_weights,
     enable_gradient_checkpointing,
     handle_loading_errors,
+    load_missing_parameters,
     read_max_positions,
     refuse_other_shapes,
 )
-from isobench.models.missing_parameters import load_missing_parameters
-from isobench.models.packed_attention import find_first_position
 from isobench.models.sentence_encoder import Pooler, SentenceEncoder
 
 NO_POOLER_WARNING = "the checkpoint has no pooler: pooler.dense is randomly initialised"

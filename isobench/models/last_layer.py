@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from isobench.data.batches.packing import Packing
-from isobench.models.dropout import LaneDropout, attend_with_dropout
+from isobench.models.dropout import CpuDropout, attend_with_dropout
 
 
 def restrict_to_first_token(model: Any) -> bool:
@@ -24,27 +24,26 @@ def restrict_to_first_token(model: Any) -> bool:
         False, with the model unchanged, for other architectures, decoders and other implementations of attention.
     """
     config: Any = model.config
-    layer = find_last_layer(model)
+    layer = _find_last_layer(model)
     if layer is None or getattr(config, "is_decoder", False) or config._attn_implementation not in ("sdpa", "eager"):
         return False
-    forward: Callable[..., Tensor] = distilbert_forward if config.model_type == "distilbert" else bert_forward
+    forward: Callable[..., Tensor] = _distilbert_forward if config.model_type == "distilbert" else _bert_forward
     layer.forward = types.MethodType(forward, layer)
     return True
 
 
 def compute_all_tokens(model: Any) -> None:
     """Undo ``restrict_to_first_token``: let the last layer compute all tokens again, in place."""
-    del find_last_layer(model).forward
+    del _find_last_layer(model).forward
 
 
-def find_last_layer(model: Any) -> Any:
-    """Return the last layer of a BERT, RoBERTa or DistilBERT model; None for other architectures."""
+def _find_last_layer(model: Any) -> Any:
     if model.config.model_type in ("bert", "roberta", "xlm-roberta"):
         return model.encoder.layer[-1]
     return model.transformer.layer[-1] if model.config.model_type == "distilbert" else None
 
 
-def bert_forward(
+def _bert_forward(
     self: Any,
     hidden_states: Tensor,
     attention_mask: Tensor | None = None,
@@ -64,36 +63,36 @@ def bert_forward(
         [b, 1, d]; packed [1, B, d].
     """
     attention = self.attention.self
-    first = take_first_tokens(hidden_states, packing)
+    first = _take_first_tokens(hidden_states, packing)
     query, key, value = attention.query(first), attention.key(hidden_states), attention.value(hidden_states)
     heads = attention.num_attention_heads
-    context = attend(query, key, value, heads, attention_mask, attention.dropout, packing)
+    context = _attend(query, key, value, heads, attention_mask, attention.dropout, packing)
     return self.feed_forward_chunk(self.attention.output(context, first))
 
 
-def distilbert_forward(
+def _distilbert_forward(
     self: Any,
     hidden_states: Tensor,
     attention_mask: Tensor | None = None,
     packing: Packing | None = None,
     **_: Any,
 ) -> Tensor:
-    """Compute the block's output for the first tokens, as ``bert_forward`` does; stands in for DistilBERT's own."""
+    """Compute the block's output for the first tokens, as ``_bert_forward`` does; stands in for DistilBERT's own."""
     attention = self.attention
-    first = take_first_tokens(hidden_states, packing)
+    first = _take_first_tokens(hidden_states, packing)
     query, key, value = attention.q_lin(first), attention.k_lin(hidden_states), attention.v_lin(hidden_states)
-    attended = attend(query, key, value, attention.n_heads, attention_mask, attention.dropout, packing)
+    attended = _attend(query, key, value, attention.n_heads, attention_mask, attention.dropout, packing)
     context = attention.out_lin(attended)
     context = self.sa_layer_norm(context + first)
     return self.output_layer_norm(self.ffn(context) + context)
 
 
-def take_first_tokens(hidden_states: Tensor, packing: Packing | None) -> Tensor:
+def _take_first_tokens(hidden_states: Tensor, packing: Packing | None) -> Tensor:
     """Return each sentence's first token: [b, T, d] -> [b, 1, d]; packed [1, N, d] -> [1, B, d]."""
     return hidden_states[:, :1] if packing is None else hidden_states.index_select(1, packing.first)
 
 
-def attend(
+def _attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -104,36 +103,27 @@ def attend(
 ) -> Tensor:
     """Compute multi-head scaled dot-product attention of the first tokens.
 
-    Args:
-        query: of the first tokens, [b, 1, d]; packed [1, B, d].
-        key: of all tokens, [b, T, d]; packed [1, N, d].
-        value: of all tokens, like ``key``.
-        heads: number of attention heads.
-        mask: the model's attention mask, [b, 1, T, T] or [b, 1, 1, T], or None; used only without a packing.
-        dropout: of the attention's weights.
-        packing: where the B sentences are, if they are packed.
-
-    Returns:
-        As ``query``.
+    Queries and result are [b, 1, d], packed [1, B, d]; keys and values of all tokens [b, T, d], packed [1, N, d]; the
+    model's mask [b, 1, T, T] or [b, 1, 1, T], used only without a packing.
     """
     if packing is None:
-        return attend_to_one(query, key, value, heads, None if mask is None else mask[:, :, :1], dropout)
+        return _attend_to_one(query, key, value, heads, None if mask is None else mask[:, :, :1], dropout)
     queries = query[0].split([group.sentences for group in packing.groups])
     contexts = []
     for group, own in zip(packing.groups, queries, strict=True):
         read = None if group.mask is None else group.mask[:, None, None, :]
-        contexts.append(attend_to_one(own[:, None], group.pad(key[0]), group.pad(value[0]), heads, read, dropout))
+        contexts.append(_attend_to_one(own[:, None], group.pad(key[0]), group.pad(value[0]), heads, read, dropout))
     return torch.cat(contexts).transpose(0, 1)
 
 
-def attend_to_one(
+def _attend_to_one(
     query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: nn.Module
 ) -> Tensor:
     """Compute attention with one query a sentence: [b, 1, d], [b, T, d], [b, T, d] -> [b, 1, d]."""
     q, k, v = (
         x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)
     )  # [b, heads, 1 or T, d / heads]
-    if isinstance(dropout, LaneDropout) and dropout.training:
+    if isinstance(dropout, CpuDropout) and dropout.training:
         context = attend_with_dropout(q, k, v, mask, q.shape[-1] ** -0.5, dropout)
     else:
         rate = float(dropout.p) if dropout.training else 0.0  # type: ignore[arg-type]

@@ -3,18 +3,22 @@
 import contextlib
 import io
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import orjson
+import torch
+from torch import Tensor, nn
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Encoder
 from isobench.data import hub, weights
-from isobench.models.attention_masks import keep_masks_on_gpu
-from isobench.models.damaged_files import find_damaged_file
-from isobench.models.packed_attention import register_packed_attention
+from isobench.models.attention import keep_masks_on_gpu, register_packed_attention
+
+OBJECT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # each holds one JSON object
+POINTER = b"version https://git-lfs"  # what Git LFS puts in a large file's place until it is fetched
+WITHOUT_FILE = "set encoder.missing_from=null (random values instead) or encoder.pooling=cls (no pooler is read)"
 
 
 @contextlib.contextmanager
@@ -45,13 +49,13 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
     except Exception as error:  # loading raises many kinds: OSError, ValueError, safetensors' own, ...
         if on_hub:
             hub.raise_if_cache_is_full(error)
+        if not reachable:
+            raise weights.make_absence_error(cfg, instead) from error
         reason = extract_first_line(error)
         if isinstance(error, KeyError):
             reason = f"{error} is missing in its JSON files, or transformers does not know it"
-        if cfg.path and (problem := find_damaged_file(Path(cfg.path).expanduser())):
+        if cfg.path and (problem := _find_damaged_file(Path(cfg.path).expanduser())):
             reason = problem
-        if not reachable:
-            raise weights.make_absence_error(cfg, instead) from error
         if "trust_remote_code" in str(error):
             reason = "it brings its own code; encoder.trust_remote_code=true runs that code, if you trust it"
         raise UserError(f"encoder={cfg.name} can't be loaded: {reason}{hint}") from error
@@ -63,6 +67,28 @@ def silence_transformers() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+
+
+def _find_damaged_file(folder: Path) -> str | None:
+    """Return a sentence on the first damaged file of an encoder's folder; None if there is none."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in (folder / name for name in OBJECT_FILES):
+        try:
+            if file.is_file() and not isinstance(orjson.loads(file.read_bytes()), dict):
+                return f"{file} must hold a JSON object {{...}}: copy it again"
+        except ValueError:
+            return f"{file} is damaged (it is not JSON): copy it again"
+    for file in sorted(folder.glob("*.safetensors")):
+        with file.open("rb") as stream:
+            if stream.read(len(POINTER)) == POINTER:
+                return f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except SafetensorError as error:
+            return f"{file} is damaged ({extract_first_line(error)}): copy it again"
+    return None
 
 
 def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module) -> list[str]:
@@ -80,9 +106,7 @@ def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.M
 def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any]]) -> None:
     """Raise UserError if parameters have other shapes in the file of weights than config.json gives them.
 
-    Args:
-        cfg: the encoder's settings.
-        mismatched: for each such parameter its name, its shape in the file, and its shape in the model.
+    ``mismatched``: for each such parameter its name, its shape in the file, and its shape in the model.
     """
     if mismatched:
         name, theirs, ours = sorted(mismatched)[0]
@@ -90,6 +114,69 @@ def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any
             f"encoder={cfg.name}: {name} has shape {list(theirs)} in the weights, but {list(ours)} by config.json: "
             "use the config.json that was saved with these weights"
         )
+
+
+@torch.no_grad()
+def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) -> list[str]:
+    """Copy parameters that a safetensors file lacks from the file ``encoder.missing_from`` of the same checkpoint.
+
+    RoBERTa's safetensors files have no pooler. We expect the ``pytorch_model.bin`` beside them to have one, as it had
+    in 2021 (experiments/isobn/errata.md, 11). Programs that read ``pooler_output`` at that time used that pooler.
+
+    Args:
+        cfg: the encoder's settings.
+        model: the transformers model, changed in place.
+        missing: names of the parameters to copy, as the model names them. The file may put the model's prefix, such
+            as ``roberta.``, before each.
+
+    Returns:
+        A note for the run's record that names the file and the parameters.
+
+    Raises:
+        UserError: the file can't be found or read, or has no finite floats of a parameter's shape under its name.
+    """
+    stored = _read_parameters(cfg)
+    for name in sorted(missing):
+        value = stored.get(name, stored.get(f"{model.base_model_prefix}.{name}"))
+        parameter = model.get_parameter(name)
+        is_finite = isinstance(value, Tensor) and value.is_floating_point() and bool(value.isfinite().all())
+        if not is_finite or value.shape != parameter.shape:
+            raise UserError(
+                f"encoder.missing_from={cfg.missing_from}: the file has no {tuple(parameter.shape)} finite floats "
+                f"named {name}, so it is damaged or another model's: replace it, or {WITHOUT_FILE}"
+            )
+        parameter.copy_(value)
+    return [f"not in the safetensors weights, so loaded from {cfg.missing_from}: {', '.join(sorted(missing))}"]
+
+
+def _read_parameters(cfg: Encoder) -> Mapping[str, Any]:
+    """Read the file of ``encoder.missing_from``, in the encoder's folder or of its hub's commit.
+
+    A pickled checkpoint is read as data only: no code in it is run.
+    """
+    if weights.find_encoder_source(cfg) == "path":
+        file = weights.require_missing_from_file(cfg)
+    else:
+        import huggingface_hub
+
+        try:
+            file = Path(huggingface_hub.hf_hub_download(str(cfg.hub), str(cfg.missing_from), revision=cfg.revision))
+        except Exception as error:  # the client raises many kinds
+            raise UserError(
+                f"encoder.missing_from: {cfg.missing_from} of {cfg.hub} is not in the hub's cache and did not "
+                f"download ({extract_first_line(error)}); set encoder.path=FOLDER to the model's files, or "
+                "encoder.pooling=cls"
+            ) from error
+    try:
+        stored = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(stored, Mapping):
+            raise TypeError(f"{type(stored).__name__} in place of parameters by name")
+    except Exception as error:  # torch raises many kinds, with a text that recommends to run the code in the file
+        raise UserError(
+            f"encoder.missing_from={cfg.missing_from}: the file can't be read, is damaged or holds more than tensors "
+            f"by name; download it again, or {WITHOUT_FILE}"
+        ) from error
+    return stored
 
 
 def enable_gradient_checkpointing(model: Any) -> None:

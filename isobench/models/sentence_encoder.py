@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from isobench.data.batches.packing import Packing
 from isobench.models import last_layer
-from isobench.models.packed_attention import make_row_arguments
+from isobench.models.attention import make_row_arguments
 
 
 class SentenceEncoder(nn.Module):

@@ -42,17 +42,13 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"
-    check_vocabulary(cfg, tokenizer)
-    return tokenizer
-
-
-def check_vocabulary(cfg: Encoder, tokenizer: Any) -> None:
-    """Raise UserError if a tokenizer has special tokens only, as transformers makes one without its files."""
+    # transformers makes a tokenizer of special tokens alone where its files are missing.
     if len(tokenizer) <= MOST_SPECIAL_TOKENS and set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise UserError(
             f"encoder={cfg.name}: its tokenizer knows no word, because files such as tokenizer.json or vocab.txt are "
             f"missing: {weights.ADD_TOKENIZER}"
         )
+    return tokenizer
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:
@@ -74,7 +70,7 @@ def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
     """
     encoder, languages = cfg.encoder, pairs.require_generation(cfg.task).languages
     if encoder.scratch and not encoder.path:
-        return load_or_train_tokenizer(cfg, identity)
+        return _load_or_train_tokenizer(cfg, identity)
     tokenizer = load_tokenizer(encoder, cfg.data.cache, OFFLINE_ENCODER_DECODER)
     if tokenizer.eos_token_id is None:
         tokenizer.eos_token = tokenizer.sep_token
@@ -88,12 +84,12 @@ def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
                 f"encoder={encoder.name} needs to know the languages and task={cfg.task.name} names none: set "
                 "task.generation.languages=[en,en], or others"
             )
-        tokenizer.src_lang, tokenizer.tgt_lang = (find_language_code(tokenizer, language) for language in languages)
+        tokenizer.src_lang, tokenizer.tgt_lang = (_find_language_code(tokenizer, language) for language in languages)
     return tokenizer
 
 
-def find_language_code(tokenizer: Any, language: str) -> str:
-    """Return a tokenizer's own code of a language: ``ro_RO`` for ``ro`` in mBART; UserError if it has none."""
+def _find_language_code(tokenizer: Any, language: str) -> str:
+    """Return a tokenizer's own code of a language: ``ro_RO`` for ``ro`` in mBART."""
     codes = getattr(tokenizer, "lang_code_to_id", None) or tokenizer.all_special_tokens
     matches = [code for code in codes if language in (code, code.partition("_")[0])]
     if not matches:
@@ -108,7 +104,7 @@ def fingerprint_seq2seq_tokenizer(tokenizer: Any) -> str:
     return sha256_json([fingerprint_tokenizer(tokenizer), getattr(tokenizer, "tgt_lang", None)])
 
 
-def load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
+def _load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
     """Return a byte-level BPE tokenizer, as BART's, learned from the training set's sources and targets.
 
     It is learned once and kept in the cache.
@@ -134,16 +130,12 @@ def load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
 
 
 def read_learned_tokenizer(file: Path) -> Any:
-    """Read a tokenizer from the cache.
-
-    Returns a ``tokenizers.Tokenizer``. Returns None if the file is missing, and if it is damaged, after a line that
-    says so.
-    """
+    """Read a ``tokenizers.Tokenizer`` from the cache; None if it is missing, or damaged, which is said in a line."""
     from tokenizers import Tokenizer
 
     if not file.exists():
         return None
-    remove_abandoned(file.parent, file.name)  # a killed process may have left one while another process was faster
+    remove_abandoned(file.parent, file.name)  # of a process that was killed while another was faster
     try:
         return Tokenizer.from_str(read_checksummed(file).decode())
     except Exception:  # tokenizers raises no kind of its own
@@ -159,10 +151,11 @@ def train_tokenizer(texts: Iterator[str], size: int, file: Path) -> None:
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    special = list(SPECIAL_TOKENS.values())
     trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size,
+        special_tokens=list(SPECIAL_TOKENS.values()),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -17,7 +17,7 @@ from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.batches.pairs import PairLoaders
 from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoder_decoders, encoders, tokenization
-from isobench.models.dropout import LaneSource, replace_dropout
+from isobench.models.dropout import DropoutNumbers, replace_dropout
 from isobench.runs.identity import Identity
 from isobench.runs.record import RecordedGeneration
 from isobench.runs.seeding import choose_dropout, resolve_seeds, seed_everything
@@ -50,9 +50,9 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     chain = build_chain(cfg, loaded.dim)
     seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
     module = Classifier(cfg, loaded, chain, count_training_steps(cfg, loaders))
-    if uses_lane_dropout(cfg):
-        module.lanes = LaneSource(seeds["dropout"])
-        replace_dropout(module, module.lanes)
+    if uses_cpu_dropout(cfg):
+        module.dropout_numbers = DropoutNumbers(seeds["dropout"])
+        replace_dropout(module, module.dropout_numbers)
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress(cfg))
@@ -62,7 +62,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings])
 
 
-def uses_lane_dropout(cfg: Config) -> bool:
+def uses_cpu_dropout(cfg: Config) -> bool:
     """Return whether this run's dropout uses isobench's random numbers (isobench/models/dropout.py) or torch's.
 
     Raises:

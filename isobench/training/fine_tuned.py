@@ -13,7 +13,7 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import HELD_OUT, Config, Optimization
 from isobench.metrics.task import nan_to_zero
-from isobench.models.dropout import LaneSource
+from isobench.models.dropout import DropoutNumbers
 from isobench.runs.record import Epoch
 
 LOSS_CHECK_INTERVAL = 25  # steps between checks of the loss on a GPU, because each check makes it wait
@@ -48,7 +48,7 @@ class FineTuningModule(pl.LightningModule):
         self.history: list[Epoch] = []
         self.best: ReportedEpoch | None = None
         self.warnings: list[str] = []  # for the run's record
-        self.lanes: LaneSource | None = None  # the random numbers of dropout, unless torch draws them
+        self.dropout_numbers: DropoutNumbers | None = None  # the random numbers of dropout, unless torch draws them
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
@@ -149,7 +149,7 @@ class FineTuningModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the history, the reported epoch's outputs and the state of dropout's generator to a checkpoint."""
-        checkpoint["lanes"] = self.lanes.get_state() if self.lanes else None
+        checkpoint["lanes"] = self.dropout_numbers.get_state() if self.dropout_numbers else None
         checkpoint["history"] = [epoch.model_dump(exclude_unset=True) for epoch in self.history]
         checkpoint["best"] = {}
         if self.best:
@@ -161,9 +161,9 @@ class FineTuningModule(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore from a checkpoint what ``on_save_checkpoint`` added."""
-        if self.lanes and checkpoint["lanes"]:
-            self.lanes.set_state(checkpoint["lanes"])
-        elif bool(self.lanes) != bool(checkpoint["lanes"]):
+        if self.dropout_numbers and checkpoint["lanes"]:
+            self.dropout_numbers.set_state(checkpoint["lanes"])
+        elif bool(self.dropout_numbers) != bool(checkpoint["lanes"]):
             self.warnings.append("dropout changed between torch's and lanes when the run went on, on another device")
         self.history = [Epoch.model_validate(entry) for entry in checkpoint["history"]]
         if best := checkpoint["best"]:

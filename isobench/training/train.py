@@ -143,7 +143,7 @@ def build_and_fit(
     data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
     if module:
-        optional["dropout"] = "lanes" if module.lanes else "torch"
+        optional["dropout"] = "lanes" if module.dropout_numbers else "torch"
     if module and module.best:
         write = write_hypotheses if cfg.task.generation else write_predictions
         optional["predictions"] = write(folder.path / PREDICTIONS_FILE, module.best.outputs)

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModel
 from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, causal_mask_function
 
-from isobench.models.attention_masks import keep_masks_on_gpu, make_sdpa_mask
+from isobench.models.attention import keep_masks_on_gpu, make_sdpa_mask
 
 SIZES = {"batch_size": 2, "q_length": 4, "kv_length": 4}
 KINDS = {

@@ -8,12 +8,12 @@ import torch
 from scipy.stats import chi2
 from torch import nn
 
-from isobench.models.dropout import LaneDropout, LaneSource, MaskedScale, attend_with_dropout, replace_dropout
+from isobench.models.dropout import CpuDropout, DropoutNumbers, MaskedScale, attend_with_dropout, replace_dropout
 
 RATES = [0.1, 0.02, 0.5, 1 / 3, 0.999, 1e-5, 0.2, 0.123456]
 
 
-class EveryNumber(LaneSource):
+class EveryNumber(DropoutNumbers):
     """A source whose lanes hold every number once."""
 
     def draw(self, count):
@@ -21,20 +21,20 @@ class EveryNumber(LaneSource):
 
 
 def drop(x, p=0.3, seed=1):
-    return LaneDropout(p, LaneSource(seed))(x)
+    return CpuDropout(p, DropoutNumbers(seed))(x)
 
 
 def test_the_generator_is_numpy_s():
     """Its bits are those of numpy's documented generator, read from the lowest lane of each word to the highest."""
     words = np.random.SFC64(np.random.SeedSequence([5, 0])).random_raw(3)
     lanes = [int(word) >> shift & 0xFFFF for word in words for shift in (0, 16, 32, 48)]
-    assert LaneSource(5).draw(10).tolist() == lanes[:10]
+    assert DropoutNumbers(5).draw(10).tolist() == lanes[:10]
 
 
 @pytest.mark.parametrize("p", RATES)
 def test_the_rate_is_exact_over_all_lanes_and_the_mean_is_kept(p):
     x = torch.ones(1 << 16, dtype=torch.float64)
-    y = LaneDropout(p, EveryNumber(0))(x)
+    y = CpuDropout(p, EveryNumber(0))(x)
     rate = (y == 0).double().mean().item()
     assert abs(rate - p) <= 1e-5
     assert rate * 65536 == round(p * 65536)
@@ -45,7 +45,7 @@ def test_the_rate_is_exact_over_all_lanes_and_the_mean_is_kept(p):
 @pytest.mark.parametrize("distance", [1, 2, 3, 4, 5, 384])
 def test_neighbouring_lanes_are_independent(distance):
     """Pearson's chi-square test of a 16 x 16 table, and of the 2 x 2 table of what is dropped; 18 tests in all."""
-    lanes = LaneSource(7).draw(1 << 20)
+    lanes = DropoutNumbers(7).draw(1 << 20)
     for classes, number in ((lanes >> 12, 16), (lanes & 15, 16), ((lanes < 6554).astype(np.uint16), 2)):
         pairs = classes[:-distance].astype(int) * number + classes[distance:]
         table = np.bincount(pairs, minlength=number**2).reshape(number, number)
@@ -55,7 +55,7 @@ def test_neighbouring_lanes_are_independent(distance):
 
 
 def test_lanes_are_uniform():
-    lanes = LaneSource(3).draw(1 << 20)
+    lanes = DropoutNumbers(3).draw(1 << 20)
     for values in (lanes >> 8, lanes & 255):
         counts = np.bincount(values, minlength=256)
         assert 1e-4 < chi2.sf(((counts - 4096) ** 2 / 4096).sum(), 255) < 1 - 1e-4
@@ -96,10 +96,10 @@ def test_half_precision_does_not_round_the_scale(dtype):
 
 def test_no_dropout_in_evaluation_and_at_rate_0():
     x = torch.randn(9)
-    source = LaneSource(1)
-    assert LaneDropout(0.5, source).eval()(x) is x
-    assert LaneDropout(0.0, source)(x) is x
-    assert source.get_state() == LaneSource(1).get_state()  # nothing was drawn
+    source = DropoutNumbers(1)
+    assert CpuDropout(0.5, source).eval()(x) is x
+    assert CpuDropout(0.0, source)(x) is x
+    assert source.get_state() == DropoutNumbers(1).get_state()  # nothing was drawn
 
 
 def test_rate_1_drops_everything():
@@ -127,35 +127,35 @@ def test_the_layout_in_memory_does_not_matter():
 
 
 def test_another_device_gets_torch_s_dropout(monkeypatch):
-    source, calls = LaneSource(1), []
+    source, calls = DropoutNumbers(1), []
     monkeypatch.setattr(nn.functional, "dropout", lambda *arguments: calls.append(arguments))
     x = torch.empty(9, device="meta")
-    LaneDropout(0.5, source)(x)
+    CpuDropout(0.5, source)(x)
     assert calls == [(x, 0.5)]
-    assert source.get_state() == LaneSource(1).get_state()
+    assert source.get_state() == DropoutNumbers(1).get_state()
 
 
 def test_seeds_ranks_and_states(monkeypatch):
-    source = LaneSource(1)
+    source = DropoutNumbers(1)
     first = source.draw(1001)
-    assert np.array_equal(LaneSource(1).draw(1001), first)
-    assert not np.array_equal(LaneSource(2).draw(1001), first)
+    assert np.array_equal(DropoutNumbers(1).draw(1001), first)
+    assert not np.array_equal(DropoutNumbers(2).draw(1001), first)
     state = source.get_state()
     rest = source.draw(77)
-    resumed = LaneSource(1)
+    resumed = DropoutNumbers(1)
     resumed.set_state(state)
     assert np.array_equal(resumed.draw(77), rest)
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
-    assert not np.array_equal(LaneSource(1).draw(1001), first)
+    assert not np.array_equal(DropoutNumbers(1).draw(1001), first)
 
 
 def test_a_module_that_stands_twice_is_replaced_by_one():
     shared = nn.Dropout(0.25)
     model = nn.Sequential(shared, nn.Sequential(nn.Linear(2, 2), shared), nn.Dropout(0.5), nn.Identity()).eval()
-    assert replace_dropout(model, LaneSource(1)) == 2
+    assert replace_dropout(model, DropoutNumbers(1)) == 2
     assert model[0] is model[1][1]
-    assert [module.p for module in model.modules() if isinstance(module, LaneDropout)] == [0.25, 0.5]
+    assert [module.p for module in model.modules() if isinstance(module, CpuDropout)] == [0.25, 0.5]
     assert not any(module.training for module in model.modules())
     assert not [module for module in model.modules() if isinstance(module, nn.Dropout)]
 
@@ -183,14 +183,14 @@ def test_every_family_trains_with_lanes(family):
     rates = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
     with torch.no_grad():
         before = model(input_ids=ids).last_hidden_state
-        source = LaneSource(1)
+        source = DropoutNumbers(1)
         assert replace_dropout(model, source) == len(rates) > 0
-        assert [module.p for module in model.modules() if isinstance(module, LaneDropout)] == rates
+        assert [module.p for module in model.modules() if isinstance(module, CpuDropout)] == rates
         assert torch.equal(model(input_ids=ids).last_hidden_state, before)
     model.train()
     outputs = []
     for seed in (1, 1, 2):
-        source.set_state(LaneSource(seed).get_state())
+        source.set_state(DropoutNumbers(seed).get_state())
         torch.manual_seed(0)  # of the attention weights' dropout, in families that call torch's function
         outputs.append(model(input_ids=ids).last_hidden_state)
     assert torch.equal(outputs[0], outputs[1])
@@ -222,7 +222,7 @@ def test_attention_without_dropout_is_torch_s(name):
 
 def test_attention_drops_weights_after_the_softmax():
     (q, k, v), masks = make_attention_inputs()
-    ours = attend_with_dropout(q, k, v, masks["boolean"], 0.4, LaneDropout(0.3, LaneSource(1)))
+    ours = attend_with_dropout(q, k, v, masks["boolean"], 0.4, CpuDropout(0.3, DropoutNumbers(1)))
     weights = (0.4 * torch.einsum("bhqd,bhkd->bhqk", q, k) + masks["added"]).softmax(-1)
     torch.testing.assert_close(ours, torch.einsum("bhqk,bhkd->bhqd", drop(weights), v), rtol=1e-12, atol=1e-12)
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from isobench.data.batches.packing import plan_packing
-from isobench.models.dropout import LaneDropout, LaneSource, replace_dropout
+from isobench.models.attention import find_first_position, make_group_mask, register_packed_attention
+from isobench.models.dropout import CpuDropout, DropoutNumbers, replace_dropout
 from isobench.models.last_layer import restrict_to_first_token
-from isobench.models.packed_attention import find_first_position, make_group_mask, register_packed_attention
 from isobench.models.sentence_encoder import SentenceEncoder
 
 LENGTHS = [9, 9, 7, 6, 6, 1]
@@ -117,9 +117,9 @@ def test_attention_weights_drop_by_lanes(kind, restricted, monkeypatch):
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 1e-6
-    replace_dropout(model, LaneSource(1))
+    replace_dropout(model, DropoutNumbers(1))
     shapes = []
-    monkeypatch.setattr(LaneDropout, "forward", lambda _, x: shapes.append(x.shape) or x)
+    monkeypatch.setattr(CpuDropout, "forward", lambda _, x: shapes.append(x.shape) or x)
     torch.testing.assert_close(encoder.train()(**row), expected, rtol=1e-10, atol=1e-12)
     weights = [tuple(shape) for shape in shapes if len(shape) == 4]
     groups = ((2, 9), (1, 7), (3, 6))  # sentences, and tokens of the longest

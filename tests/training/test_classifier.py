@@ -14,7 +14,7 @@ from torch import nn
 from isobench.calibration import Calibration
 from isobench.common.errors import RunFailure, UserError
 from isobench.common.resources import conf_dir
-from isobench.models.dropout import LaneDropout
+from isobench.models.dropout import CpuDropout
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 from isobench.training.build import build_run_parts
@@ -51,7 +51,7 @@ def test_placement_is_pooler_isobn_dropout_linear(small):
     expected = module.chain.calibrations[0](pooled)
     module.chain.calibrations[0].load_state_dict(type(module.chain.calibrations[0])(32).state_dict())
     torch.testing.assert_close(module.embed(batch), expected)
-    assert isinstance(module.dropout, LaneDropout)
+    assert isinstance(module.dropout, CpuDropout)
     assert module.dropout.p == 0.02  # the encoder's own
 
 

@@ -86,9 +86,9 @@ def test_no_random_number_is_drawn(small, zeta):
     overrides = [*small, "calibration=istar", f"calibration.zeta={zeta}"]
     cfg = make_config(*overrides)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.lanes.get_state()
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.dropout_numbers.get_state()
     EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
-    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.lanes.get_state()
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.dropout_numbers.get_state()
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
     assert next(iter(module.chain)).target_covariance.any() == (zeta > 0)

@@ -5,10 +5,10 @@ import torch
 from helpers import make_config, train_run
 
 from isobench.common.errors import UserError
-from isobench.models.dropout import LaneDropout
+from isobench.models.dropout import CpuDropout
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
-from isobench.training.build import build_run_parts, uses_lane_dropout
+from isobench.training.build import build_run_parts, uses_cpu_dropout
 
 LANES, TORCH = "trainer.dropout=lanes", "trainer.dropout=torch"
 OBSTACLES = ["encoder.gradient_checkpointing=true", "encoder.compile=true"]
@@ -30,25 +30,25 @@ def list_dropout(module):
 @pytest.mark.parametrize("overrides", [[], [LANES], ["head=huggingface"]])
 def test_encoder_and_head_get_lanes(small, overrides):
     module = build(*small, *overrides)
-    assert list_dropout(module) == {LaneDropout}
-    assert isinstance(module.dropout, LaneDropout)
-    assert all(child.source is module.lanes for child in module.modules() if isinstance(child, LaneDropout))
+    assert list_dropout(module) == {CpuDropout}
+    assert isinstance(module.dropout, CpuDropout)
+    assert all(child.source is module.dropout_numbers for child in module.modules() if isinstance(child, CpuDropout))
 
 
 def test_torch_s_dropout_stays_on_request_and_with_gradient_checkpointing(small):
     for override in (TORCH, "encoder.gradient_checkpointing=true"):
         module = build(*small, override)
-        assert module.lanes is None
+        assert module.dropout_numbers is None
         assert list_dropout(module) == {torch.nn.Dropout}
 
 
 def test_a_gpu_gets_torch_s_dropout(monkeypatch):
-    assert uses_lane_dropout(make_config())
+    assert uses_cpu_dropout(make_config())
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert not uses_lane_dropout(make_config())
-    assert uses_lane_dropout(make_config("trainer.accelerator=cpu"))
+    assert not uses_cpu_dropout(make_config())
+    assert uses_cpu_dropout(make_config("trainer.accelerator=cpu"))
     with pytest.raises(UserError, match=r"^trainer.dropout=lanes needs the CPU: set trainer.accelerator=cpu, or"):
-        uses_lane_dropout(make_config(LANES))
+        uses_cpu_dropout(make_config(LANES))
 
 
 def test_what_can_t_have_lanes_has_the_key_of_torch_s_dropout():
@@ -66,7 +66,7 @@ def test_lanes_are_refused_where_they_can_t_be_used(obstacle):
 
 
 def test_translation_has_torch_s_dropout(tiny_translation):
-    assert not uses_lane_dropout(make_config(*tiny_translation))
+    assert not uses_cpu_dropout(make_config(*tiny_translation))
     assert key(*tiny_translation) == key(*tiny_translation, TORCH)
     with pytest.raises(UserError, match=r"^trainer.dropout=lanes can't be used with task="):
         validate_config(make_config(*tiny_translation, LANES))

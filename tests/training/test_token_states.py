@@ -6,7 +6,7 @@ from helpers import make_config
 from torch import nn
 
 from isobench.metrics import isoscore
-from isobench.models.dropout import LaneDropout
+from isobench.models.dropout import CpuDropout
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
 
@@ -74,7 +74,7 @@ def test_gradient_checkpointing_keeps_the_states_gradients(small):
     for override in ("encoder.gradient_checkpointing=false", "encoder.gradient_checkpointing=true"):
         module, batch, _ = built(small, *TOKENS, "calibration.zeta=0", "calibration.strength=100", override)
         for part in module.train().modules():
-            if isinstance(part, nn.Dropout | LaneDropout):
+            if isinstance(part, nn.Dropout | CpuDropout):
                 part.p = part.threshold = 0
         module.training_step(batch, 0).backward()
         gradients.append([p.grad for p in module.encoder.parameters() if p.grad is not None])

@@ -256,12 +256,12 @@ def test_mbart_marks_its_languages():
     from transformers import MBartTokenizer
 
     from isobench.common.errors import UserError
-    from isobench.models.tokenization import find_language_code
+    from isobench.models.tokenization import _find_language_code
 
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
     assert isinstance(tokenizer.backend_tokenizer.model, models.Unigram)
-    assert [find_language_code(tokenizer, language) for language in ("en", "ro", "de", "ro_RO")] == [
+    assert [_find_language_code(tokenizer, language) for language in ("en", "ro", "de", "ro_RO")] == [
         "en_XX", "ro_RO", "de_DE", "ro_RO",
     ]  # fmt: skip
     tokenizer.src_lang, tokenizer.tgt_lang = "en_XX", "ro_RO"
@@ -272,7 +272,7 @@ def test_mbart_marks_its_languages():
     shifted = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([[4, 2, 7], [4, 7, 0]]))
     assert shifted[:, 0].tolist() == [7, 7]
     with pytest.raises(UserError, match="knows no xx"):
-        find_language_code(tokenizer, "xx")
+        _find_language_code(tokenizer, "xx")
 
 
 def test_a_setting_of_generation_is_in_the_key():

@@ -1,4 +1,4 @@
-"""Let transformers' models read a batch of sentences as one row of tokens, without padding.
+"""Let transformers' models read a batch as one row of tokens without padding, and make masks without waiting.
 
 Embeddings, projections, feed-forward layers and norms work on each token by itself, so they need no padding. Only
 attention must keep the sentences apart: it gets them in groups of like length.
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from isobench.data.batches.packing import Packing, plan_packing
-from isobench.models.dropout import LaneDropout, attend_with_dropout
+from isobench.models.dropout import CpuDropout, attend_with_dropout
 
 PROBE_LENGTHS = (5, 3, 3, 2)  # tokens of the sentences that show whether a model can read a row
 WINDOWS = ("sliding_window", "attention_chunk_size")  # a config's limits of how far a token reads
@@ -20,14 +20,45 @@ LONGEST_WINDOW = 256  # a model with a longer window would need too long a sente
 PROBE_TOLERANCE = 1e-4  # relative to the largest value: float32 rounding is about 1e-6
 
 
+def keep_masks_on_gpu() -> None:
+    """Let transformers' models build their masks on a GPU without reading whether any token is padding.
+
+    transformers leaves a mask out where no token of a batch is padding. To find out, it reads one value of the mask
+    in every call of a model, and the program waits until the GPU has reached it. A mask that is always there gives
+    the same attention up to rounding. On a CPU, where reading costs nothing, nothing changes. The attention
+    implementation ``eager`` never leaves the mask out.
+    """
+    from transformers import masking_utils
+
+    masking_utils.AttentionMaskInterface.register("sdpa", make_sdpa_mask)
+
+
+def make_sdpa_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
+    """Build the mask of scaled dot-product attention; stands in for transformers' ``sdpa_mask``.
+
+    Args:
+        args: passed on to transformers, as ``kwargs`` are.
+        attention_mask: [b, T], 0 or False where a token is padding; None if none is.
+
+    Returns:
+        The mask, [b, 1, T, T], true where a token is read; None where every token is, and that is known.
+    """
+    from transformers.masking_utils import sdpa_mask
+
+    if attention_mask is not None and attention_mask.device.type != "cpu":
+        kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    mask: Tensor | None = sdpa_mask(*args, attention_mask=attention_mask, **kwargs)
+    return mask
+
+
 def register_packed_attention() -> None:
     """Make transformers' models with ``sdpa`` attention take the argument ``packing``; nothing else changes."""
     from transformers import AttentionInterface
 
-    AttentionInterface.register("sdpa", attend_in_groups)
+    AttentionInterface.register("sdpa", _attend_in_groups)
 
 
-def attend_in_groups(
+def _attend_in_groups(
     module: Any,
     query: Tensor,
     key: Tensor,
@@ -59,30 +90,25 @@ def attend_in_groups(
             module, query, key, value, attention_mask, sliding_window=sliding_window, **kwargs
         )
     causal = bool(getattr(module, "is_causal", False))
-    lanes = find_lane_dropout(module, kwargs) if not causal and key.shape[1] == query.shape[1] else None
+    dropout = _find_cpu_dropout(module, kwargs) if not causal and key.shape[1] == query.shape[1] else None
     outputs = []
     for group in packing.groups:
         q, k, v = (group.pad(x[0].transpose(0, 1)).transpose(1, 2) for x in (query, key, value))
         mask = make_group_mask(group.mask, group.length, causal, sliding_window, query.device)
-        if lanes is None:
+        if dropout is None:
             output, _ = sdpa_attention_forward(module, q, k, v, mask, **kwargs)  # (b, T, heads, d / heads)
         else:
-            output = attend_with_dropout(q, k, v, mask, kwargs["scaling"], lanes).transpose(1, 2)
+            output = attend_with_dropout(q, k, v, mask, kwargs["scaling"], dropout).transpose(1, 2)
         outputs.append(group.unpad(output))
     return torch.cat(outputs)[None], None
 
 
-def find_lane_dropout(module: nn.Module, arguments: dict[str, Any]) -> LaneDropout | None:
-    """Find the dropout of the attention's weights among the module's parts, if it is one by lanes and now in use.
-
-    Args:
-        module: the model's attention.
-        arguments: of its attention function; ``dropout`` is the rate, 0 in evaluation.
-    """
-    rate = arguments.get("dropout")
+def _find_cpu_dropout(module: nn.Module, arguments: dict[str, Any]) -> CpuDropout | None:
+    """Find the ``CpuDropout`` of the attention's weights among the module's parts, if it has one and it is in use."""
+    rate = arguments.get("dropout")  # 0 in evaluation
     if not rate or arguments.get("scaling") is None:
         return None
-    return next((part for part in module.children() if isinstance(part, LaneDropout) and part.p == rate), None)
+    return next((part for part in module.children() if isinstance(part, CpuDropout) and part.p == rate), None)
 
 
 def make_group_mask(
