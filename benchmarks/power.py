@@ -2,13 +2,13 @@
 
     python benchmarks/power.py [--studies 50000] [--seed 0] [--write]
 
-Every synthetic study has the shape of the real one: its encoders, dials, doses and seeds, taken from
-conf/experiment/isotropy_dial.yaml. Scores are slope x dose, plus an effect of the seed, plus noise: residuals of our
-pilot runs (experiments/isotropy_dial/pilot.csv), drawn at random and scaled to the degrees of freedom that fitting
-their means took. Scores are rounded to whole examples of the dev set. Slopes, partial correlations, intervals and
+Every synthetic study has the shape of the real one: its encoders, dials, doses and seeds, taken from the study's
+experiment/isotropy_dial.yaml. Scores are slope x dose, plus an effect of the seed, plus noise: residuals of our pilot
+runs (experiments/isotropy_dial/pilot.csv), drawn at random and scaled to the degrees of freedom that fitting their
+means took. Scores are rounded to whole examples of the dev set. Slopes, partial correlations, intervals and
 p-values come from isobench.statistics, as in the study's analysis. Arranging the runs of many
 studies at a time, and Holm's correction, are written anew here; a test compares both with the analysis itself
-(tests/analyses/test_isotropy_dial_power.py).
+(experiments/isotropy_dial/tests/test_isotropy_dial_power.py).
 
 Five parts come out, and --write puts them into experiments/isotropy_dial/power.json:
 
@@ -36,12 +36,12 @@ from synthetic_correlations import find_smallest_correlations, measure_correlati
 from synthetic_scenarios import measure_scenarios
 from synthetic_studies import Design, Noise, chunks, holm, read_pilot, simulate
 
-from isobench.analyses.isotropy_dial_rows import DIALS
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA, POWER
+from isobench_papers.isotropy_dial.rows import DIALS
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDY, CONF = ROOT / "experiments" / "isotropy_dial", ROOT / "conf"
+STUDY = ROOT / "experiments" / "isotropy_dial"
 PLANTED = 1.0  # points over a dial's whole range, where coverage is measured with a true effect
 
 
@@ -114,7 +114,7 @@ def find_smallest(rng: np.random.Generator, design: Design, noise: dict[str, Noi
 
 def read_grid() -> list[dict]:
     """Read the parts of the study's grid from its experiment file."""
-    file = CONF / "experiment" / "isotropy_dial.yaml"
+    file = STUDY / "experiment" / "isotropy_dial.yaml"
     parts: list[dict] = yaml.safe_load(file.read_text())["experiment"]["grid"]["embedded"]
     return parts
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from synthetic_studies import Design, Noise, chunks, holm, simulate
 
-from isobench.analyses.isotropy_dial_rows import MEASURES
 from isobench.statistics.correlation import correlate_partially
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA, POWER
+from isobench_papers.isotropy_dial.rows import MEASURES
 
 TURNED = 3.0  # by which a dial moves isotropy over its range, in standard deviations of isotropy's noise
 COMMON = 0.7  # correlation of the noise of two measures

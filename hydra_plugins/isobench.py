@@ -1,8 +1,41 @@
-"""Show isobench's sweeper and launchers to Hydra, which looks for plugins in this namespace package."""
+"""Show isobench's sweeper, launchers and papers to Hydra, which looks for plugins in this namespace package."""
 
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.object_type import ObjectType
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+from isobench.papers.folders import find_papers, list_config_groups
 from isobench.sweep.auto import AutomaticLauncher
 from isobench.sweep.launchers import InProcessLauncher, LocalProcessesLauncher, SlurmArrayLauncher
 from isobench.sweep.sweeper import GridSweeper
+
+
+class PaperFolders(SearchPathPlugin):
+    """The papers' folders, in which Hydra looks for configs too."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Add each paper's folder behind isobench's own configs."""
+        for name, folder in find_papers().items():
+            search_path.append(provider=f"paper {name}", path=f"paper://{folder}")
+
+
+class PaperConfigs(FileConfigSource):
+    """The configs in a paper's folder. Its other folders, such as results/, are no groups of configs."""
+
+    @staticmethod
+    def scheme() -> str:
+        """Return what a path in the search path begins with."""
+        return "paper"
+
+    def is_group(self, config_path: str) -> bool:
+        """Return True for a folder of configs."""
+        return config_path.partition("/")[0] in ("", *list_config_groups()) and super().is_group(config_path)
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """List the configs and folders of configs in a folder."""
+        names = super().list(config_path, results_filter)
+        return names if config_path else [name for name in names if name in list_config_groups()]
 
 
 class IsobenchSweeper(GridSweeper):

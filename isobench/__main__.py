@@ -28,6 +28,7 @@ from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check
 from isobench.config.explain import print_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
+from isobench.papers.folders import take_paper_flags
 from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import rewrite_overrides
 from isobench.sweep.method_settings import postpone_method_settings
@@ -49,6 +50,11 @@ def main() -> None:
 
     Exit codes: 0 done, 1 a run failed, 2 the user has to change something, 3 a run is at work or queued elsewhere.
     """
+    try:
+        sys.argv[1:] = take_paper_flags(sys.argv[1:])
+    except UserError as error:
+        print_error(error)
+        raise SystemExit(2) from None
     if sys.argv[1:2] and sys.argv[1] in COMMANDS:
         import_command(sys.argv.pop(1)).main()
         return

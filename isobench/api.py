@@ -18,6 +18,7 @@ from isobench.config.explain import explain_config_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.data.own_task import complete_config
 from isobench.dataframes import load_epochs, load_runs, report_table
+from isobench.papers.folders import take_paper_flags
 from isobench.runs.record import RunRecord
 from isobench.sweep.plan import convert_to_overrides, keep_global_hydra
 from isobench.training.execute import train_if_needed
@@ -32,7 +33,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
 
     Args:
         overrides: settings as on the command line, such as ``["calibration=isobn_paper", "seed=2"]``; also
-            ``["--config-dir", FOLDER]`` for YAML of your own.
+            ``["--config-dir", FOLDER]`` for YAML of your own, and ``["--paper", FOLDER]`` for a paper.
 
     Returns:
         The record. Its ``status`` is ``failed`` if the run failed, and ``failure`` then says why.
@@ -42,7 +43,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
             is recorded then.
     """
     check_overrides(overrides)
-    cfg = compose_run(overrides)
+    cfg = compose_run(take_paper_flags(overrides))
     if cfg.dry_run or cfg.analysis:
         raise UserError(
             "isobench.run carries out one run, no dry_run and no analysis: use the command line for these"

@@ -12,8 +12,8 @@ from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_
 from isobench.common.files import sha256_file
 from isobench.common.provenance import read_git_state, read_package_version
 from isobench.config.schema import config_from_plain
+from isobench.data.scale import find_scale_differences
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.papers.scale import find_scale_differences
 from isobench.report.files import write_report
 from isobench.runs.folder import RunFolder, mark_output_folder
 from isobench.runs.grouping import read_run_names

@@ -23,7 +23,7 @@ def test_links_and_names_on_a_page_exist(page):
     text = page.read_text()
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
-    experiments = {file.stem for file in ROOT.glob("conf/experiment/*.yaml")} | {"NAME", "mine"}
+    experiments = {file.stem for file in ROOT.glob("experiments/*/experiment/*.yaml")} | {"NAME", "mine"}
     assert set(re.findall(r"\+experiment=(\w+)", text)) <= experiments
     commands = {file.stem for file in ROOT.glob("isobench/cli/*.py")}
     assert set(re.findall(r"python -m isobench\.(\w+)", text)) - {"WORD"} <= commands
@@ -33,7 +33,7 @@ def test_links_and_names_on_a_page_exist(page):
         assert [file for file in missing if "NAME" not in file and "halved" not in file] == []
     for module, names in re.findall(r"^ *from (isobench[\w.]*) import (.+)$", text, re.MULTILINE):
         assert [name for name in names.split(", ") if not hasattr(importlib.import_module(module), name)] == []
-    tests = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", text)
+    tests = re.findall(r"((?:experiments/\w+/)?tests/[\w/]+\.py)(?:::(\w+))?", text)
     assert [name for file, name in tests if f"{name}" not in (ROOT / file).read_text()] == []
 
 

@@ -22,7 +22,7 @@ from isobench.cli.choices import describe_choice
 from isobench.common.resources import conf_dir
 from isobench.common.terminal import format_count
 from isobench.common.tidy import read_rows
-from isobench.report.claims import CLAIMS
+from isobench.report.claims import load_claims
 from isobench.statistics.seeds import ALPHA
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ trained again are compared within a tolerance ([verify](how-to/verify.md)).
 
 **Read them with care.** Training is short and on few examples, and encoders and data install as Python packages or
 are named by `data.root`. Each section says how encoder and data differ from the paper's. Epochs, learning rate and
-batch size differ too (`conf/experiment/NAME.yaml`). So few published scores can stand beside ours; the
+batch size differ too (`experiments/PAPER/experiment/NAME.yaml`). So few published scores can stand beside ours; the
 [map](../experiments/README.md) has the commands at the papers' scale, which we have not run. Translation and
 summarisation use generated texts and an untrained model: their results show that the code runs, and nothing about
 real texts.
@@ -238,7 +238,7 @@ def list_commands(bundles: list[Bundle], places: list[str], output_dir: str) -> 
         places: their paths, or a pattern of them.
         output_dir: the folder that they are imported into.
     """
-    judged = {claim.experiment for claim in CLAIMS}
+    judged = {claim.experiment for claim in load_claims()}
     trained = [bundle.name for bundle in bundles if needs_training(bundle.analysis) and bundle.name in judged]
     commands = [["import", *places], *(["report", f"+experiment={name}"] for name in trained), ["report"]]
     return [[*command, f"output_dir={output_dir}"] for command in commands]

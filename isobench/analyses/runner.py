@@ -193,7 +193,7 @@ def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any
     settings = {key: value for key, value in analysis.items() if key not in RUNNER_SETTINGS}
     target = analysis.get("_target_")
     if not target:
-        raise UserError("analysis._target_ must name a function, such as isobench.analyses.isobn_ev.analyse")
+        raise UserError("analysis._target_ must name a function, such as isobench_papers.isobn.ev.analyse")
     try:
         logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it would log the same error at length
         function = hydra.utils.get_method(target)

@@ -12,9 +12,9 @@ from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
 from isobench.common.progress import track_progress
 from isobench.data.batches.loaders import Loaders
+from isobench.data.scale import find_encoder_differences, find_task_differences
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
-from isobench.papers.scale import find_encoder_differences, find_task_differences
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.runs.seeding import resolve_seeds

@@ -29,8 +29,8 @@ from isobench.bundles.manifest import Manifest, read_manifest
 from isobench.common.errors import UserError
 from isobench.common.files import make_storage_error, refuse_file, require_writable
 from isobench.common.reading import read_bounded
-from isobench.common.resources import conf_dir
 from isobench.common.temporaries import make_temporary_folder
+from isobench.papers.folders import find_config
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder, mark_output_folder
 from isobench.runs.imports import ImportedBundle, save_import
@@ -115,8 +115,8 @@ def require_known_analysis(bundle: Path, manifest: Manifest, output_dir: str) ->
         UserError: this version has no such experiment, or there is a report of trained runs in the output folder.
     """
     name = manifest.experiment
-    file = Path(conf_dir()) / "experiment" / f"{name}.yaml"
-    analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if name and file.is_file() else None
+    file = find_config("experiment", name) if name else None
+    analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if file else None
     if name is None or not analysis or analysis.get("trains"):
         raise UserError(
             f"{bundle} has an analysis and no runs, and {name or 'a bundle without a name'} is no experiment of "

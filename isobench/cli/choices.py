@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import yaml
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
 from isobench.config.command_line import CONFIG_DIR_FLAGS
+from isobench.papers.folders import find_config_folders
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
 
@@ -24,7 +25,7 @@ def main(word: str) -> None:
     sign = "+" if group == "experiment" else ""
     parser = FlagParser(
         prog=f"isobench {word}",
-        usage="%(prog)s [-h] [--config-dir FOLDER]",
+        usage="%(prog)s [-h] [--config-dir FOLDER] [--paper FOLDER]",
         description=f"Lists the {word} that {sign}{group}=NAME can choose, one line each.",
         allow_abbrev=False,
     )
@@ -47,16 +48,17 @@ def print_choices(group: str, folder: Path | None = None) -> None:
     """
     if folder is not None and not folder.is_dir():
         raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
-    choices = dict(sorted({**list_choices(Path(conf_dir()), group), **list_choices(folder, group)}.items()))
+    folders = [*find_config_folders(), *([folder] if folder else [])]
+    choices = dict(sorted(ChainMap(*(list_choices(folder, group) for folder in reversed(folders))).items()))
     indent = max(map(len, choices)) + 2
     width = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 1000
     for name, text in choices.items():
         print(f"{name:{indent}}{textwrap.shorten(text, max(width, 20), placeholder=' ...')}")
 
 
-def list_choices(folder: Path | None, group: str) -> dict[str, str]:
+def list_choices(folder: Path, group: str) -> dict[str, str]:
     """List the YAML files of a group in a config folder: name -> description."""
-    files = sorted(file for file in (folder / group).glob("*.yaml") if file.is_file()) if folder else []
+    files = sorted(file for file in (folder / group).glob("*.yaml") if file.is_file())
     return {file.stem: describe_choice(file) for file in files}
 
 

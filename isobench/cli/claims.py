@@ -15,7 +15,7 @@ from isobench.common.files import sha256_file
 from isobench.common.reading import RECORD_LIMIT
 from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
-from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN, Claim, Outcome
+from isobench.report.claims import NOT_RUN, UNKNOWN, Claim, Outcome, load_claims
 from isobench.report.document import Report
 from isobench.report.old_build import build_report
 from isobench.runs.layout import ABOUT_FILE, report_folder
@@ -41,7 +41,7 @@ def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
         raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
     build_cached_report = cache(lambda experiment: build_experiment_report(experiment, arguments))
     judged = []
-    for claim in CLAIMS:
+    for claim in load_claims():
         outcome, scale = judge_claim(claim, build_cached_report, report_folder(output_dir, claim.experiment))
         about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
         judged.append({**about, "scale": scale, "experiment": claim.experiment})

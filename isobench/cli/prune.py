@@ -13,9 +13,9 @@ from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
-from isobench.common.resources import conf_dir
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings, split_config_dirs
+from isobench.papers.folders import find_config_folders
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.imports import list_imported_keys
@@ -186,8 +186,8 @@ def read_grids(config_dirs: Sequence[str]) -> dict[str, list[dict]]:
     Files that can't be read are left out. A name has several grids if several files give it to their experiment.
     """
     grids: dict[str, list[dict]] = {}
-    for folder in (conf_dir(), *config_dirs):
-        for file in Path(folder).expanduser().glob("experiment/*.yaml"):
+    for folder in (*find_config_folders(), *map(Path, config_dirs)):
+        for file in folder.expanduser().glob("experiment/*.yaml"):
             with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
                 content = yaml.safe_load(file.read_text(encoding="utf-8"))
                 experiment = content.get("experiment") if isinstance(content, dict) else None

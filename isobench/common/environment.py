@@ -8,6 +8,7 @@ import ctypes
 import os
 import sys
 import time
+from collections.abc import Sequence
 
 DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
@@ -15,6 +16,7 @@ RUN_COUNT = "ISOBENCH_RUNS"  # how many runs the sweep starts
 JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
+PAPERS = "ISOBENCH_PAPER_FOLDERS"  # the folders that --paper named, with : between them (; on Windows)
 BEAT_SECONDS = "ISOBENCH_BEAT"  # seconds between the beats of a run that somebody watches
 
 SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
@@ -99,6 +101,16 @@ def note_device_share(runs: int) -> None:
 def read_device_share() -> int:
     """Return how many runs share this process's device, itself included."""
     return int(os.environ.get(DEVICE_SHARE, "1"))
+
+
+def note_papers(folders: Sequence[str]) -> None:
+    """Note the folders of the papers that the user named."""
+    os.environ[PAPERS] = os.pathsep.join(folders)
+
+
+def read_papers() -> list[str]:
+    """Return the folders of the papers that the user named."""
+    return [folder for folder in os.environ.get(PAPERS, "").split(os.pathsep) if folder]
 
 
 def note_beat_seconds(seconds: float) -> None:

@@ -17,6 +17,7 @@ from isobench.config.bounds import TYPE_NAMES
 from isobench.config.command_line import split_config_dirs
 from isobench.config.explain_yaml import explain_yaml_error
 from isobench.config.schema import Config
+from isobench.papers.folders import find_config, find_config_folders
 
 NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
 ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
@@ -165,8 +166,8 @@ def explain_unknown_key(key: str) -> str:
 
 def _list_option_settings(group: str) -> dict[str, list[str]]:
     """List the options of a group such as calibration, the user's included, each with the settings in its YAML."""
-    folders = (conf_dir(), *split_config_dirs(sys.argv[1:])[0])
-    files = {file.stem: file for folder in folders for file in sorted((Path(folder) / group).glob("*.yaml"))}
+    folders = (*find_config_folders(), *map(Path, split_config_dirs(sys.argv[1:])[0]))
+    files = {file.stem: file for folder in folders for file in sorted((folder / group).glob("*.yaml"))}
     contents = {name: yaml.safe_load(file.read_text(encoding="utf-8")) for name, file in files.items()}
     return {
         name: [key for key in map(str, own) if not key.startswith("_")]
@@ -186,8 +187,8 @@ def _list_typed_options(group: str) -> list[str]:
 def _list_experiment_settings(parents: list[str]) -> list[str]:
     """List the settings below a key in the YAML of the command line's experiment, if isobench ships it."""
     names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
-    file = Path(conf_dir()) / "experiment" / f"{names[-1] if names else None}.yaml"
-    node: Any = yaml.safe_load(file.read_text()) if file.is_file() else {}
+    file = find_config("experiment", names[-1]) if names else None
+    node: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}
     for parent in parents:
         node = node.get(parent) if isinstance(node, dict) else None
     return [key for key in node if key != "_target_"] if isinstance(node, dict) else []

@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 from yaml.reader import ReaderError
 
-from isobench.common.resources import conf_dir
 from isobench.config.command_line import split_config_dirs
+from isobench.papers.folders import find_config_folders
 
 
 def explain_yaml_error(error: BaseException) -> str | None:
@@ -31,8 +31,8 @@ def explain_yaml_error(error: BaseException) -> str | None:
 
 def find_yaml_file(name: str) -> str:
     """Return the path of a config that Hydra names, such as task/mine; the name itself if no folder has it."""
-    for folder in (*split_config_dirs(sys.argv[1:])[0], conf_dir()):
-        if (file := Path(folder, f"{name}.yaml")).is_file():
+    for folder in (*map(Path, split_config_dirs(sys.argv[1:])[0]), *find_config_folders()):
+        if (file := folder / f"{name}.yaml").is_file():
             return str(file)
     return name
 
@@ -55,7 +55,7 @@ def list_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def find_files_not_in_utf8() -> Iterator[Path]:
     """Yield the YAML files of isobench and of the user's own folders that are not text in UTF-8."""
-    for folder in (conf_dir(), *split_config_dirs(sys.argv[1:])[0]):
+    for folder in (*find_config_folders(), *map(Path, split_config_dirs(sys.argv[1:])[0])):
         for file in sorted(Path(folder).rglob("*.yaml")):
             try:
                 file.read_text(encoding="utf-8")

@@ -14,10 +14,10 @@ import yaml
 from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, make_cache_error, refuse_file, sha256_file
 from isobench.common.reading import read_bounded, require_regular_file
-from isobench.common.resources import conf_dir
 from isobench.config.schema import Encoder
 from isobench.data import hub
 from isobench.data.packaged import encoders
+from isobench.papers.folders import find_config
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
@@ -215,8 +215,8 @@ def label_encoder(encoder: Encoder) -> str:
 
 @functools.cache
 def _read_shipped_encoder(name: str) -> Encoder | None:
-    file = Path(conf_dir()) / "encoder" / f"{name}.yaml"
-    if not file.is_file():
+    file = find_config("encoder", name)
+    if file is None:
         return None
     names = {setting.name for setting in fields(Encoder)}
     settings = yaml.safe_load(file.read_text(encoding="utf-8"))

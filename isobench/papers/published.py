@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, Strict, TypeAdapter, ValidationError
 
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
-from isobench.common.resources import experiments_dir
-from isobench.config.schema import Experiment
+from isobench.papers.folders import find_papers
 
 PrintedCell = tuple[str, str]
 
@@ -165,22 +163,17 @@ def format_statistics(form: list[str], values: Sequence[float | str | None]) -> 
     return text
 
 
-def check_tables_exist(experiment: Experiment) -> None:
-    """Raise UserError if the experiment names a paper or a table that isn't there; called before any run starts."""
-    folder = Path(experiments_dir())
-    if experiment.paper and folder.is_dir() and not (folder / experiment.paper).is_dir():
-        papers = [entry.name for entry in folder.iterdir() if entry.is_dir()]
-        raise UserError(
-            f"experiment.paper={experiment.paper} is not known: {suggest_nearest(experiment.paper, papers)}"
-        )
-    if experiment.tables and not experiment.paper:
+def check_tables_exist(paper: str | None, tables: Sequence[str]) -> None:
+    """Raise UserError if an experiment names a paper or a table that isn't there; called before any run starts."""
+    papers = find_papers()
+    if paper and papers and paper not in papers:
+        raise UserError(f"experiment.paper={paper} is not known: {suggest_nearest(paper, list(papers))}")
+    if tables and not paper:
         raise UserError("experiment.tables needs a paper: set experiment.paper=NAME, or leave out the tables")
-    known = load_tables(experiment.paper) if experiment.paper else {}
-    for name in experiment.tables:
+    known = load_tables(paper) if paper else {}
+    for name in tables:
         if name not in known:
-            raise UserError(
-                f"experiment.tables: {experiment.paper} has no {name}: {suggest_nearest(name, list(known))}"
-            )
+            raise UserError(f"experiment.tables: {paper} has no {name}: {suggest_nearest(name, list(known))}")
 
 
 @cache
@@ -190,8 +183,9 @@ def load_tables(paper: str) -> dict[str, PublishedTable]:
     Raises:
         UserError: published.yaml is damaged, or a table in it is not of the form of `PublishedTable`.
     """
-    file = Path(experiments_dir()) / paper / "published.yaml"
-    if not file.is_file():
+    folder = find_papers().get(paper)
+    file = folder / "published.yaml" if folder else None
+    if file is None or not file.is_file():
         return {}
     try:
         content: Any = yaml.load(file.read_text(), PrintedNumberLoader)

@@ -1,30 +1,20 @@
-"""Define what the papers claim, and check each claim on our own runs or analyses."""
+"""Check what papers claim on our own runs or analyses: a paper's claims.py names the claims and their checks."""
 
+import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from isobench.report.analysis_claims import (
-    centring_restores_isotropy,
-    classifier_stays_at_init,
-    isobn_lowers_ev,
-    rare_tokens_are_nearer,
-    scores_are_repeated,
-    there_are_two_clusters,
-    top_component_is_exaggerated,
-    variance_is_not_importance,
-    variance_rises_with_importance,
-    word_similarity_improves,
-)
+from isobench.common.errors import UserError, extract_first_line
+from isobench.papers.folders import find_papers
 from isobench.report.baseline_comparison import BASE_METHOD, BaselineComparison, collect_test_family
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.cost_claims import costs_between, costs_times
-from isobench.report.document import Report
+from isobench.report.document import Report, TidyRows
 from isobench.report.method_effects import column_detectable_difference, find_holm_survivors, group_arms_by_column
 from isobench.report.run_claims import collapses, isotropy_is_unrelated
 from isobench.report.score_claims import (
-    UNBALANCED_TASKS,
     Budgets,
     decide_difference,
     describe_budgets,
@@ -32,6 +22,11 @@ from isobench.report.score_claims import (
     is_better_than,
 )
 
+__all__ = [
+    "FAILS", "HOLDS", "NOT_RUN", "OUTCOME_SYMBOLS", "UNDECIDED", "UNKNOWN", "Claim", "Outcome", "TidyRows",
+    "collapses", "costs_between", "costs_times", "improves", "is_better_than", "isotropy_is_unrelated", "judge_among",
+    "judge_cases", "load_claims", "nothing_improves",
+]  # fmt: skip
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
 RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
 
@@ -41,20 +36,20 @@ class Claim:
     """A paper's claim, and how it is checked.
 
     Attributes:
-        paper: the paper's name.
-        text: the claim in one sentence.
+        text: the claim in one sentence, with the place in the paper.
         experiment: the experiment whose runs or analysis are checked.
         check: takes the experiment's ``Report``, or the rows of ``rows_file`` if there is one.
         rows_file: which file of the analysis's numbers is checked, without its suffix; empty for runs.
         settings: what the experiment's command needs besides, so that its runs can decide the claim.
+        paper: the paper's name; `load_claims` fills it in.
     """
 
-    paper: str
     text: str
     experiment: str
     check: Callable[[Any], Outcome]
     rows_file: str = ""
     settings: str = ""
+    paper: str = ""
 
     @property
     def command(self) -> str:
@@ -146,64 +141,30 @@ def nothing_improves(report: Report) -> Outcome:
     return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, numbers)
 
 
-ISOBN, ISOBN_V1, CALIBRATION = "isobn", "isobn_arxiv_v1", "isotropy_calibration"
-ADAPTATION, COMMON = "task_adaptation", "too_much_in_common"
-SPECTRUM = ("spectrum_polynomial", "spectrum_exponential")
-SEEDS = "-m seed=1,2,3,4,5"  # for experiments whose grid has one seed
-FEW_SAMPLE = "judged with DistilBERT and 1,000 examples of each task"
-CLAIMS = [
-    Claim(ISOBN, "IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper"), settings=SEEDS),
-    Claim(ISOBN, f"IsoBN improves fine-tuning (Table 1), {FEW_SAMPLE}", "glue_few_sample", improves("isobn_paper")),
-    Claim(
-        ISOBN, "IsoBN lowers EV_1 of pretrained [CLS] much, batch normalisation little (Table 2)", "isobn_ev",
-        isobn_lowers_ev, "explained_variance",
-    ),
-    Claim(ISOBN, "Fine-tuning leaves the classifier near its initialisation (Figure 2)", "isobn_drift",
-          classifier_stays_at_init, "drift"),
-    Claim(ISOBN, "Fine-tuned classifiers exaggerate the first component (Figure 3)", "isobn_drift",
-          top_component_is_exaggerated, "drift"),
-    Claim(ISOBN, "Modified IsoBN (Eqs. 6 to 8) trains better than the original one (Eqs. 3 to 5)", "glue_isobn",
-          is_better_than("isobn_paper", "isobn_original"),
-          settings=f"{SEEDS} calibration=isobn_paper,isobn_original"),
-    Claim(ISOBN_V1, "Subtracting the mean hurts on unbalanced classes (Section 3.3; CoLA, MRPC)", "glue_isobn",
-          is_better_than("isobn_paper", "center+isobn_paper", UNBALANCED_TASKS),
-          settings=f"{SEEDS} task={','.join(UNBALANCED_TASKS)} 'calibration=isobn_paper,[center,isobn_paper]'"),
-    Claim(CALIBRATION, "No calibration improves fine-tuning (Table 1)", "glue_calibration", nothing_improves),
-    Claim(CALIBRATION, "Isotropy does not correlate with the task's score (Section 4)", "glue_calibration",
-          isotropy_is_unrelated),
-    Claim(CALIBRATION, f"Cosine regularisation does not improve fine-tuning (Table 1), {FEW_SAMPLE}",
-          "glue_few_sample", judge_among(nothing_improves, "cosine")),
-    Claim(CALIBRATION, f"Isotropy does not correlate with the task's score (Section 4), {FEW_SAMPLE}",
-          "glue_few_sample", isotropy_is_unrelated),
-    Claim(CALIBRATION, "Spectrum control that makes the head as isotropic as printed collapses to one class on some "
-          "tasks (Tables 1 and 4)", "glue_calibration",
-          collapses("spectrum_polynomial", "spectrum_exponential", "spectrum_polynomial_collapsed",
-                    "spectrum_exponential_collapsed")),
-    Claim(CALIBRATION, "No calibration improves translation (Table 2)", "mt_calibration", nothing_improves),
-    Claim(CALIBRATION, "No calibration improves summarisation (Tables 3 and 5)", "summarization_calibration",
-          nothing_improves),
-    Claim(CALIBRATION, "On GLUE, the flow takes 4.2 times the training time (Section 4.1)", "glue_calibration",
-          costs_times("table1", 4.2, "flow")),
-    Claim(CALIBRATION, "In translation, the flow takes 10.5 times the training time (Section 4.2)",
-          "mt_calibration", costs_times("table2", 10.5, "flow")),
-    Claim(CALIBRATION, "In translation, spectrum control takes 1.25 (Section 4.2) to 1.63 (Table 2) times the "
-          "training time", "mt_calibration", costs_between("table2", 1.25, 1.63, *SPECTRUM)),
-    Claim(CALIBRATION, "In summarisation, the flow takes 5.5 times the training time (Section 4.3)",
-          "summarization_calibration", costs_times("table3", 5.5, "flow")),
-    Claim(ADAPTATION, "L2 and gradient normalisation improve fine-tuning (Section 5.2)", "glue_adaptation",
-          improves("fixed_norm_l2", "gradient_norm_half", "gradient_norm")),
-    Claim(ADAPTATION, "Pretrained [CLS] embeddings fall into two clusters by t-SNE (Section 3.2, Figure 1)",
-          "adaptation_embeddings", there_are_two_clusters, "summary"),
-    Claim(ADAPTATION, "Dimensions that vary much are not the important ones, in general (Figure 3)",
-          "adaptation_embeddings", variance_is_not_importance, "summary"),
-    Claim(ADAPTATION, "On RTE, MNLI, QNLI and WNLI, dimensions that vary more are more important (Section 3.3)",
-          "adaptation_embeddings", variance_rises_with_importance, "summary"),
-    Claim(COMMON, "Centring alone makes word embeddings nearly isotropic (Table 1)", "common_isotropy",
-          centring_restores_isotropy, "isotropy"),
-    Claim(COMMON, "Scaled centring and post-processing improve word similarity (Table 2)", "common_wordsim",
-          word_similarity_improves("centered_scaled", "post_process"), "averages"),
-    Claim(COMMON, "Unused tokens are nearer to rare tokens than to frequent ones (Figure 3)", "common_frequency",
-          rare_tokens_are_nearer, "cosine_ranges"),
-    Claim("mteb", "Two encoders' published scores by cosine can be repeated (result files)", "sts_similarity",
-          scores_are_repeated, "published"),
-]  # fmt: skip
+def judge_cases(holds: Iterable[bool], numbers: str) -> Outcome:
+    """Return the outcome: holds in every case, in none, or undecided; ``holds`` has one truth value a case."""
+    cases = list(holds)
+    if not cases:
+        return Outcome(NOT_RUN, "nothing to compare")
+    return Outcome(HOLDS if all(cases) else UNDECIDED if any(cases) else FAILS, numbers)
+
+
+def load_claims() -> list[Claim]:
+    """Load what the papers claim: ``CLAIMS`` in the claims.py of each paper's folder.
+
+    Raises:
+        UserError: a claims.py can't be imported, or has no list of claims.
+    """
+    claims: list[Claim] = []
+    for name, folder in find_papers().items():
+        file = folder / "claims.py"
+        if not file.is_file():
+            continue
+        try:
+            own = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
+        except Exception as error:  # whatever the file's own code raises
+            raise UserError(f"{file}: {extract_first_line(error)}: correct the file") from error
+        if not isinstance(own, list) or not all(isinstance(claim, Claim) for claim in own):
+            raise UserError(f"{file}: CLAIMS must be a list of isobench.report.claims.Claim")
+        claims += [replace(claim, paper=name) for claim in own]
+    return claims

@@ -13,8 +13,6 @@ from isobench.runs.grouping import SOURCE_SETTINGS
 from isobench.statistics.resampling import mean_difference_interval
 from isobench.statistics.seeds import Arms, Estimate
 
-PAPER = "isotropy_calibration"  # the paper that prints all claims on cost
-PAPER_GPU = "TITAN RTX"  # the paper's times were measured on it
 TOLERANCE = 1.25  # our choice: our factor agrees with a printed one if it is at most a quarter larger or smaller
 
 
@@ -31,11 +29,12 @@ class TimedSetting(NamedTuple):
     settings: tuple[str, ...]  # from ``read_time_settings``
 
 
-def costs_times(table: str, factor: float, method: str) -> Callable[[Report], Outcome]:
+def costs_times(table: str, gpu: str, factor: float, method: str) -> Callable[[Report], Outcome]:
     """Make the check that a method takes ``factor`` times plain fine-tuning's training time, on average over tasks.
 
     Args:
-        table: the paper's table whose tasks and encoders the claim is about.
+        table: PAPER/TABLE, whose tasks and encoders the claim is about.
+        gpu: on which the paper measured its times.
         factor: as the text prints it; our factor has to be within ``TOLERANCE`` of it.
         method: the calibration's name.
     """
@@ -43,16 +42,17 @@ def costs_times(table: str, factor: float, method: str) -> Callable[[Report], Ou
 
     def check(report: Report) -> Outcome:
         arms, missing = select_timed_arms(report.runs, table, method)
-        return judge_factors({method: list(arms.values())}, list(arms), missing, low, high)
+        return judge_factors({method: list(arms.values())}, list(arms), missing, low, high, gpu)
 
     return check
 
 
-def costs_between(table: str, low: float, high: float, *methods: str) -> Callable[[Report], Outcome]:
+def costs_between(table: str, gpu: str, low: float, high: float, *methods: str) -> Callable[[Report], Outcome]:
     """Make the check that each method takes ``low`` to ``high`` times plain fine-tuning's training time on each task.
 
     Args:
-        table: the paper's table whose tasks and encoders the claim is about.
+        table: PAPER/TABLE, whose tasks and encoders the claim is about.
+        gpu: on which the paper measured its times.
         low: the smallest factor that the paper prints.
         high: the largest.
         methods: names of calibrations.
@@ -64,13 +64,18 @@ def costs_between(table: str, low: float, high: float, *methods: str) -> Callabl
             arms, lacking = select_timed_arms(report.runs, table, method)
             factors |= {f"{method} on {setting.task}": [pair] for setting, pair in arms.items()}
             settings, missing = [*settings, *arms], [*missing, *lacking]
-        return judge_factors(factors, settings, missing, low, high)
+        return judge_factors(factors, settings, missing, low, high, gpu)
 
     return check
 
 
 def judge_factors(
-    factors: dict[str, list[Arms]], settings: list[TimedSetting], missing: list[str], low: float, high: float
+    factors: dict[str, list[Arms]],
+    settings: list[TimedSetting],
+    missing: list[str],
+    low: float,
+    high: float,
+    gpu: str,
 ) -> Outcome:
     """Judge factors by their 95% intervals against the range in which they agree with the paper.
 
@@ -85,6 +90,7 @@ def judge_factors(
         missing: methods and tasks of the claim that have no times in the paper's setting.
         low: the smallest factor that agrees with the paper.
         high: the largest.
+        gpu: the paper's.
     """
     if not settings:
         return Outcome(
@@ -104,9 +110,9 @@ def judge_factors(
         return Outcome(HOLDS, numbers)
     if not any(estimate.high < low or estimate.low > high for estimate in estimates.values()):
         return Outcome(UNDECIDED, numbers)
-    if all(PAPER_GPU in machine.upper() for machine in machines):
+    if all(gpu.upper() in machine.upper() for machine in machines):
         return Outcome(FAILS, numbers)
-    return Outcome(UNDECIDED, f"{numbers}; the paper's times are of another machine, an Nvidia Titan RTX")
+    return Outcome(UNDECIDED, f"{numbers}; the paper's times are of another machine, {gpu}")
 
 
 def estimate_factor(arms: list[Arms]) -> Estimate:
@@ -135,7 +141,8 @@ def select_timed_arms(runs: TidyRows, table: str, method: str) -> tuple[dict[Tim
 
 def list_printed_cells(table: str, method: str) -> list[tuple[str, str]]:
     """List the encoders and tasks for which a table of the paper prints the method."""
-    content = load_tables(PAPER)[table]
+    paper, _, name = table.partition("/")
+    content = load_tables(paper)[name]
     row = content.methods[method]
     return list(
         dict.fromkeys(

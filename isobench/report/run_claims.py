@@ -11,7 +11,6 @@ from isobench.report.document import Report
 from isobench.report.tidy_rows import read_compared_setting
 from isobench.statistics.seeds import ALPHA, holm
 
-COLLAPSED_I2 = 0.002  # largest I2 in Table 4 beside a score of one class in Table 1 (MRPC, CoLA, WNLI, STS-B)
 NO_RELATION = 0.3  # the pooled correlation's interval must lie within plus and minus this to support "no relation"
 
 
@@ -72,10 +71,10 @@ def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> tu
     return math.tanh(mean - margin), math.tanh(mean), math.tanh(mean + margin), float(p_equal)
 
 
-def collapses(*methods: str) -> Callable[[Report], Outcome]:
+def collapses(largest_i2: float, *methods: str) -> Callable[[Report], Outcome]:
     """Make the check that runs whose head is as isotropic as printed predict one class for every example.
 
-    Only runs of these methods with an I2 of at most ``COLLAPSED_I2`` decide. The claim holds if one of them predicts
+    Only runs of these methods with an I2 of at most ``largest_i2`` decide. The claim holds if one of them predicts
     one class, and fails if none does. Runs on a task where plain fine-tuning predicts one class too are left out,
     because there the method is not the reason.
     """
@@ -91,12 +90,12 @@ def collapses(*methods: str) -> Callable[[Report], Outcome]:
         if not runs:
             return Outcome(UNDECIDED if own else NOT_RUN, f"no such run{left_out}")
         i2 = [run.get("head/i2_printed") for run in runs]
-        isotropic = [run for run, value in zip(runs, i2, strict=True) if value is not None and value <= COLLAPSED_I2]
+        isotropic = [run for run, value in zip(runs, i2, strict=True) if value is not None and value <= largest_i2]
         if not isotropic:
-            numbers = f"none of {len(runs)} runs has an I2 of at most {COLLAPSED_I2}"
+            numbers = f"none of {len(runs)} runs has an I2 of at most {largest_i2}"
             return Outcome(UNDECIDED, f"{numbers}: run calibration=spectrum_polynomial_collapsed{left_out}")
         constant = sum(run["failure"] == CONSTANT_PREDICTOR for run in isotropic)
-        numbers = f"{constant} of {len(isotropic)} runs with an I2 of at most {COLLAPSED_I2} predict one class"
+        numbers = f"{constant} of {len(isotropic)} runs with an I2 of at most {largest_i2} predict one class"
         return Outcome(HOLDS if constant else FAILS, numbers + left_out)
 
     return check

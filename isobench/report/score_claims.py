@@ -11,9 +11,6 @@ from isobench.report.tidy_rows import pair_methods, read_compared_setting
 from isobench.statistics.resampling import mean_difference_interval, stratified_permutation_test
 from isobench.statistics.seeds import ALPHA, Arms
 
-# IsoBN's tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and
-# the classes of QNLI and MNLI are about even.
-UNBALANCED_TASKS = ("cola", "mrpc")
 Budgets = set[tuple[int, int]]  # of two methods: how many configurations each was selected from, on each task
 UNEVEN_BUDGETS = (
     "the better one was selected from more configurations by the scores that are reported, which favours it: set "

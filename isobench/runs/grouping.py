@@ -11,9 +11,9 @@ from typing import Any
 
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name, split_chain
+from isobench.data.scale import drop_paper_remarks, find_scale_differences
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
-from isobench.papers.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
 from isobench.runs.row import Row
 

@@ -1,14 +1,12 @@
 """Check the settings of an encoder and its head that concern each other, before anything is started."""
 
-from pathlib import Path
-
 import yaml
 
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
 from isobench.config.architectures import check_architecture
 from isobench.config.schema import Config
 from isobench.data import weights
+from isobench.papers.folders import find_config
 
 
 def validate_encoder(cfg: Config) -> None:
@@ -58,11 +56,11 @@ def validate_head(cfg: Config) -> None:
 def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | None) -> tuple[str, str]:
     """Return what may have set an encoder's setting to other than its default, and what to do instead."""
     name, experiment = cfg.encoder.name, cfg.experiment.name
-    file = Path(conf_dir()) / "encoder" / f"{name}.yaml"
-    if file.is_file() and yaml.safe_load(file.read_text(encoding="utf-8")).get(setting, default) != default:
+    file = find_config("encoder", name)
+    if file and yaml.safe_load(file.read_text(encoding="utf-8")).get(setting, default) != default:
         return f"encoder={name}", "choose another encoder"
     sources = [f"+experiment={experiment}"] if experiment else []
-    sources += [] if file.is_file() else [f"encoder={name}"]
+    sources += [] if file else [f"encoder={name}"]
     return " or ".join(["the command line", *sources]), f"set encoder.{setting}={default or 'null'}"
 
 

@@ -22,7 +22,7 @@ from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
 from isobench.common.provenance import collect_provenance, reset_peak_memory
 from isobench.config.schema import Config
-from isobench.papers.scale import find_scale_differences
+from isobench.data.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import Heartbeat, describe_process
 from isobench.runs.identity import Identity

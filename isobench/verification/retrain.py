@@ -20,7 +20,7 @@ from isobench.verification.ledger import Ledger
 from isobench.verification.predictions import PredictedSplit, read_predictions
 from isobench.verification.run_check import CheckedRun
 from isobench.verification.sources import Locations, NotAvailable, find_matching_folder, locate_data
-from isobench.verification.targets import find_foreign_code
+from isobench.verification.targets import find_foreign_code, name_monitors_anew
 
 ARITHMETIC_PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")
 
@@ -77,6 +77,7 @@ def prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: L
         NotAvailable: it runs foreign code, its data or weights are not here, or it was trained on another device.
         UserError: data or weights are missing.
     """
+    cfg = name_monitors_anew(cfg)
     foreign = find_foreign_code(cfg)
     if foreign and not locations.trust:
         raise NotAvailable(f"{foreign}, and code that isobench does not bring is run with --trust only")

@@ -10,7 +10,7 @@ from isobench.common.provenance import read_git_state, read_package_version
 from isobench.common.reading import SETTINGS_LIMIT
 from isobench.config.bounds import check_value
 from isobench.config.schema import LAST_EPOCH, Config, config_from_plain
-from isobench.papers.scale import find_scale_differences
+from isobench.data.scale import find_scale_differences
 from isobench.runs.identity import compute_key
 from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.listing import parse_config
@@ -21,7 +21,7 @@ from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
 from isobench.verification.ledger import Ledger
 from isobench.verification.predictions import read_predictions
 from isobench.verification.scores import check_scores
-from isobench.verification.targets import find_foreign_code, find_renamed_class
+from isobench.verification.targets import find_foreign_code, find_renamed_class, name_monitors_anew
 
 
 @dataclass
@@ -97,7 +97,7 @@ def check_contents(folder: VerifiedFolder, run: CheckedRun, code: Code, ledger: 
         return
     renamed = find_renamed_class(cfg)  # the class of a method is not in the key
     ledger.judge(name, "config", compare_configs(cfg, record) + ([renamed] if renamed else []))
-    if foreign := find_foreign_code(cfg):
+    if foreign := find_foreign_code(name_monitors_anew(cfg)):
         ledger.differ(name, "config", f"{foreign}, which isobench does not bring")
     ledger.judge(name, "record", find_contradictions(cfg, record, name))
     check_scale(cfg, record, name, code, ledger)

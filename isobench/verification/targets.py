@@ -2,17 +2,31 @@
 
 import importlib
 import re
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from isobench.common.resources import conf_dir
 from isobench.config.schema import Config, split_chain
+from isobench.papers.folders import find_config_folders
 
-METHOD_CLASS = re.compile(r"isobench\.calibration(\.[a-z_]\w*)?\.[A-Z]\w*")
-MONITOR_CLASS = re.compile(r"(isobench\.analyses\.[a-z_]\w*|isobench\.training\.monitor)\.[A-Z]\w*")
+PAPER_MODULE = r"isobench_papers\.[a-z_]\w*\.[a-z_]\w*"
+METHOD_CLASS = re.compile(rf"(isobench\.calibration(\.[a-z_]\w*)?|{PAPER_MODULE})\.[A-Z]\w*")
+# Monitors of papers were in isobench.analyses when the first shipped runs were made.
+MONITOR_CLASS = re.compile(rf"({PAPER_MODULE}|isobench\.analyses\.[a-z_]\w*|isobench\.training\.monitor)\.[A-Z]\w*")
+
+
+def name_monitors_anew(cfg: Config) -> Config:
+    """Give monitors the present names of their classes: a class may have moved since a run's config was written."""
+    own = read_monitor_classes()
+    monitors = {
+        name: monitor | {"_target_": own[name]}
+        if name in own and isinstance(monitor, dict) and is_same_class(str(monitor.get("_target_")), own[name])
+        else monitor
+        for name, monitor in cfg.monitors.items()
+    }
+    return replace(cfg, monitors=monitors)
 
 
 def find_foreign_code(cfg: Config) -> str | None:
@@ -59,7 +73,7 @@ def find_renamed_class(cfg: Config) -> str | None:
 @cache
 def read_method_classes() -> dict[str, str]:
     """Return the class of every method that isobench brings, by the method's name."""
-    files = Path(conf_dir(), "calibration").glob("*.yaml")
+    files = (file for folder in find_config_folders() for file in folder.glob("calibration/*.yaml"))
     methods = [yaml.safe_load(file.read_text()) for file in sorted(files)]
     return {method["name"]: method["_target_"] for method in methods if "_target_" in method}
 
@@ -67,7 +81,7 @@ def read_method_classes() -> dict[str, str]:
 @cache
 def read_monitor_classes() -> dict[str, str]:
     """Return the class of every monitor that isobench's experiments bring, by the monitor's name."""
-    files = Path(conf_dir(), "experiment").glob("*.yaml")
+    files = (file for folder in find_config_folders() for file in folder.glob("experiment/*.yaml"))
     configs = [yaml.safe_load(file.read_text()) or {} for file in sorted(files)]
     return {
         name: monitor["_target_"]

@@ -11,9 +11,10 @@ import torch
 from helpers import write_parquet
 from sklearn.feature_selection import f_classif
 
-from isobench.analyses import adaptation_embeddings, isobn_embeddings
 from isobench.common.errors import UserError
 from isobench.metrics import block_diagonal, clusters_of, correlation_of, fisher_score
+from isobench_papers.isobn import embeddings as isobn_embeddings
+from isobench_papers.task_adaptation import embeddings as adaptation_embeddings
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from isobench.analyses.runner import list_earlier_files
 from isobench.cli.claims import judge_claim
 from isobench.common.tidy import write_rows
-from isobench.report.claims import CLAIMS, NOT_RUN, UNKNOWN
+from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_only_files_in_the_folder_are_an_earlier_analysis(tmp_path, files, expec
 
 @pytest.mark.parametrize("about", ["", "[1]", '{"files": []', "[" * 5000, '{"scale": 7}', '{"scale": {}}'])
 def test_an_odd_analysis_is_unknown_and_ends_no_report(tmp_path, about):
-    claim = next(claim for claim in CLAIMS if claim.rows_file)
+    claim = next(claim for claim in load_claims() if claim.rows_file)
     assert judge_claim(claim, lambda name: None, tmp_path)[0].word == NOT_RUN
     (tmp_path / "about.json").write_text(about)
     write_rows(tmp_path, claim.rows_file, [{"x": "y"}])
@@ -35,7 +35,7 @@ def test_an_odd_analysis_is_unknown_and_ends_no_report(tmp_path, about):
 
 
 def test_a_pipe_is_unknown_and_not_waited_for(tmp_path):
-    claim = next(claim for claim in CLAIMS if claim.rows_file)
+    claim = next(claim for claim in load_claims() if claim.rows_file)
     (tmp_path / "about.json").write_text('{"scale": {"differs": []}}')
     os.mkfifo(tmp_path / f"{claim.rows_file}.parquet")
     outcome, _ = judge_claim(claim, lambda name: None, tmp_path)

@@ -124,7 +124,7 @@ def test_mistakes_are_one_line_and_leave_nothing(cli, ev, outputs, more, message
 
 @pytest.mark.parametrize("place", ["outputs", "outputs/reports", "outputs/reports/isobn_ev"])
 def test_a_folder_that_cant_be_written_is_said_before_any_work(cli, ev, outputs, tmp_path, monkeypatch, place):
-    from isobench.analyses import isobn_ev
+    from isobench_papers.isobn import ev as isobn_ev
 
     monkeypatch.setattr(isobn_ev, "analyse", lambda subjects, curve: pytest.fail("worked first"))
     (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from isobench.__main__ import COMMANDS, main
 from isobench.cli import choices
 from isobench.cli.choices import GROUPS
 from isobench.common.resources import conf_dir
+from isobench.papers.folders import find_config_folders
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,9 @@ def test_every_choice_is_listed_with_a_description_on_one_line(cli, word, names)
     code, out, err = cli(word)
     assert (code, err) == (0, "")
     lines = dict(line.split(None, 1) for line in out.splitlines())
-    assert set(lines) == {file.stem for file in choices.Path(conf_dir(), GROUPS[word]).glob("*.yaml")}
+    assert set(lines) == {
+        file.stem for folder in find_config_folders() for file in folder.glob(f"{GROUPS[word]}/*.yaml")
+    }
     assert set(names) <= set(lines)
     assert all(len(text) > 10 and not text.startswith(("python", "isobench", "Files")) for text in lines.values())
     assert len(set(lines.values())) == len(lines)

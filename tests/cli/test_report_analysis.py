@@ -10,7 +10,7 @@ from isobench.cli import report
 from isobench.common.errors import StorageError, UserError
 from isobench.runs.row import Row
 
-TARGET = "isobench.analyses.isobn_drift.analyse"
+TARGET = "isobench_papers.isobn.drift.analyse"
 
 
 @pytest.mark.parametrize(("target", "is_repeated"), [(TARGET, True), ("evil_analysis.run", False)])

@@ -9,8 +9,8 @@ from helpers import make_config, review_columns, write_parquet
 from isobench.common.errors import UserError
 from isobench.data import sources
 from isobench.data.own_task import check_own_files, describe_own_data, print_own_data
+from isobench.data.scale import drop_paper_remarks, find_scale_differences
 from isobench.data.sources import are_hidden
-from isobench.papers.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 

@@ -21,7 +21,7 @@ from isobench.data.batches.pairs import (
     tokenise_pairs,
 )
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
-from isobench.papers.scale import find_task_differences
+from isobench.data.scale import find_task_differences
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:

@@ -14,7 +14,7 @@ BUNDLES = sorted(file.parent for file in ROOT.glob("experiments/*/results/*/mani
 
 
 def test_every_experiment_has_a_bundle():
-    experiments = {file.stem for file in ROOT.glob("conf/experiment/*.yaml")}
+    experiments = {file.stem for file in ROOT.glob("experiments/*/experiment/*.yaml")}
     only_at_paper_scale = {"glue_adaptation_large"}
     assert experiments - only_at_paper_scale <= {bundle.name for bundle in BUNDLES}
 

@@ -21,14 +21,14 @@ def find_labels(point):
 
 def find_named_tests(point):
     """(file or "", name) of every test that a point names in backquotes."""
-    return re.findall(r"`(?:(tests/[\w/]+\.py)::)?((?:test_|Test)\w+)`", point)
+    return re.findall(r"`(?:((?:tests|experiments)/[\w/]+\.py)::)?((?:test_|Test)\w+)`", point)
 
 
 def find_written_tests():
     """Every (file, name) of a test function or test class, the file from the repository's root."""
     return {
         (str(file.relative_to(ROOT)), name)
-        for file in ROOT.glob("tests/**/test_*.py")
+        for file in [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("experiments/*/tests/test_*.py")]
         for name in re.findall(r"^ *(?:def|class) ((?:test_|Test)\w+)", file.read_text(), re.MULTILINE)
     }
 
@@ -53,7 +53,8 @@ def test_every_named_test_exists_in_the_named_file_or_here(page):
     written = find_written_tests()
     for file, name in find_named_tests(page.read_text()):
         places = [place for place, found in written if found == name]
-        assert file in places if file else sum(place.startswith("tests/papers/") for place in places) == 1, name
+        of_papers = [place for place in places if place.startswith(("tests/papers/", "experiments/"))]
+        assert file in places if file else len(of_papers) == 1, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)

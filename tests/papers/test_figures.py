@@ -3,10 +3,11 @@
 import re
 
 import yaml
-from helpers import ROOT
 
-from isobench.analyses import adaptation_embeddings, isobn_embeddings
-from isobench.report.analysis_claims import FIGURE_TASKS, RISING_TASKS
+from isobench.papers.folders import find_config, find_papers
+from isobench_papers.isobn import embeddings as isobn_embeddings
+from isobench_papers.task_adaptation import embeddings as adaptation_embeddings
+from isobench_papers.task_adaptation.claims import FIGURE_TASKS, RISING_TASKS
 
 
 def read_text(file):
@@ -14,7 +15,7 @@ def read_text(file):
 
 
 def read_experiment(name):
-    return yaml.safe_load((ROOT / "conf" / "experiment" / f"{name}.yaml").read_text())
+    return yaml.safe_load(find_config("experiment", name).read_text())
 
 
 def test_the_numbers_beside_isobns_figures_2_to_4_are_in_its_text(papers):
@@ -23,7 +24,7 @@ def test_the_numbers_beside_isobns_figures_2_to_4_are_in_its_text(papers):
         "there is a 0.9997 cosine similarity between initialized and fine-tuned weights on COLA with RoBERTa" in text
     )
     assert "The first principal component accounts for over 90% variance of logits" in text
-    source = (ROOT / "isobench" / "analyses" / "isobn_drift.py").read_text()
+    source = (find_papers()["isobn"] / "drift.py").read_text()
     assert "cosine 0.9997 on CoLA with RoBERTa" in source
     assert "over 90% of the logits' variance" in source
     assert "(e.g., $[10^{-10}, 1]$ in BERT for MRPC)" in text

@@ -9,6 +9,7 @@ from helpers import ROOT, write_sets
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench.papers import published
+from isobench.papers.folders import find_config
 from isobench.sweep import grid
 from isobench.sweep.plan import compose_sweep, plan_runs
 
@@ -79,7 +80,7 @@ def test_an_experiment_is_of_the_paper_and_the_table_that_its_row_names():
 
     for row in ROWS:
         for name in re.findall(r"\+experiment=(\w+)", " ".join(row[2:4])):
-            text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
+            text = find_config("experiment", name).read_text()
             experiment = yaml.safe_load(text)["experiment"]
             assert experiment["paper"] == paper_of(row).replace("_arxiv_v1", ""), row
             if row[1].startswith("Table") and experiment.get("tables"):

@@ -9,7 +9,7 @@ import yaml
 
 from isobench.common.errors import UserError
 from isobench.common.resources import conf_dir
-from isobench.papers import published
+from isobench.papers import folders, published
 
 PAPERS = {
     "isobn": ["table1", "table2"],
@@ -116,12 +116,13 @@ def test_a_table_has_its_form(paper, name):
     ],
 )
 def test_a_damaged_table_is_said_in_one_line_with_its_place(tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr(published, "experiments_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(folders, "experiments_dir", lambda: str(tmp_path))
     content = {"what": "x", "form": "[mean]", "columns": "{}", "methods": "{}", "cells": "{}"}
     key, _, value = line.partition(": ")
     text = "\n".join(f"  {name}: {part}" for name, part in (content | {key: value}).items())
     paper = tmp_path / f"mine{abs(hash(line))}"
     paper.mkdir()
+    (paper / "paper.yaml").touch()
     (paper / "published.yaml").write_text(f"table1:\n{text}\n")
     with pytest.raises(UserError) as error:
         published.load_tables(paper.name)
@@ -327,7 +328,7 @@ def test_an_encoder_from_the_hub_is_pinned_at_a_whole_commit(name):
 def test_the_papers_grid_has_every_encoder_of_its_table(experiments, table):
     encoders = set()
     for experiment in experiments:
-        content = yaml.safe_load(Path(conf_dir(), "experiment", f"{experiment}.yaml").read_text())["experiment"]
+        content = yaml.safe_load(folders.find_config("experiment", experiment).read_text())["experiment"]
         encoders |= {name for part in content["grid"]["paper"] for name in part["encoder"]}
     assert encoders == set(published.load_tables(content["paper"])[table].cells)
 

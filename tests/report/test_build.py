@@ -10,7 +10,7 @@ from helpers import make_config, make_record
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
-from isobench.papers.scale import find_scale_differences
+from isobench.data.scale import find_scale_differences
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
 from isobench.report.old_build import build_report, describe_rules

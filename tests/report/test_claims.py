@@ -17,14 +17,22 @@ from isobench.cli.claims import judge_claim, read_analysis_rows
 from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import UserError
 from isobench.common.tidy import write_rows
+from isobench.papers.folders import find_config
 from isobench.report import claims, run_claims
-from isobench.report.analysis_claims import RELATED
 from isobench.report.baseline_comparison import apply_holm_correction, compare
-from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN, load_claims
 from isobench.report.document import Cell, Report, ReportLine, ReportTable
 from isobench.report.html import render_claims
 from isobench.report.tidy_rows import build_run_rows
 from isobench.statistics.seeds import detectable_difference
+from isobench_papers.isobn import claims as isobn
+from isobench_papers.isotropy_calibration.claims import COLLAPSED_I2
+from isobench_papers.mteb import claims as mteb
+from isobench_papers.task_adaptation import claims as adaptation
+from isobench_papers.task_adaptation.claims import RELATED
+from isobench_papers.too_much_in_common import claims as common
+
+CLAIMS = load_claims()
 
 
 def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str, list[float]]) -> Report:
@@ -242,7 +250,7 @@ def spectrum(i2, failure=None, **more):
 
 
 def test_collapses_is_judged_by_runs_whose_head_is_as_isotropic_as_printed():
-    check, one_class = run_claims.collapses("spectrum_polynomial"), "constant_predictor"
+    check, one_class = run_claims.collapses(COLLAPSED_I2, "spectrum_polynomial"), "constant_predictor"
     assert check(report({}, runs=[*spectrum(7e-4, one_class), *spectrum(0.0)])).word == HOLDS
     assert [check(report({}, runs=spectrum(i2))).word for i2 in (7e-4, 0.0)] == [FAILS, FAILS]
     # A constant run with another head is no evidence for the claim, and does not outweigh evidence against it.
@@ -256,7 +264,7 @@ def test_collapses_is_judged_by_runs_whose_head_is_as_isotropic_as_printed():
 
 
 def test_collapses_leaves_out_tasks_where_plain_fine_tuning_predicts_one_class_too():
-    check, one_class = run_claims.collapses("spectrum_polynomial"), "constant_predictor"
+    check, one_class = run_claims.collapses(COLLAPSED_I2, "spectrum_polynomial"), "constant_predictor"
     plain = [*runs([(1.0, 50.0)]), *runs([(1.0, 50.0)], failure=one_class)]
     outcome = check(report({}, runs=[*plain, *spectrum(7e-4, one_class)]))
     assert outcome == (UNDECIDED, "no such run; left out, plain fine-tuning predicts one class too: rte")
@@ -277,32 +285,48 @@ def clustered(clusters, index, gaussian, task="rte"):
 @pytest.mark.parametrize(
     ("check", "rows", "word"),
     [
-        (claims.isobn_lowers_ev, ev(0.8, 0.75, 0.3), HOLDS),
-        (claims.isobn_lowers_ev, ev(0.8, 0.5, 0.45), FAILS),  # lower than BN, but BN did most of it
-        (claims.isobn_lowers_ev, [*ev(0.8, 0.75, 0.3), *ev(0.3, 0.4, 0.5, "cola")], UNDECIDED),
-        (claims.isobn_lowers_ev, [], NOT_RUN),
+        (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3), HOLDS),
+        (isobn.isobn_lowers_ev, ev(0.8, 0.5, 0.45), FAILS),  # lower than BN, but BN did most of it
+        (isobn.isobn_lowers_ev, [*ev(0.8, 0.75, 0.3), *ev(0.3, 0.4, 0.5, "cola")], UNDECIDED),
+        (isobn.isobn_lowers_ev, [], NOT_RUN),
         (
-            claims.centring_restores_isotropy,
+            common.centring_restores_isotropy,
             [{"encoder": "e", "i1_raw": 0.4, "i1_centred": 0.96, "i1_removed": 0.99}],
             HOLDS,
         ),
         (
-            claims.centring_restores_isotropy,
+            common.centring_restores_isotropy,
             [{"encoder": "e", "i1_raw": 0.4, "i1_centred": 0.6, "i1_removed": 0.99}],
             FAILS,
         ),
-        (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.9}], FAILS),
-        (claims.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.1}], HOLDS),
-        (claims.variance_is_not_importance, [{"encoder": "e", "task": "rte", "spearman": 0.9}], NOT_RUN),  # excepted
-        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.9}], HOLDS),
-        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.1}], FAILS),
-        (claims.variance_rises_with_importance, [{"encoder": "e", "task": "sst2", "spearman": 0.9}], NOT_RUN),
-        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7), HOLDS),
-        (claims.there_are_two_clusters, clustered(3, 0.5, 0.7), FAILS),
-        (claims.there_are_two_clusters, clustered(2, 0.7, 0.7), FAILS),  # t-SNE's clusters, not the vectors'
-        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8), UNDECIDED),
-        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8, "mnli"), HOLDS),
-        (claims.there_are_two_clusters, clustered(2, 0.5, 0.7, "qnli"), NOT_RUN),  # Figure 1 does not show it
+        (adaptation.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.9}], FAILS),
+        (adaptation.variance_is_not_importance, [{"encoder": "e", "task": "t", "spearman": 0.1}], HOLDS),
+        (
+            adaptation.variance_is_not_importance,
+            [{"encoder": "e", "task": "rte", "spearman": 0.9}],
+            NOT_RUN,
+        ),  # excepted
+        (adaptation.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.9}], HOLDS),
+        (adaptation.variance_rises_with_importance, [{"encoder": "e", "task": "rte", "spearman": 0.1}], FAILS),
+        (
+            adaptation.variance_rises_with_importance,
+            [{"encoder": "e", "task": "sst2", "spearman": 0.9}],
+            NOT_RUN,
+        ),
+        (adaptation.there_are_two_clusters, clustered(2, 0.5, 0.7), HOLDS),
+        (adaptation.there_are_two_clusters, clustered(3, 0.5, 0.7), FAILS),
+        (
+            adaptation.there_are_two_clusters,
+            clustered(2, 0.7, 0.7),
+            FAILS,
+        ),  # t-SNE's clusters, not the vectors'
+        (adaptation.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8), UNDECIDED),
+        (adaptation.there_are_two_clusters, clustered(2, 0.5, 0.7) + clustered(1, 0.9, 0.8, "mnli"), HOLDS),
+        (
+            adaptation.there_are_two_clusters,
+            clustered(2, 0.5, 0.7, "qnli"),
+            NOT_RUN,
+        ),  # Figure 1 does not show it
     ],
 )
 def test_checks_of_analyses(check, rows, word):
@@ -315,25 +339,28 @@ def test_drift_is_judged_by_every_runs_last_epoch():
         {**base, "epoch": 0, "cosine": 1.0, "fine_tuned_top1": 0.1, "optimal_top1": 0.5},
         {**base, "epoch": 1, "cosine": 0.9, "fine_tuned_top1": 0.9, "optimal_top1": 0.5},
     ]
-    assert claims.classifier_stays_at_init(rows).word == FAILS
-    assert claims.classifier_stays_at_init(rows[:1]).word == HOLDS
-    assert (claims.top_component_is_exaggerated(rows).word, claims.top_component_is_exaggerated(rows[:1]).word) == (
+    assert isobn.classifier_stays_at_init(rows).word == FAILS
+    assert isobn.classifier_stays_at_init(rows[:1]).word == HOLDS
+    assert (
+        isobn.top_component_is_exaggerated(rows).word,
+        isobn.top_component_is_exaggerated(rows[:1]).word,
+    ) == (
         HOLDS,
         FAILS,
     )
     regression = {**rows[1], "task": "stsb", "fine_tuned_top1": 0.1, "optimal_top1": None}  # no optimal classifier
-    assert claims.top_component_is_exaggerated([*rows, regression]) == claims.top_component_is_exaggerated(rows)
-    assert claims.top_component_is_exaggerated([regression]).word == NOT_RUN
-    assert claims.classifier_stays_at_init([regression]).word == FAILS  # the drift of its head counts
+    assert isobn.top_component_is_exaggerated([*rows, regression]) == isobn.top_component_is_exaggerated(rows)
+    assert isobn.top_component_is_exaggerated([regression]).word == NOT_RUN
+    assert isobn.classifier_stays_at_init([regression]).word == FAILS  # the drift of its head counts
 
 
 def test_words_and_rare_tokens():
     words = [{"encoder": "e", "similarity": "cosine", "method": m, "pearson": p} for m, p in (("raw", 50), ("x", 60))]
-    assert claims.word_similarity_improves("x")(words).word == HOLDS
-    assert claims.word_similarity_improves("x")([*words[:1], {**words[1], "pearson": 40}]).word == FAILS
+    assert common.word_similarity_improves("x")(words).word == HOLDS
+    assert common.word_similarity_improves("x")([*words[:1], {**words[1], "pearson": 40}]).word == FAILS
     near = [{"encoder": "e", "vectors": "raw", "cosine": value} for value in (0.2, 0.7)]
-    assert claims.rare_tokens_are_nearer(near).word == HOLDS
-    assert claims.rare_tokens_are_nearer(near[::-1]).word == FAILS
+    assert common.rare_tokens_are_nearer(near).word == HOLDS
+    assert common.rare_tokens_are_nearer(near[::-1]).word == FAILS
 
 
 def test_repeated_scores_are_near_the_published_ones():
@@ -343,21 +370,15 @@ def test_repeated_scores_are_near_the_published_ones():
             ("spearman", "cosine", 0.01), ("pearson", "cosine", -0.09), ("pearson", "l1", 7.0),
         )
     ]  # fmt: skip
-    outcome = claims.scores_are_repeated(rows)
+    outcome = mteb.scores_are_repeated(rows)
     assert (outcome.word, "-0.090 points (e, sts12, pearson)" in outcome.numbers) == (HOLDS, True)
-    assert claims.scores_are_repeated([*rows, {**rows[0], "difference": math.nan}]).word == UNDECIDED
-    assert claims.scores_are_repeated([{**row, "difference": 0.2} for row in rows]).word == FAILS
-    assert claims.scores_are_repeated(rows[2:]).word == NOT_RUN
+    assert mteb.scores_are_repeated([*rows, {**rows[0], "difference": math.nan}]).word == UNDECIDED
+    assert mteb.scores_are_repeated([{**row, "difference": 0.2} for row in rows]).word == FAILS
+    assert mteb.scores_are_repeated(rows[2:]).word == NOT_RUN
 
 
 def test_every_claim_names_an_experiment_that_is_there():
-    from pathlib import Path
-
-    from isobench.common.resources import conf_dir
-
-    assert {claim.experiment for claim in CLAIMS} <= {
-        file.stem for file in Path(conf_dir(), "experiment").glob("*.yaml")
-    }
+    assert all(find_config("experiment", claim.experiment) for claim in CLAIMS)
     assert {claim.paper for claim in CLAIMS} == {
         file.parent.name for file in ROOT.glob("experiments/*/published.yaml")
     }
@@ -373,7 +394,7 @@ def test_the_documentation_states_the_criterion_of_every_claim():
     assert words == {"each", "better", "no gain", "collapse", "clusters", "cost"}
     for word in words:
         assert f"- **{word.capitalize()}.**" in text
-    assert f"I2 of at most\n  {run_claims.COLLAPSED_I2}." in text
+    assert f"I2 of at most\n  {COLLAPSED_I2}." in text
     assert f"a gain of {claims.RELEVANT_GAIN:g} point on every task" in text
     assert f"lies between -{run_claims.NO_RELATION:g} and {run_claims.NO_RELATION:g} (our".replace("0.", ".") in text
     assert f"Fisher score is between -{RELATED:g} and {RELATED:g} (our".replace("0.", ".") in text

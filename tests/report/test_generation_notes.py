@@ -8,9 +8,9 @@ from helpers import make_config, make_record
 
 from isobench.common.terminal import PlainConsole
 from isobench.config.schema import Experiment
+from isobench.data.scale import find_scale_differences
 from isobench.papers import published
-from isobench.papers.scale import find_scale_differences
-from isobench.report.claims import CLAIMS, FAILS, HOLDS, NOT_RUN, nothing_improves
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, load_claims, nothing_improves
 from isobench.report.generation_notes import describe_generation
 from isobench.report.html import render_report
 from isobench.report.markdown_latex import format_latex, format_markdown
@@ -305,7 +305,7 @@ def test_a_search_setting_that_varies_has_a_column_of_its_own():
 
 
 def test_the_claims_on_translation_and_summarisation():
-    found = {claim.experiment: claim for claim in CLAIMS if "calibration improves" in claim.text}
+    found = {claim.experiment: claim for claim in load_claims() if "calibration improves" in claim.text}
     assert set(found) == {"glue_calibration", "mt_calibration", "summarization_calibration"}
     assert all(claim.check is nothing_improves and not claim.rows_file for claim in found.values())
     same = [*runs("none", PLAIN), *runs("cosine", [0.2605, 0.2615, 0.261])]

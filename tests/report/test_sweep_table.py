@@ -8,7 +8,7 @@ from helpers import make_config, make_record
 
 from isobench.common.terminal import PlainConsole
 from isobench.config.schema import Experiment
-from isobench.papers.scale import find_scale_differences
+from isobench.data.scale import find_scale_differences
 from isobench.report.sweep_layout import lay_out_lines
 from isobench.report.sweep_lines import SweepLine, build_lines
 from isobench.report.sweep_table import print_table

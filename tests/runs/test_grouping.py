@@ -7,8 +7,8 @@ import pytest
 from helpers import make_config, make_record, review_columns, save_tiny, write_parquet
 
 from isobench.config.schema import Experiment
+from isobench.data.scale import find_encoder_differences
 from isobench.data.weights import format_encoder_name, label_encoder
-from isobench.papers.scale import find_encoder_differences
 from isobench.report.old_build import build_report
 from isobench.report.sweep_lines import format_seeds
 from isobench.report.sweep_table import print_table

@@ -3,14 +3,13 @@
 import itertools
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import yaml
 from hydra.errors import HydraException
 
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
+from isobench.papers.folders import find_config
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_grid
 from isobench.sweep.plan import compose_sweep, plan_runs
@@ -96,7 +95,7 @@ def test_settings_typed_with_plus_signs_win_over_the_grid():
 
 
 def test_isobn_as_released_has_the_papers_betas_at_paper_scale():
-    experiment = yaml.safe_load((Path(conf_dir()) / "experiment" / "glue_isobn.yaml").read_text())["experiment"]
+    experiment = yaml.safe_load(find_config("experiment", "glue_isobn").read_text())["experiment"]
     runs = expand_grid(experiment["grid"]["paper"], typed(seed=[1, 2, 3, 4, 5]))
     assert len(runs) == 2940
     methods = {name: f"calibration={name}" for name in VARIANTS}

@@ -1,15 +1,13 @@
 """The choice of a head: which settings and architectures it refuses, and a run from its start to its record."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from helpers import make_config, save_tiny
 
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
 from isobench.config.schema import Encoder
 from isobench.models.encoders import load_encoder
+from isobench.papers.folders import find_papers
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -86,7 +84,7 @@ def test_the_head_is_chosen_on_the_command_line(cli, small):
 
 def test_the_papers_experiments_use_transformers_head_and_the_others_isobns():
     huggingface = ("glue_calibration", "glue_adaptation", "glue_adaptation_large")
-    for file in sorted((Path(conf_dir()) / "experiment").glob("*.yaml")):
+    for file in [file for folder in find_papers().values() for file in sorted(folder.glob("experiment/*.yaml"))]:
         cfg = make_config(f"+experiment={file.stem}")
         assert cfg.head.name == ("huggingface" if file.stem in huggingface else "isobn"), file.stem
 

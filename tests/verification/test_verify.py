@@ -163,7 +163,7 @@ def test_only_classes_that_isobench_defines_are_made():
     own = {"_target_": "isobench.calibration.IsoBN", "beta": 0.5}
     assert find_foreign_class(own, METHOD_CLASS) is None
     assert find_foreign_class({"_target_": "isobench.calibration.isobn.IsoBN"}, METHOD_CLASS) is None
-    drift = {"_target_": "isobench.analyses.drift.ClassifierDrift"}
+    drift = {"_target_": "isobench_papers.isobn.drift_monitor.ClassifierDrift"}
     assert find_foreign_class(drift, MONITOR_CLASS) is None
     for target in (
         "os.system", "isobench.calibration.chain.torch.hub.load", "isobench.analyses.runner.hydra.utils.instantiate",

@@ -1,0 +1,175 @@
+"""Drift and logit variance of a classifier, against the paper's formulas written out; the analysis end to end."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from helpers import write_parquet
+
+from isobench.data.sources import select_by_hash
+from isobench_papers.isobn import drift as isobn_drift
+from isobench_papers.isobn.drift_monitor import fit_optimal_classifier, logit_variance_shares, measure_drift
+
+RNG = np.random.default_rng(0)
+
+
+def data(n=200, d=6):
+    h = RNG.normal(size=(n, d)) @ np.diag([5, 2, 1, 1, 0.5, 0.1]) + 3
+    values, vectors = np.linalg.eigh(np.cov(h.T, bias=True))
+    return h, values[::-1].copy(), vectors[:, ::-1].copy()
+
+
+def test_shares_are_the_variance_of_the_logits_that_projections_give():
+    h, values, vectors = data()
+    weight = RNG.normal(size=(3, 6))
+    expected = []
+    for k in (1, 2, 5, 6):
+        subspace = vectors[:, :k] @ vectors[:, :k].T
+        part, whole = np.var(h @ subspace @ weight.T, axis=0), np.var(h @ weight.T, axis=0)
+        expected.append((part / whole).mean())
+    found = logit_variance_shares(*(torch.from_numpy(x) for x in (weight, values, vectors)), (1, 2, 5, 6))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert found[-1] == pytest.approx(1)
+
+
+def test_drift_is_measured_within_the_subspace_only():
+    _, _, vectors = data()
+    initial = RNG.normal(size=(2, 6))
+    outside = initial + 7 * vectors[:, 3]  # the fourth component: not among the top three
+    moved = initial + 0.5 * vectors[:, 0]
+    top = torch.from_numpy(vectors[:, :3])
+    cosine, l2 = measure_drift(torch.from_numpy(outside), torch.from_numpy(initial), top)
+    assert (cosine, l2) == (pytest.approx(1), pytest.approx(0, abs=1e-12))
+    cosine, l2 = measure_drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
+    projected = [(w @ vectors[:, :3], v @ vectors[:, :3]) for w, v in zip(moved, initial, strict=True)]
+    assert l2 == pytest.approx(0.5)
+    assert cosine == pytest.approx(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in projected]))
+
+
+def test_the_optimal_classifier_finds_the_component_that_matters():
+    h, values, vectors = data()
+    labels = ((h - h.mean(0)) @ vectors[:, 3] > 0).astype(int)  # a small component decides
+    best = torch.from_numpy(fit_optimal_classifier(h, labels))
+    top = logit_variance_shares(best, torch.from_numpy(values), torch.from_numpy(vectors), (1, 3, 4))
+    assert top[1] < 0.2 < 0.8 < top[2]
+
+
+@pytest.fixture
+def drifting(small):
+    return ["+experiment=isobn_drift", *small, "task.train_samples=64", "task.dev_samples=30", "encoder.pooling=cls"]
+
+
+@pytest.mark.slow
+def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
+    code, out, err = cli(*drifting, "-m", "seed=1,2")
+    assert code == 0, err
+    assert "before -> after fine-tuning" in out
+    folder = outputs / "reports" / "isobn_drift"
+    names = {f"{stem}.{kind}" for stem in ("figure2", "figure3") for kind in ("png", "svg")}
+    assert names | {"drift.csv", "drift.parquet", "tables.txt", "about.json"} == {f.name for f in folder.iterdir()}
+    rows = list(csv.DictReader((folder / "drift.csv").open()))
+    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for s in "12" for e in "012"]
+    for row in rows:
+        if row["epoch"] == "0":
+            assert (float(row["cosine"]), float(row["l2"])) == (pytest.approx(1), 0)
+        else:
+            assert float(row["l2"]) > 0
+        assert float(row["fine_tuned_top1"]) <= float(row["fine_tuned_top5"]) <= float(row["fine_tuned_top30"])
+    about = json.loads((folder / "about.json").read_text())
+    assert (len(about["keys"]), about["runs"]) == (2, [])  # each run's own folder has its config
+    assert "encoder local is not the paper's" in about["scale"]["differs"]
+
+
+@pytest.mark.slow
+def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
+    """The pass over the training set draws nothing: the same weights with and without it."""
+    assert cli(*drifting)[0] == 0
+    shared = [x for x in drifting if x not in small][1:]
+    settings = ["optimization.epochs=2", "optimization.batch_size=16", "optimization.lr=3e-3"]
+    assert cli(*small, *shared, *settings)[0] == 0
+    one, two = (json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json"))
+    assert ("drift" in one["history"][0]) != ("drift" in two["history"][0])
+    assert [e["isotropy"] for e in one["history"]] == [e["isotropy"] for e in two["history"]]
+    assert [e["score"] for e in one["history"]] == [e["score"] for e in two["history"]]
+
+
+@pytest.mark.slow
+def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, outputs):
+    regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
+    code, out, err = cli(*drifting, *regression)
+    assert code == 0, err
+    assert "Figure 3 leaves out sst2: no classes" in out
+    assert "logistic regression │" not in out
+    folder = outputs / "reports" / "isobn_drift"
+    assert {file.stem for file in folder.glob("*.png")} == {"figure2"}
+    rows = list(csv.DictReader((folder / "drift.csv").open()))
+    assert [row["epoch"] for row in rows] == list("012")
+    assert not any(name.startswith("optimal") for name in rows[0])
+    cosines, distances = ([float(row[name]) for row in rows] for name in ("cosine", "l2"))
+    assert (cosines[0], distances[0]) == (pytest.approx(1), 0)
+    assert 0 < distances[1] < distances[2]
+    assert cosines[2] < cosines[0]
+
+
+def test_figure_3_and_its_table_are_of_tasks_with_classes_and_figure_2_of_all():
+    def rows_of(task, **optimal):
+        base = {"encoder": "e", "task": task, "method": "none", "seed": 1}
+        return [
+            {**base, "epoch": epoch, "cosine": 1 - epoch * drop, "l2": epoch * 0.1, "fine_tuned_top1": 0.9, **optimal}
+            for epoch, drop in ((0, 0), (1, 0.02 if optimal else 0.04))
+        ]
+
+    rows = [*rows_of("mrpc", optimal_top1=0.4), *rows_of("stsb")]
+    assert isobn_drift.average_curves(rows, "cosine") == {"e, none": [(0, 1.0), (1, pytest.approx(0.97))]}
+    assert isobn_drift.select_rows_with_classes(rows) == rows[:2]
+    (panel,) = isobn_drift.draw_figure3(isobn_drift.select_rows_with_classes(rows), ["1"]).axes
+    assert [list(line.get_ydata()) for line in panel.get_lines()] == [[90, 90], [40, 40]]
+    assert isobn_drift.describe_regressions(rows) == [
+        "Figure 3 leaves out stsb: no classes, so no logistic regression."
+    ]
+    assert isobn_drift.describe_regressions(rows[:2]) == []
+    assert isobn_drift.build_drift_table(rows, ["1"]).row_count == 3
+
+
+@pytest.mark.slow
+def test_a_generated_text_has_no_classifier(cli, outputs):
+    """Said before anything is planned."""
+    monitor = ["_target_=isobench_papers.isobn.drift_monitor.ClassifierDrift", "components=10", "top=[1]"]
+    arguments = ["task=captions", "encoder=bart-scratch", f"output_dir={outputs}"]
+    code, out, err = cli(*arguments, *(f"+monitors.drift.{setting}" for setting in monitor))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "monitors.drift measures a classifier and task=captions has none" in err
+    assert not outputs.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("components=0", "components=0 must be a whole number"),
+        ("components=ten", "components=ten must be a whole number"),
+        ("top=[1,0]", "top=[1, 0] must be a list of whole numbers"),
+        ("top=[]", "top=[] must be a list of whole numbers"),
+        ("top=5", "top=5 must be a list of whole numbers"),
+    ],
+)
+def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, message):
+    code, _, err = cli(*drifting, f"monitors.drift.{setting}")
+    assert code == 2
+    assert f"isobench: monitors.drift: {message}" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
+    chosen = select_by_hash(20, 10)
+    labels = [int(place in chosen) for place in range(20)]
+    for split in ("train", "validation"):
+        columns = {"sentence": ["a good film"] * 20, "label": labels, "idx": list(range(20))}
+        write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", columns)
+    code, _, err = cli(*drifting, f"data.root={tmp_path / 'data'}", "task.train_samples=10")
+    assert code == 2
+    assert "Traceback" not in err
+    assert "isobench: monitors.drift needs examples of two classes or more: take more (task.train_samples)" in err

@@ -1,0 +1,69 @@
+"""A study like isotropy_dial with made-up records: its planted slopes and correlations are known."""
+
+import functools
+import itertools
+import types
+
+import numpy as np
+import yaml
+from helpers import make_composer, make_record
+
+from isobench.papers.folders import find_config
+from isobench_papers.isotropy_dial.rows import DIALS, MEASURES
+
+SEEDS = range(1, 7)
+DOSES = {
+    "isobn": [0, 0.125, 0.25, 0.375, 0.5, 0.75, 1],
+    "istar": [*range(-5, 6)],
+    "cosine": [*range(7)],
+    "whitening": [*range(7)],
+}
+SLOPES = {"isobn": 2.0, "istar": -0.5, "cosine": 0.0, "whitening": 0.8}
+
+
+@functools.cache
+def compose_configs():
+    """Compose the configs of the study's runs, in the order of its grid, without reading data or weights."""
+    text = find_config("experiment", "isotropy_dial").read_text()
+    grid = yaml.safe_load(text)["experiment"]["grid"]["embedded"]
+    runs = [
+        [f"{key}={value}" for key, value in zip(part, values, strict=True)]
+        for part in grid
+        for values in itertools.product(*part.values())
+    ]
+    return [make_composer().compose(["+experiment=isotropy_dial", *run]) for run in runs]
+
+
+class Study:
+    """Subjects with made-up records: the score is linear in the dose, with a level for each seed and some noise."""
+
+    def __init__(self, tmp_path, seeds=SEEDS, noise=0.2):
+        configs = compose_configs()
+        self.file, self.noise, self.rng = tmp_path / "result.json", noise, np.random.default_rng(0)
+        self.file.write_text("")
+        self.levels = {seed: self.rng.normal(70, 5) for seed in seeds}
+        chosen = [c for c in configs if c.seed in seeds and c.encoder.name == configs[0].encoder.name]
+        self.record = make_record(chosen[0])
+        self.subjects = [self.make_subject(cfg) for cfg in chosen]
+
+    def make_subject(self, cfg):
+        dose, slope, turned = next(
+            (dose, SLOPES[dial.name], dial.name)
+            for dial in DIALS
+            if (dose := dial.read_dose(cfg.calibration)) is not None
+        )
+        score = (self.levels[cfg.seed] + slope * dose + self.rng.normal(0, self.noise)) / 100
+        values = {name: self.rng.normal() for name in MEASURES}
+        values["embedding/ev1"] = 0.5 + 0.1 * dose if turned != "cosine" else 0.5  # follows the dose
+        values["embedding/i1"] = score  # follows the score
+        epoch = types.SimpleNamespace(score=score, isotropy=values)
+        record = types.SimpleNamespace(
+            best=epoch, status="finished", provenance=self.record.provenance, cost=self.record.cost
+        )
+        folder = types.SimpleNamespace(result_file=self.file)
+        return types.SimpleNamespace(encoder="E", task="T", cfg=cfg, record=record, folder=folder)
+
+    def find(self, dial, dose, seed):
+        of_dial = next(one for one in DIALS if one.name == dial)
+        (found,) = (s for s in self.subjects if s.cfg.seed == seed and of_dial.read_dose(s.cfg.calibration) == dose)
+        return found

@@ -1,0 +1,178 @@
+"""The analysis of the dose-response study: planted slopes and correlations are found."""
+
+import math
+
+import numpy as np
+import pytest
+from dial_study import DOSES, SEEDS, SLOPES, Study
+from scipy import stats
+
+from isobench.analyses.rows import select_rows
+from isobench.cli import report
+from isobench.common.errors import UserError
+from isobench.common.plots import use_figure_style
+from isobench.statistics.seeds import holm
+from isobench_papers.isotropy_dial import analysis as dial_analysis
+from isobench_papers.isotropy_dial.figures import average_within_seeds
+from isobench_papers.isotropy_dial.rows import (
+    ACROSS,
+    GIVEN_DIAL,
+    GIVEN_DOSE,
+    VOCABULARY_MEASURES,
+    WHOLE,
+    WITHIN,
+    build_rows,
+)
+from isobench_papers.isotropy_dial.tables import format_number
+
+
+@pytest.fixture
+def study(tmp_path):
+    return Study(tmp_path)
+
+
+def test_planted_slopes_are_found_with_students_interval_over_seeds(study):
+    rows = build_rows(study.subjects)
+    slopes = dial_analysis.measure_slopes(rows)
+    primary = [row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE]
+    assert [row["dial"] for row in primary] == list(SLOPES)
+    for row in primary:
+        own = select_rows(rows, {"dial": row["dial"]})
+        by_seed = [
+            stats.linregress(*zip(*[(r["dose"], r["score"]) for r in own if r["seed"] == seed], strict=True)).slope
+            for seed in SEEDS
+        ]
+        low, high = stats.ttest_1samp(by_seed, 0).confidence_interval(0.95)
+        assert (row["slope"], row["low"], row["high"]) == pytest.approx((np.mean(by_seed), low, high), rel=1e-9)
+        assert row["slope"] == pytest.approx(SLOPES[row["dial"]], abs=0.2)
+        span = max(DOSES[row["dial"]]) - min(DOSES[row["dial"]])
+        assert (row["over_dial"], row["seeds"]) == (pytest.approx(row["slope"] * span), len(SEEDS))
+    assert [row["p_holm"] for row in primary] == pytest.approx(holm([row["p"] for row in primary]))
+    assert not any(
+        row["complete"] for row in slopes
+    )  # the family of a study without a complete part: all that is there
+    halves = [row for row in slopes if row["doses"] != WHOLE]
+    assert {(row["dial"], row["doses"]) for row in halves} == {("istar", "up to 0"), ("istar", "from 0")}
+    assert all(math.isnan(row["p_holm"]) for row in halves)
+    ev1 = {row["dial"]: row["slope"] for row in slopes if row["quantity"] == "embedding/ev1"}
+    assert ev1["istar"] == pytest.approx(0.1)
+    assert {row["dial"] for row in slopes if row["quantity"] in VOCABULARY_MEASURES} == {"cosine"}
+
+
+def test_planted_correlations_are_found(study):
+    found = dial_analysis.measure_correlations(build_rows(study.subjects))
+    of_ev1 = {row["dial"] or row["kind"]: row for row in found if row["measure"] == "embedding/ev1"}
+    assert of_ev1["isobn"]["correlation"] > 0.7  # the score rises with the dose, and so does the measure
+    assert of_ev1["istar"]["correlation"] < -0.7
+    assert math.isnan(of_ev1["whitening"]["low"]) or of_ev1["whitening"]["high"] <= 1
+    of_i1 = {row["dial"] or row["kind"]: row for row in found if row["measure"] == "embedding/i1"}
+    kinds = (*DOSES, ACROSS, GIVEN_DIAL, GIVEN_DOSE)
+    assert [of_i1[kind]["correlation"] for kind in kinds] == pytest.approx([1] * 7)
+    family = [row for row in found if row["kind"] == GIVEN_DIAL and not math.isnan(row["p"])]
+    assert [row["p_holm"] for row in family] == pytest.approx(holm([row["p"] for row in family]))
+    assert all(math.isnan(row["p_holm"]) for row in found if row["kind"] != GIVEN_DIAL)
+    noise = next(row for row in found if (row["kind"], row["measure"]) == (GIVEN_DIAL, "embedding/i2"))
+    assert abs(noise["correlation"]) < 0.4
+
+
+def test_across_dials_plain_fine_tuning_counts_once(study):
+    rows = build_rows(study.subjects)
+    found = dial_analysis.measure_correlations(rows)
+    (across,) = (row for row in found if (row["kind"], row["measure"]) == (ACROSS, "embedding/i2"))
+    by_seed = []
+    for seed in SEEDS:
+        own = {
+            (r["method"], r["dial"] if r["method"] != "none" else "", r["dose"]): r for r in rows if r["seed"] == seed
+        }
+        assert len(own) == 30
+        points = [(row["embedding/i2"], row["score"]) for row in own.values()]
+        by_seed.append(stats.spearmanr(*zip(*points, strict=True)).statistic)
+    assert across["correlation"] == pytest.approx(np.mean(by_seed), rel=1e-9)
+
+
+def test_holms_families_are_of_complete_studies_as_long_as_there_is_one():
+    tests = [{"p": p, "p_holm": math.nan, "complete": complete} for p, complete in ((0.01, 1), (0.02, 0), (0.03, 1))]
+    dial_analysis.add_holm(tests)
+    assert [row["p_holm"] for row in tests] == pytest.approx([0.02, math.nan, 0.03], nan_ok=True)
+    for row in tests:
+        row["complete"] = False
+    dial_analysis.add_holm(tests)
+    assert [row["p_holm"] for row in tests] == pytest.approx(holm([0.01, 0.02, 0.03]))
+
+
+def test_undefined_values_give_dashes_and_no_error(study):
+    for subject in study.subjects:
+        subject.record.best.isotropy["embedding/ev1"] = None  # undefined
+        subject.record.best.isotropy["embedding/isoscore"] = 0.5  # the same everywhere
+        if subject.cfg.seed > 1:
+            subject.record.best.score = 0.5  # a constant predictor
+    study.find("cosine", 4, 1).record.best.isotropy["embedding/i2"] = None
+    with use_figure_style():
+        findings = dial_analysis.analyse(study.subjects)
+    assert (format_number(-0.001, "+z.2f"), format_number(math.nan, "+z.2f")) == ("+0.00", "-")
+    found = findings.numbers["correlations"]
+    for row in found:
+        if row["measure"] in ("embedding/ev1", "embedding/isoscore"):
+            assert (math.isnan(row["correlation"]), row["seeds"]) == (True, 0)
+        elif row["measure"] == "embedding/i1":
+            assert row["seeds"] == 1
+    (one,) = (r for r in found if (r["kind"], r["measure"], r["dial"]) == (WITHIN, "embedding/i2", "cosine"))
+    assert one["seeds"] == 0
+    assert "nan" not in findings.render_text()
+
+
+def test_without_a_finished_dose_nothing_is_analysed(study):
+    for subject in study.subjects:
+        subject.record = None
+    with pytest.raises(UserError, match="no finished run is a dose"):
+        dial_analysis.analyse(study.subjects)
+
+
+def test_one_finished_seed_has_means_without_intervals(study):
+    study.subjects = [subject for subject in study.subjects if subject.cfg.seed == 1]
+    findings = dial_analysis.analyse(study.subjects)
+    (row,) = (r for r in findings.numbers["slopes"] if (r["dial"], r["quantity"]) == ("isobn", "score"))
+    assert row["slope"] == pytest.approx(2, abs=1)
+    assert all(math.isnan(row[name]) for name in ("low", "high", "p", "p_holm"))
+
+
+def test_intervals_within_seeds_do_not_see_the_seeds_levels():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(5, 4))
+    means, margins = average_within_seeds(scores)
+    shifted = average_within_seeds(scores + 100 * np.arange(5)[:, None])
+    assert shifted[1] == pytest.approx(margins)
+    rest = (scores - scores.mean(1, keepdims=True))[:, 2]
+    assert means[2] == pytest.approx(rest.mean())
+    rest = rest * math.sqrt(4 / 3)
+    assert margins[2] == pytest.approx(stats.t.ppf(0.975, 4) * rest.std(ddof=1) / math.sqrt(5))
+    assert average_within_seeds(scores[:1])[1] is None
+
+
+@pytest.mark.slow
+def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small, outputs):
+    methods = ["calibration=none,isobn_paper", "calibration.beta=0.5,1.0", "seed=1,2"]
+    study = ["+experiment=isotropy_dial", *small, *methods, "optimization.epochs=1", "task.train_samples=48"]
+    code, out, err = cli(*study)
+    assert code == 0, err
+    assert "INCOMPLETE: 6 of 300 runs finished" in " ".join(out.split())
+    folder = outputs / "reports" / "isotropy_dial"
+    assert len((folder / "doses.csv").read_text().splitlines()) == 1 + 2 * (3 + 1 + 1)  # plain is a dose of 3 dials
+    assert not (folder / "report.html").exists()
+    next(outputs.glob("runs/*/result.json")).unlink()
+    report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
+    page = (folder / "report.html").read_text()
+    assert "INCOMPLETE: 5 of 300 runs finished" in (folder / "tables.txt").read_text()
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert "INCOMPLETE: 5 of 300 runs finished" in page
+    other = ["calibration=istar", "calibration.strength=0.1", "seed=1", "optimization.epochs=2"]
+    for arguments in (study, ["+experiment=isotropy_dial", *small, *other, "task.train_samples=48"]):
+        code, _, err = cli(*arguments)
+        assert code == 0, err
+    report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])  # of both sweeps, which can't be one study
+    page = (folder / "report.html").read_text()
+    assert "data:image/svg+xml" not in page
+    assert "The analysis can" in page
+    assert "optimization.epochs (1, 2)" in page
+    code, out, err = cli("verify", str(outputs))
+    assert code == 0, out + err

@@ -1,0 +1,215 @@
+"""The design of the dose-response study: its grid, its doses, its order, what is complete and what is refused."""
+
+import copy
+import types
+
+import pytest
+from dial_study import DOSES, Study, compose_configs
+from hydra.core.global_hydra import GlobalHydra
+
+from isobench.common.errors import UserError
+from isobench.sweep.order import find_places
+from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench_papers.isotropy_dial import analysis as dial_analysis
+from isobench_papers.isotropy_dial.progress import (
+    describe_progress,
+    keep_grid_runs,
+    list_grid_runs,
+    list_ranges,
+    measure_progress,
+)
+from isobench_papers.isotropy_dial.rows import DIALS, build_rows, collect_series
+from isobench_papers.isotropy_dial.settings import refuse_mixed_settings
+
+GROUP = ("E", "T")
+
+
+@pytest.fixture
+def configs():
+    return compose_configs()
+
+
+@pytest.fixture
+def study(tmp_path):
+    return Study(tmp_path)
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return Study(tmp_path, range(1, 11))
+
+
+def test_the_grid_has_every_dose_of_every_dial_with_ten_seeds_and_two_encoders(configs):
+    assert len(configs) == len({repr((c.seed, c.encoder.name, c.calibration)) for c in configs}) == 600
+    for dial in DIALS:
+        found = [(c.encoder.name, dial.read_dose(c.calibration), c.seed) for c in configs]
+        found = sorted(run for run in found if run[1] is not None)
+        encoders = sorted({c.encoder.name for c in configs})
+        assert found == [(e, dose, seed) for e in encoders for dose in DOSES[dial.name] for seed in range(1, 11)]
+    assert {(c.task.name, c.task.train_samples, c.evaluation.every) for c in configs} == {
+        ("rotten_tomatoes", 512, "last")
+    }
+    settings = {(o.epochs, o.lr, o.batch_size, o.patience, o.report) for o in (c.optimization for c in configs)}
+    assert settings == {(2, 1e-4, 16, None, "last")}
+
+
+def test_only_the_dials_own_settings_are_its_doses():
+    isobn, _, cosine, whitening = DIALS
+    epsilons = [0.0, 1e-4, 1e-3, 0.01, 0.1, 1, 10]
+    method = {"name": "whitening_zca", "shrinkage": 0.0}
+    assert [whitening.read_dose({**method, "epsilon": e}) for e in epsilons] == list(range(7))
+    assert whitening.read_dose({**method, "epsilon": 1.0, "shrinkage": 0.01}) is None
+    assert cosine.read_dose({"name": "cosine", "target": "head", "strength": 1.0}) is None
+    assert [dial.read_dose({"name": "none"}) for dial in DIALS] == [0, 0, 0, None]
+    chain = {"name": "isobn_paper", "beta": 0.5, "then": {"name": "cosine"}}
+    assert isobn.read_dose(chain) is None
+
+
+def test_the_runs_are_started_encoder_by_encoder_and_seed_by_seed(configs):
+    rows = [types.SimpleNamespace(cfg=cfg, folder=types.SimpleNamespace(key=i)) for i, cfg in enumerate(configs)]
+    places = find_places(configs[0].experiment.order, rows)
+    started = [rows[i].cfg for i in sorted(places, key=places.__getitem__)]
+    assert [(c.encoder.name, c.seed) for c in started] == [
+        (name, seed)
+        for name in dict.fromkeys(c.encoder.name for c in configs)
+        for seed in range(1, 11)
+        for _ in range(30)
+    ]
+    with pytest.raises(UserError, match=r"no run has the setting calibration\.gain"):
+        find_places(["calibration.gain"], rows)
+    for order, problem in ((["calibration"], "is a section"), (["seed", "seed"], "twice")):
+        with pytest.raises(UserError, match=problem):
+            find_places(order, rows)
+
+
+@pytest.mark.slow
+def test_other_tasks_are_asked_for_on_the_command_line(glue, tmp_path):
+    more = ["task=rte,mrpc", "task.train_samples=1000", "seed=1,2", f"data.root={glue}", f"output_dir={tmp_path}"]
+    try:
+        with compose_sweep(["+experiment=isotropy_dial", *more]) as parts:
+            planned = [run.row.cfg for run in plan_runs(*parts).values()]
+    finally:
+        GlobalHydra.instance().clear()
+    assert len(planned) == 30 * 2 * 2 * 2
+    assert {(c.task.name, c.task.train_samples) for c in planned} == {("rte", 1000), ("mrpc", 1000)}
+
+
+def test_a_study_is_complete_if_all_runs_of_the_experiments_own_grid_have_ended(whole):
+    progress = measure_progress(whole.subjects)[GROUP]
+    assert (progress.is_complete, progress.label, progress.count) == (True, "", "300 of 300 runs finished")
+    whole.find("istar", 4, 5).record.status = "failed"
+    progress = measure_progress(whole.subjects)[GROUP]
+    assert (progress.is_complete, progress.count) == (True, "299 of 300 runs finished, 1 failed")
+    whole.find("istar", 4, 6).record = None
+    progress = measure_progress(whole.subjects)[GROUP]
+    assert (progress.is_complete, progress.label) == (False, "INCOMPLETE: 298 of 300 runs finished, 1 failed")
+
+
+def test_a_sweep_of_some_seeds_is_incomplete_and_names_the_others(study):
+    progress = measure_progress(study.subjects)
+    (note,) = describe_progress(progress)
+    assert note == "E, T: INCOMPLETE: 180 of 300 runs finished; seeds 7 to 10: not yet run."
+    assert list_ranges([1, 3, 4, 6, 7, 8, 10]) == "1, 3, 4, 6 to 8, 10"
+
+
+def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
+    for subject in study.subjects:
+        subject.task = "U"
+    findings = dial_analysis.analyse([*whole.subjects, *study.subjects])
+    for rows in (findings.numbers["slopes"], findings.numbers["correlations"]):
+        assert {row["task"] for row in rows if row["p_holm"] == row["p_holm"]} == {"T"}
+        assert {(row["task"], row["complete"]) for row in rows} == {("T", True), ("U", False)}
+    text = findings.render_text()
+    lines = [line for line in text.splitlines() if "IsoBN (beta)" in line]
+    assert ["†" in line for line in lines if "uncorrected" in line] == [True]
+    assert (
+        "Holm's correction is over 4 slopes of the score, and 5 correlations given the dial, of complete"
+        in " ".join(text.split())
+    )
+    dose, isotropy = (findings.figures[name] for name in ("dose", "isotropy"))
+    names = [entry.get_text() for entry in dose.legends[0].get_texts()]
+    assert names == ["E, T", "E, U (INCOMPLETE: 180 of 300 runs finished)"]
+    panels = [(axis.get_ylabel(), axis.get_title()) for axis in isotropy.axes]
+    assert ["INCOMPLETE" in label for label, _ in panels if label] == [False, True]
+    (row,) = (
+        row
+        for row in findings.numbers["correlations"]
+        if (row["task"], row["measure"], row["kind"]) == ("T", "embedding/i2", dial_analysis.GIVEN_DIAL)
+    )
+    title = f"given the dial:\n{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
+    assert title in [title for _, title in panels]
+
+
+def test_an_encoder_without_a_whole_seed_has_no_panels_and_is_named(whole, study):
+    for subject in study.subjects:
+        subject.task, subject.record = "U", None
+    isotropy = dial_analysis.analyse([*whole.subjects, *study.subjects]).figures["isotropy"]
+    assert [axis.get_ylabel() for axis in isotropy.axes if axis.get_ylabel()] == ["E\nT: score\n"]
+    assert "No seed with all doses yet: E, U" in isotropy.get_suptitle()
+
+
+def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
+    added = copy.deepcopy(whole.find("isobn", 1.0, 3))
+    added.cfg.calibration["beta"] = 0.9
+    progress = measure_progress([*whole.subjects, added])
+    rows = keep_grid_runs(build_rows([*whole.subjects, added]), progress)
+    assert [collect_series(rows, *GROUP, dial).doses for dial in DIALS] == list(DOSES.values())
+    assert describe_progress(progress) == [
+        "E, T: 300 of 300 runs finished; 1 runs are not in the grid and are left out."
+    ]
+    whole.find("istar", 4, 6).record = None
+    rows = keep_grid_runs(build_rows([*whole.subjects, added]), measure_progress([*whole.subjects, added]))
+    assert 0.9 in {row["dose"] for row in rows}
+
+
+def test_an_experiment_without_a_grid_is_measured_by_its_own_runs(study):
+    for subject in study.subjects:
+        subject.cfg = copy.copy(subject.cfg)
+        subject.cfg.experiment = copy.copy(subject.cfg.experiment)
+        subject.cfg.experiment.grid = {}
+    assert list_grid_runs(study.subjects[0].cfg) == frozenset()
+    assert measure_progress(study.subjects)[GROUP].is_complete
+
+
+def change(subject, section, **settings):
+    """Change settings of one run's config, which shares its sections with other runs."""
+    subject.cfg = copy.deepcopy(subject.cfg)
+    for name, value in settings.items():
+        if section == "calibration":
+            subject.cfg.calibration[name] = value
+        else:
+            setattr(getattr(subject.cfg, section), name, value)
+
+
+def test_runs_with_other_settings_are_refused_and_the_setting_is_named(study):
+    refuse_mixed_settings(study.subjects)
+    again = copy.copy(study.find("isobn", 0.5, 2))
+    change(again, "seeds", order=9)
+    with pytest.raises(
+        UserError, match=r"2 runs are dose 0\.5 of IsoBN \(beta\) with seed 2; .* seeds\.order \(None, 9\)"
+    ):
+        refuse_mixed_settings([*study.subjects, again])
+    change(again, "seeds", order=None)
+    change(again, "task", train_samples=1000)
+    with pytest.raises(UserError, match=r"task\.train_samples \(512, 1000\)"):
+        dial_analysis.analyse([*study.subjects, again])
+    again.task = "T train_samples=1000"  # another task, as isobench.analyses.names calls it
+    refuse_mixed_settings([*study.subjects, again])
+    one = study.find("cosine", 3, 4)
+    change(one, "optimization", lr=1e-5)
+    with pytest.raises(UserError, match=r"^E, T: the runs differ in optimization\.lr \(0\.0001, 1e-05\)"):
+        refuse_mixed_settings(study.subjects)
+    change(one, "optimization", lr=1e-4)
+    name = next(
+        key for key in study.find("istar", 2, 1).cfg.calibration if key not in ("name", "_target_", "strength")
+    )
+    change(study.find("istar", 2, 1), "calibration", **{name: 0.123})
+    with pytest.raises(UserError, match=rf"^E, T, I-STAR \(strength\): the runs differ in calibration\.{name}"):
+        refuse_mixed_settings(study.subjects)
+
+
+def test_a_strength_of_0_is_no_second_plain_fine_tuning(study):
+    zero = copy.copy(study.find("istar", 2, 1))
+    change(zero, "calibration", strength=0.0)
+    with pytest.raises(UserError, match=r"2 runs are dose 0 of I-STAR .*calibration\.name \(none, istar\)"):
+        refuse_mixed_settings([*study.subjects, zero])

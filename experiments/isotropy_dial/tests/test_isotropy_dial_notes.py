@@ -1,0 +1,152 @@
+"""The notes of the dose-response study: what is left out, the preregistration's commits, the power simulation."""
+
+import json
+import os
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from dial_study import DOSES, Study
+
+from isobench_papers.isotropy_dial import analysis as dial_analysis
+from isobench_papers.isotropy_dial import preregistration
+from isobench_papers.isotropy_dial.power import describe_power
+from isobench_papers.isotropy_dial.progress import list_grid_runs
+from isobench_papers.isotropy_dial.rows import DIALS, collect_series
+
+
+@pytest.fixture
+def study(tmp_path):
+    return Study(tmp_path)
+
+
+def test_seeds_without_a_dose_are_left_out_of_this_dial_and_named(study):
+    study.find("istar", -3, 2).record = None
+    study.find("istar", 4, 5).record.status = "failed"
+    study.find("istar", 1, 5).record = study.find("istar", 2, 5).record = None
+    for subject in study.subjects:
+        if subject.cfg.seed == 6:
+            subject.record = None
+    findings = dial_analysis.analyse(study.subjects)
+    rows = findings.numbers["doses"]
+    series = collect_series(rows, "E", "T", DIALS[1])
+    assert series.seeds == [1, 3, 4]
+    assert series.left_out == {2: "dose -3 not yet run", 5: "doses 1, 2 not yet run, dose 4 failed", 6: "not yet run"}
+    seeds = {row["dial"]: row["seeds"] for row in findings.numbers["slopes"] if row["quantity"] == "score"}
+    assert seeds == {"isobn": 5, "istar": 3, "cosine": 5, "whitening": 5}
+    across = [
+        row["seeds"]
+        for row in findings.numbers["correlations"]
+        if row["measure"] == "embedding/i2" and not row["dial"]
+    ]
+    assert across == [3, 3, 3]
+    text = " ".join(findings.render_text().split())
+    assert "E, T: INCOMPLETE: 146 of 300 runs finished, 1 failed; seeds 6 to 10: not yet run." in text
+    reasons = "seed 2 (dose -3 not yet run); seed 5 (doses 1, 2 not yet run, dose 4 failed)"
+    assert f"Left out of I-STAR (strength) on E, T: {reasons}. " in f"{text} "
+    assert text.count("Left out of") == 1  # seed 6 is named once, not for each dial
+    assert "PROVISIONAL: no study is complete." in text
+
+
+class Repository:
+    """A repository with a preregistration and the file of an analysis, and commits at chosen times."""
+
+    def __init__(self, folder):
+        self.folder, self.file = folder, folder / "preregistration.md"
+        self.analysis = folder / "isobench" / "analyses" / "isotropy_dial.py"
+        self.analysis.parent.mkdir(parents=True)
+        self.git("init", "-q")
+
+    def git(self, *arguments, seconds=0):
+        command = ["git", "-C", str(self.folder), "-c", "user.name=A", "-c", "user.email=a@b", *arguments]
+        when = {**os.environ, "GIT_COMMITTER_DATE": f"{seconds} +0000"}
+        return subprocess.run(command, check=True, env=when, capture_output=True, text=True).stdout.strip()
+
+    def commit(self, file, text, seconds):
+        """Write a file and commit it; returns the commit."""
+        file.write_text(text)
+        self.git("add", str(file))
+        self.git("commit", "-q", "-m", text, seconds=seconds)
+        return self.git("rev-parse", "HEAD")
+
+
+WRITTEN = 1_000_000_000  # when the preregistration was committed
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return Repository(tmp_path / "checkout")
+
+
+def describe(study, repository, code, began):
+    """Describe the preregistration beside runs of this code that began then."""
+    for subject in study.subjects:
+        subject.record.provenance = SimpleNamespace(git=SimpleNamespace(commit=code, dirty=False))
+    os.utime(study.file, (began + 9, began + 9))  # the run took 9 seconds
+    return preregistration.describe_preregistration(study.subjects, repository.file)
+
+
+def test_the_preregistration_stands_beside_the_first_run(study, repository):
+    def tell(began):
+        return describe(study, repository, "abc", began)
+
+    assert tell(WRITTEN)[0].startswith("WARNING: there is no preregistration.md")
+    repository.file.write_text("hypotheses")
+    assert "sha256 " in tell(WRITTEN)[0]
+    repository.commit(repository.file, "hypotheses", WRITTEN)
+    (note,) = tell(WRITTEN + 100)
+    assert "of 2001-09-09 01:46 UTC" in note
+    assert "code abc." in note
+    repository.commit(repository.file, "other hypotheses", WRITTEN + 101)
+    assert "was changed after the first run" in tell(WRITTEN + 100)[1]
+    assert "nothing was preregistered" in tell(WRITTEN - 1)[1]
+    repository.file.write_text("third hypotheses")
+    assert "has edits that are in no commit" in tell(WRITTEN + 200)[1]
+
+
+def test_history_decides_what_was_first_whatever_the_clocks_say(study, repository):
+    early = repository.commit(repository.analysis, "analysis", WRITTEN - 9)
+    written = repository.commit(repository.file, "hypotheses", WRITTEN)
+    assert "nothing was preregistered" in describe(study, repository, early, WRITTEN + 100)[1]
+    notes = describe(study, repository, written, WRITTEN - 100)
+    assert len(notes) == 2
+    assert notes[1].startswith("0 commits changed the analysis since the first run's code")
+    repository.commit(repository.file, "other hypotheses", WRITTEN + 1)
+    repository.commit(repository.analysis, "another analysis", WRITTEN + 2)
+    repository.analysis.write_text("a third one")
+    notes = describe(study, repository, written, WRITTEN + 100)
+    assert "was changed after the first run" in notes[1]
+    assert notes[2].startswith("1 commit, and edits that are in no commit, changed the analysis since")
+
+
+def test_the_power_simulation_is_quoted_if_it_is_of_this_grid(study, tmp_path):
+    file, grid = tmp_path / "power.json", list_grid_runs(study.subjects[0].cfg)
+
+    def tell(content):
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+        return describe_power(file, grid)
+
+    assert describe_power(file, grid)[0].startswith("There is no power.json")
+    shape = {"encoders": ["minilm"], "dials": DOSES, "seeds": 10}
+    slope = {"encoder": "minilm", "dial": "istar", "points_over_the_dial": 0.514}
+    power = {
+        "studies": 9000, "shape": shape, "false_positives": {"one slope": 0.0512}, "coverage": {"slopes": 0.951},
+        "smallest_slopes": [slope], "noise_sd": {"minilm": [1.0, 0.5, 1.5]},
+    }  # fmt: skip
+    for broken in (
+        "[]",
+        "{",
+        {**power, "false_positives": {"a": "x"}},
+        {**power, "shape": {}},
+        {**power, "scenarios": 1},
+    ):
+        assert "can't be read" in tell(broken)[0]
+    false, covered, smallest = tell(power)
+    assert false == "9,000 simulated studies: false positives at p < 0.05: one slope 5.1%."
+    assert covered.endswith("intervals hold: slopes 95.1%.")
+    assert smallest.endswith("80% of them find after Holm's correction, in points: minilm, istar 0.51.")
+    notes = tell({**power, "scenarios": {"skewed noise": 0.931, "normal noise": 0.95}})
+    assert notes[2].endswith("intervals hold too few true values where: skewed noise 93.1%.")
+    assert tell({**power, "scenarios": {"skewed noise": {"coverage": 0.931, "false_positives": 0.05}}}) == notes
+    (refused,) = tell({**power, "shape": {**shape, "seeds": 9}})
+    assert "was made for another grid: run benchmarks/power.py --write again" in refused

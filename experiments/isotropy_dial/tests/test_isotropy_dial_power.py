@@ -1,0 +1,184 @@
+"""The simulation of the dose study: it analyses as the study does, and its scenarios have the stated truth."""
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from isobench.statistics.dose_response import student_t
+from isobench.statistics.seeds import holm
+from isobench_papers.isotropy_dial.analysis import measure_correlations, measure_slopes
+from isobench_papers.isotropy_dial.rows import (
+    FINISHED,
+    GIVEN_DIAL,
+    GIVEN_DOSE,
+    MEASURES,
+    VOCABULARY_MEASURES,
+    WHOLE,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+MODULES = ("power", "synthetic_correlations", "synthetic_scenarios", "synthetic_studies")
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    """The modules of the simulation; without benchmarks/common.py, which changes a process's settings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        patch.setitem(sys.modules, "common", SimpleNamespace(write_result=None))
+        yield SimpleNamespace(**{name: __import__(name) for name in MODULES})
+        for name in MODULES:
+            sys.modules.pop(name)
+
+
+@pytest.fixture(scope="module")
+def study(simulation):
+    """The study's design, its number of seeds, and the pilot's noise."""
+    design, seeds = simulation.power.read_dials()
+    return SimpleNamespace(
+        design=design,
+        seeds=seeds,
+        noise=simulation.synthetic_studies.read_pilot(simulation.power.STUDY / "pilot.csv"),
+    )
+
+
+def test_holms_correction_of_many_studies_is_that_of_each(simulation):
+    p = np.round(np.random.default_rng(0).random((200, 8)) ** 4, 2)  # with ties
+    assert simulation.synthetic_studies.holm(p) == pytest.approx(np.array([holm(own) for own in p]))
+
+
+def build_rows(design, scores, isotropy):
+    """The analysis's rows of a study: by encoder, scores [seeds, cells] and isotropy [seeds, measures, cells]."""
+    return [
+        {
+            "encoder": encoder,
+            "task": "T",
+            "seed": seed,
+            "dial": dial,
+            "dose": dose,
+            "method": "none" if cell == 0 else dial,
+            "state": FINISHED,
+            "score": own[seed, cell],
+            **dict(zip(MEASURES, isotropy[encoder][seed, :, cell], strict=True)),
+            **dict.fromkeys(VOCABULARY_MEASURES, 0.0),
+        }
+        for encoder, own in scores.items()
+        for dial, doses, cells in zip(design.names, design.doses, design.columns, strict=True)
+        for dose, cell in zip(doses, cells, strict=True)
+        for seed in range(len(own))
+    ]
+
+
+@pytest.mark.slow
+def test_the_simulation_analyses_studies_as_the_study_does(simulation, study):
+    """200 studies with planted slopes and correlations: the same intervals and p, also after Holm's correction."""
+    design, of_correlations, rng = study.design, simulation.synthetic_correlations, np.random.default_rng(0)
+    studies, effects = 200, design.effects(1.0, -2.0, 0.0, 3.0)
+    scores, isotropy, slopes, given = {}, {}, {}, {GIVEN_DIAL: {}, GIVEN_DOSE: {}}
+    for name, noise in study.noise.items():
+        drawn = simulation.synthetic_studies.simulate(rng, noise, effects, studies, study.seeds)
+        scores[name] = drawn
+        isotropy[name] = of_correlations.draw_isotropy(rng, design, drawn, effects, len(MEASURES), 3.0, 0.5)
+        slopes[name] = simulation.power.test_slopes(design, drawn)
+        for kind in given:
+            found = of_correlations.correlate(design, isotropy[name], drawn[:, :, None], kind == GIVEN_DOSE)
+            given[kind][name] = student_t(np.moveaxis(found, 1, -1))
+    families = [np.concatenate([own[-1] for own in part.values()], axis=-1) for part in (slopes, given[GIVEN_DIAL])]
+    adjusted = [simulation.synthetic_studies.holm(p) for p in families]
+    for i in range(studies):
+        rows = build_rows(design, *({name: own[i] for name, own in part.items()} for part in (scores, isotropy)))
+        found = [row for row in measure_slopes(rows) if row["quantity"] == "score" and row["doses"] == WHOLE]
+        for row, p in zip(found, adjusted[0][i], strict=True):
+            dial = design.names.index(row["dial"])
+            expected = [part[i, dial] for part in slopes[row["encoder"]]]
+            assert [row["over_low"], row["over_high"], row["p"]] == pytest.approx(expected, rel=1e-6)
+            assert row["p_holm"] == pytest.approx(p, rel=1e-6)
+        found = measure_correlations(rows)
+        for kind, own in given.items():
+            for row in (row for row in found if row["kind"] == kind):
+                place = list(MEASURES).index(row["measure"])
+                expected = [part[i, place] for part in own[row["encoder"]]]
+                assert [row[key] for key in ("correlation", "low", "high", "p")] == pytest.approx(expected, rel=1e-6)
+        tested = [row["p_holm"] for row in found if row["kind"] == GIVEN_DIAL]
+        assert tested == pytest.approx(list(adjusted[1][i]), rel=1e-6)
+
+
+def test_dials_leave_plain_fine_tuning_where_it_is(simulation, study):
+    design = study.design
+    assert design.names == ["isobn", "istar", "cosine", "whitening"]
+    effects, moved = design.effects(1, 2, 3, 4), simulation.synthetic_correlations.move_isotropy(design)
+    assert effects[0] == moved[0] == 0
+    assert design.slopes(effects) == pytest.approx([1, 2, 3, 4])
+    istar, whitening = design.columns[1], design.columns[3]
+    assert effects[istar] == pytest.approx(np.linspace(-1, 1, 11))
+    assert moved[istar] == pytest.approx(np.linspace(-0.5, 0.5, 11))
+    assert moved[whitening] == pytest.approx(np.linspace(1, 0, 7))  # full whitening is the most isotropic
+
+
+def test_the_noises_interval_is_that_of_chi_square(study):
+    for noise in study.noise.values():
+        value, low, high = noise.estimate_sd()
+        assert noise.freedom == 4
+        assert [4 * value**2 / end**2 for end in (high, low)] == pytest.approx(stats.chi2.ppf([0.025, 0.975], 4))
+    changes = study.noise["minilm"].changes
+    assert changes["none"] == 0
+    assert changes["whitening_zca epsilon 0.0"] == pytest.approx(-16.47, abs=0.01)
+
+
+def test_scenarios_have_the_true_slopes_that_they_state(simulation, study):
+    """Drawn scores have the stated mean slopes, the variant a mean slope of 0, within 4.5 standard errors."""
+    design, rng = study.design, np.random.default_rng(0)
+    scenarios = simulation.synthetic_scenarios.make_scenarios(design)
+    assert len(scenarios) == 7
+    for name, pair in scenarios.items():
+        for scenario, is_null in zip(pair, (False, True), strict=True):
+            scores = scenario.draw(rng, study.noise["minilm"], 1000, 10).reshape(10_000, -1)
+            slopes, truth = design.slopes(scores)[:, list(scenario.dials)], scenario.true_slopes(design)
+            error = slopes.std(0) / 100
+            assert np.abs(slopes.mean(0) - truth).max() < 4.5 * error.max(), name
+            assert (np.abs(truth).max() < 1e-9) == is_null, name
+
+
+def test_noise_of_neighbouring_doses_is_correlated_and_keeps_its_size(simulation, study):
+    rng, design = np.random.default_rng(0), study.design
+    (name,) = (name for name in simulation.synthetic_scenarios.make_scenarios(design) if "neighbouring" in name)
+    _, scenario = simulation.synthetic_scenarios.make_scenarios(design)[name]
+    noise = study.noise["minilm"].draw(rng, 20_000, design.cells) @ scenario.mixing.T
+    found = np.corrcoef(noise.T)
+    istar, cosine, whitening = (design.columns[dial] for dial in (1, 2, 3))
+    assert found[istar[3], istar[4]] == pytest.approx(0.7, abs=0.03)
+    assert found[istar[0], istar[3]] == pytest.approx(0.7**3, abs=0.03)
+    assert found[istar[6], cosine[1]] == pytest.approx(0.7**2, abs=0.03)  # by way of plain fine-tuning
+    assert found[istar[5], whitening[0]] == pytest.approx(0, abs=0.03)
+    assert noise.std(0) == pytest.approx(np.full(design.cells, study.noise["minilm"].residuals.std()), rel=0.03)
+
+
+def test_flipping_signs_counts_every_pattern(simulation):
+    values = np.random.default_rng(0).normal(0.3, 1, (20, 6))
+    patterns = np.array(list(itertools.product((-1, 1), repeat=6)))
+    expected = [np.mean(np.abs(patterns @ own) >= abs(own.sum()) - 1e-9) for own in values]
+    assert simulation.synthetic_scenarios.flip_signs(values) == pytest.approx(expected)
+    assert simulation.synthetic_scenarios.flip_signs(np.ones((1, 10))) == pytest.approx(2 / 2**10)
+
+
+def test_the_figures_have_the_shape_of_the_grid(simulation, study):
+    """power.json was made for the dials, doses, seeds and encoders of today's grid; its smallest slopes scale."""
+    power = json.loads((simulation.power.STUDY / "power.json").read_text())
+    design, shape = study.design, power["shape"]
+    assert shape["dials"] == dict(zip(design.names, design.doses, strict=True))
+    assert shape["seeds"] == study.seeds
+    assert sorted(shape["encoders"]) == simulation.power.read_encoders()
+    assert [[row["encoder"], row["dial"]] for row in power["smallest_slopes"]] == [
+        [encoder, dial] for encoder in shape["encoders"] for dial in shape["dials"]
+    ]
+    for row in power["smallest_slopes"]:
+        sd, low, high = power["noise_sd"][row["encoder"]]
+        ratios = [row["low"] / row["points_over_the_dial"], row["high"] / row["points_over_the_dial"]]
+        assert ratios == pytest.approx([low / sd, high / sd], rel=0.02)
+    assert not any("-0.00" in name for part in ("coverage", "false_positives") for name in power[part])

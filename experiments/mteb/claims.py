@@ -1,0 +1,26 @@
+"""What MTEB's result files claim of two encoders, and how it is judged."""
+
+from isobench.report.claims import NOT_RUN, Claim, Outcome, TidyRows, judge_cases
+
+NEAR = 0.1  # points; a correlation this near a published one counts as repeated; the number is our choice
+
+
+def scores_are_repeated(rows: TidyRows) -> Outcome:
+    """Check that each of our correlations by cosine is within ``NEAR`` points of the published one."""
+    rows = [row for row in rows if row["similarity"] == "cosine"]
+    differences = {f"{row['encoder']}, {row['set']}, {row['metric']}": row["difference"] for row in rows}
+    if not differences:
+        return Outcome(NOT_RUN, "no encoder with published scores")
+    farthest = max(differences, key=lambda name: abs(differences[name]))
+    numbers = f"largest of {len(differences)} differences: {differences[farthest]:+.3f} points ({farthest})"
+    return judge_cases((abs(difference) <= NEAR for difference in differences.values()), numbers)
+
+
+CLAIMS = [
+    Claim(
+        "Two encoders' published scores by cosine can be repeated (result files)",
+        "sts_similarity",
+        scores_are_repeated,
+        rows_file="published",
+    ),
+]

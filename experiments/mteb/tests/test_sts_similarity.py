@@ -1,0 +1,320 @@
+"""Sentence similarity by frozen encoders: calibrations, correlations, MTEB's numbers, the cache, bad input."""
+
+import io
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from helpers import WORDS, make_config, write_sts
+from scipy import stats
+from transformers import AutoModel, AutoTokenizer
+
+from isobench.common.errors import UserError
+from isobench.common.terminal import PlainConsole
+from isobench.data.scored_pairs import SETS, ScoredPairs
+from isobench.papers import published
+from isobench_papers.mteb import sts_similarity
+from isobench_papers.mteb.figure import draw_gains, group_equal_methods
+from isobench_papers.mteb.tables import (
+    average_over_sets,
+    build_mean_table,
+    build_published_table,
+    build_set_table,
+    compare_with_published,
+    list_differences,
+)
+
+
+def subject(*overrides):
+    return SimpleNamespace(cfg=make_config(*overrides))
+
+
+def by_numpy(method, fitted_on, x):
+    """The calibrations from their definitions, with the statistics of ``fitted_on``."""
+    mean, covariance = fitted_on.mean(0), np.cov(fitted_on.T, bias=True)
+    values, vectors = np.linalg.eigh(covariance)
+    if method == "center":
+        return x - mean
+    if method == "all_but_the_top":
+        top = vectors[:, -1:]
+        return (x - mean) @ (np.eye(x.shape[1]) - top @ top.T)
+    if method == "isobn_paper":
+        deviation = np.sqrt(np.diag(covariance))
+        gamma = (np.corrcoef(fitted_on.T) ** 2).sum(1)
+        theta = (deviation * gamma + 0.1) ** -0.5
+        return x * theta * np.sqrt((deviation**2).sum() / (deviation**2 * theta**2).sum())
+    soft = vectors / np.sqrt(values + 0.3)  # Soft ZCA with epsilon 0.3
+    return (x - mean) @ (soft @ vectors.T if method == "whitening_zca" else soft)
+
+
+@pytest.mark.parametrize("method", ["center", "all_but_the_top", "isobn_paper", "whitening_zca", "whitening_pca"])
+def test_calibrations_have_the_statistics_of_the_set_that_they_are_fitted_on(method):
+    rng = np.random.default_rng(5)
+    fitted_on, x = rng.normal(1, [1, 2, 3, 0.5, 1], (200, 5)), rng.normal(0, 2, (12, 5))
+    soft = ["calibration.shrinkage=0", "calibration.epsilon=0.3"] if method.startswith("whitening") else []
+    for vectors in (fitted_on, x):
+        ours = sts_similarity.calibrate(
+            subject(f"calibration={method}", *soft), torch.tensor(fitted_on), torch.tensor(vectors)
+        ).numpy()
+        expected = by_numpy(method, fitted_on, vectors)
+        if method == "whitening_pca":  # the signs of eigenvectors are arbitrary, and their order is the other one
+            expected = expected[:, ::-1]
+            expected = expected * np.sign((expected * ours).sum(0))
+        np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_moving_averages_take_the_whole_set():
+    x = torch.tensor(np.random.default_rng(6).normal(0, [1, 5], (50, 2)))
+    slow, whole = (
+        sts_similarity.calibrate(subject("calibration=isobn_released", f"calibration.momentum={momentum}"), x, x)
+        for momentum in (0.05, 1.0)
+    )
+    assert torch.equal(slow, whole)
+    chain = {"name": "a", "momentum": 0.1, "then": {"name": "b", "k": 2, "then": {"name": "c", "momentum": 0.2}}}
+    taken = sts_similarity.take_batch_whole(chain)
+    assert (taken["momentum"], taken["then"], chain["momentum"]) == (
+        1.0, {"name": "b", "k": 2, "then": {"name": "c", "momentum": 1.0}}, 0.1,
+    )  # fmt: skip
+
+
+def test_correlations_are_scipys_and_whitening_is_rotated_freely():
+    rng = np.random.default_rng(7)
+    x, scores = rng.normal(1, [1, 4, 1, 2], (40, 4)), rng.uniform(0, 5, 20)
+    found = sts_similarity.compute_correlations(torch.tensor(x), scores)
+    left, right = x[:20], x[20:]
+    cosine = (left * right).sum(1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
+    l1 = -np.abs(left - right).sum(1)
+    for row, values in ((0, cosine), (3, l1)):
+        expected = 100 * stats.spearmanr(values, scores).statistic, 100 * stats.pearsonr(values, scores).statistic
+        np.testing.assert_allclose(found[row], expected)
+    zca, pca = (
+        sts_similarity.compute_correlations(
+            sts_similarity.calibrate(subject(f"calibration={name}"), torch.tensor(x), torch.tensor(x)), scores
+        )
+        for name in ("whitening_zca", "whitening_pca")
+    )
+    np.testing.assert_allclose(zca[:2], pca[:2])  # cosine and inner product; coordinates' ranks and L1 are not equal
+    assert abs(zca[3, 1] - pca[3, 1]) > 1e-3
+
+
+def test_unit_length_leaves_a_zero_vector_alone():
+    vectors = torch.tensor([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]])
+    expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [1.0, 0.0]]).double()
+    torch.testing.assert_close(sts_similarity.prepare_vectors(vectors, True), expected, rtol=1e-6, atol=0)
+    assert torch.equal(sts_similarity.prepare_vectors(vectors, False), vectors.double())
+
+
+# --- Tables and the figure.
+
+
+def make_row(**changed):
+    row = {
+        "encoder": "minilm", "model": "minilm", "layer": None, "pooling": "mean", "method": "none", "set": "sts13",
+        "similarity": "cosine", "pairs": 1500, "spearman": 80.7, "pearson": 80.0, "gain": 0.0, "top_share": 0.01,
+    }  # fmt: skip
+    return row | changed
+
+
+def test_only_uncalibrated_means_at_the_output_stand_beside_mteb():
+    (spearman, pearson) = compare_with_published([make_row()], False)
+    assert (spearman["ours"], spearman["published"]) == (80.7, 80.603)
+    assert spearman["difference"] == pytest.approx(0.097)
+    assert (pearson["metric"], pearson["published"]) == ("pearson", 80.152)
+    others = [{"method": "center"}, {"layer": 3}, {"pooling": "cls"}, {"model": "mine"}, {"similarity": "inner"}]
+    assert compare_with_published([make_row(**other) for other in others], True) == []
+    assert compare_with_published([make_row(similarity="l1")], False) == []  # MTEB's vectors have length 1
+    assert compare_with_published([make_row(similarity="l1")], True)[0]["published"] == 80.702
+
+
+def test_the_published_cells_are_those_of_the_result_files():
+    """The issue's five digits; the files have more, which README.md of experiments/mteb names."""
+    cells = published.load_tables("mteb")["cosine"].cells
+    minilm, mpnet = (cells[name]["as published"] for name in ("minilm", "mpnet"))
+    spearman = {"STS12": 72.369, "STS13": 80.603, "STS15": 85.390, "STS16": 78.989, "STS-B": 82.032}
+    pearson = {"STS12": 81.36, "STS13": 80.152, "STS15": 84.736, "STS16": 77.937, "STS-B": 82.741}
+    assert {name: minilm[name] for name in spearman} == {name: [spearman[name], pearson[name]] for name in spearman}
+    ours = {name: values[0] for name, values in mpnet.items()}
+    assert ours.items() >= {"STS13": 83.485, "STS15": 85.663, "STS16": 80.030, "STS-B": 83.422}.items()
+    assert cells["all-minilm-l6-v2"] == cells["minilm"]
+
+
+def test_means_leave_undefined_correlations_out():
+    rows = [make_row(), make_row(set="stsb", spearman=60.7, gain=2.0), make_row(set="sts12", spearman=math.nan)]
+    (mean,) = average_over_sets(rows)
+    assert (mean["spearman"], mean["gain"], mean["sets"]) == (pytest.approx(70.7), 1.0, "sts13, stsb")
+    assert math.isnan(average_over_sets([make_row(spearman=math.nan)])[0]["spearman"])
+
+
+def test_methods_with_the_same_gains_share_a_panel():
+    points = [(method, name) for method in ("none", "pca", "zca", "center") for name in ("sts12", "sts13")]
+    gains = {"none": 0.0, "pca": 2.0, "zca": 2.01, "center": 2.1}
+    rows = [make_row(method=method, set=name, gain=gains[method]) for method, name in points]
+    assert group_equal_methods(rows[2:]) == [["pca", "zca"], ["center"]]
+    figure = draw_gains(rows)
+    assert [axis.get_title() for axis in figure.axes] == ["pca, zca", "center"]
+    assert draw_gains(rows[:2]).axes is not None  # without calibrations there is nothing to draw
+
+
+def test_tables_fit_eighty_columns():
+    methods = ["none", "whitening_zca epsilon=0.001"]
+    encoders = [("distilbert-quire", "distilbert-quire"), ("minilm", "minilm")]
+    rows = [
+        make_row(encoder=encoder, model=model, method=method, set=name, similarity=similarity)
+        for encoder, model in encoders
+        for method in methods
+        for name in SETS
+        for similarity in ("cosine", "inner", "spearman", "l1")
+    ]
+    out = PlainConsole(width=80, file=io.StringIO(), color_system=None)
+    published = compare_with_published(rows, False)
+    assert {row["encoder"] for row in published} == {"minilm"}
+    for table in (build_published_table(published), build_set_table(rows), build_mean_table(average_over_sets(rows))):
+        out.print(table)
+    text = out.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("80.70") == 6 + 2 * 2 * 7 + 2 * 2 * 4
+    assert "…" not in text
+
+
+def test_other_data_and_encoders_are_said():
+    pairs = {"sts12": ScoredPairs(["a"], ["b"], np.ones(1))}
+    notes = list_differences([make_row(model="mine")], pairs, True)
+    assert notes == [
+        "encoder mine is not in the paper", "sentence pairs of data.root, not of the hub's commits",
+        "STS12 has 1 pair, not 3,108",
+    ]  # fmt: skip
+    assert list_differences([make_row()], {}, False) == []
+
+
+# --- Bad input.
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["calibration=cosine"], "calibration=cosine changes no vector of a frozen encoder: leave it out"),
+        (["calibration=flow"], "calibration=flow has to be trained, and this analysis trains nothing: leave it out"),
+    ],
+)
+def test_methods_that_can_not_be_applied_are_refused(overrides, message):
+    with pytest.raises(UserError, match=message):
+        sts_similarity.check_methods([subject(*overrides)])
+    sts_similarity.check_methods([subject("calibration=none"), subject("calibration=isobn_paper")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["encoder.pooling=pooler", "encoder.layer=null"],
+            "a pooler is made for classification: set encoder.pooling=mean",
+        ),
+        (["analysis.sets=[sts12,sts17]"], "analysis.sets[1]=sts17 is not known: did you mean"),
+        (["analysis.sets=[]"], "analysis.sets=[] must have at least one entry"),
+        (["analysis.fit=all"], "analysis.fit=all is not known"),
+        (["analysis.unit_length=1"], "analysis.unit_length=1 must be true or false"),
+        (["encoder.layer=9"], "has layers 0 (the embeddings) to 2"),
+        (["calibration=cosine"], "changes no vector"),
+    ],
+)
+def test_mistakes_are_one_line(experiment, cli, overrides, message):
+    code, _, err = cli(*experiment, *overrides)
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    assert message in err
+
+
+@pytest.mark.slow
+def test_missing_sets_are_named_in_one_line(experiment, cli, tmp_path):
+    code, _, err = cli(*experiment, f"data.root={tmp_path}")
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    assert "lacks sts12.parquet, sts13.parquet, sts14.parquet, sts15.parquet, sts16.parquet, stsb_test_lab" in err
+
+
+# --- The experiment.
+
+
+@pytest.fixture(scope="module")
+def pairs_root(tmp_path_factory):
+    repeated = [f"the {word}" for word in WORDS[:4]] * 5
+    return write_sts(
+        tmp_path_factory.mktemp("sts"),
+        stsb={"sentence1": repeated, "sentence2": repeated[::-1], "score": np.linspace(0, 5, 20).tolist()},
+    )
+
+
+@pytest.fixture
+def experiment(tiny, pairs_root, tmp_path):
+    return [
+        "+experiment=sts_similarity", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0",
+        f"data.root={pairs_root}", f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}",
+        "calibration=none,center,isobn_paper", "tracking=none",
+    ]  # fmt: skip
+
+
+def read(outputs, name):
+    return pyarrow.parquet.read_table(outputs / "reports" / "sts_similarity" / f"{name}.parquet").to_pylist()
+
+
+def embed(folder, sentences, layer):
+    """Mean vectors of a transformers model, one sentence at a time."""
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        outputs = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in sentences]
+    states = [out.last_hidden_state if layer is None else out.hidden_states[layer] for out in outputs]
+    return np.stack([hidden[0].mean(0).double().numpy() for hidden in states])
+
+
+@pytest.mark.slow
+def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, outputs, monkeypatch):
+    code, out, err = cli(*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16")
+    assert code == 0, err
+    rows = read(outputs, "similarity")
+    assert len(rows) == 2 * 2 * 3 * 4  # sets, layers, methods, similarities
+    table = pyarrow.parquet.read_table(pairs_root / "sts" / "sts16.parquet").to_pydict()
+    for layer in (None, 0):
+        left, right = (embed(tiny, table[key], layer) for key in ("sentence1", "sentence2"))
+        mean = np.concatenate([left, right]).mean(0)
+        for method, (a, b) in {"none": (left, right), "center": (left - mean, right - mean)}.items():
+            cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+            (row,) = (
+                row
+                for row in rows
+                if (row["set"], row["layer"], row["method"], row["similarity"]) == ("sts16", layer, method, "cosine")
+            )
+            assert row["pearson"] == pytest.approx(100 * stats.pearsonr(cosine, table["score"]).statistic, abs=1e-3)
+        share = np.concatenate([left, right]).var(0)
+        assert row["top_share"] == pytest.approx(share.max() / share.sum(), rel=1e-4)
+    assert {row["encoder"] for row in rows} == {"local", "local layer=0"}
+    assert all(row["gain"] == 0 for row in rows if row["method"] == "none")
+    assert "fitted on the sentences of STS16" in out
+    assert "encoder local is not in the paper" in " ".join(out.split())
+    folder = outputs / "reports" / "sts_similarity"
+    assert {"gains.png", "gains.svg", "tables.txt", "means.csv"} <= {file.name for file in folder.iterdir()}
+    first = (folder / "similarity.csv").read_bytes()
+
+    def load(*arguments):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("isobench.models.encoders.load_encoder", load)
+    monkeypatch.setattr(sts_similarity, "calibrate", load)
+    code, _, err = cli(*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16")
+    assert code == 0, err
+    assert (folder / "similarity.csv").read_bytes() == first
+
+
+@pytest.mark.slow
+def test_minilms_correlations_are_mtebs(sentence_pairs, cli, cache, outputs):
+    """Within .001 on all sets: by cosine, in which length plays no part, and by L1 with vectors of length 1."""
+    code, _, err = cli(
+        "+experiment=sts_similarity", "encoder=minilm", "encoder.layer=null", "calibration=none", "tracking=none",
+        f"data.root={sentence_pairs}", f"data.cache={cache}", f"output_dir={outputs}", "analysis.unit_length=true",
+    )  # fmt: skip
+    assert code == 0, err
+    rows = read(outputs, "published")
+    assert len(rows) == 6 * 2 * 2  # sets, similarities, correlations
+    assert {row["set"] for row in rows} == set(SETS)
+    assert max(abs(row["difference"]) for row in rows) < 0.1

@@ -1,0 +1,273 @@
+"""Too Much in Common's training-free tables and figures: by NumPy, by brute force, by properties."""
+
+import math
+import types
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from helpers import write_parquet
+from safetensors.numpy import load_file
+from transformers import AutoTokenizer
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
+from isobench.data.corpus import open_corpus
+from isobench.metrics import weighted_isotropy
+from isobench.papers import published
+from isobench_papers.too_much_in_common import frequency, isotropy, token_counts
+
+
+def shifted(rows=300, dim=12, seed=0):
+    """Rows of unequal variances, far from the origin."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, dim)) * np.linspace(0.1, 0.6, dim) + rng.normal(size=dim) / 2
+
+
+def isotropy_by_definition(w, sign):
+    """Eqs. 7 and 8 with a sign rule for the eigenvectors of W^T W."""
+    columns = np.linalg.eigh(w.T @ w)[1].T
+    z = [np.exp(w @ (sign(v) * v)).sum() for v in columns]
+    return min(z) / max(z)
+
+
+def without_top(w, count):
+    centred = w - w.mean(0)
+    u = np.linalg.svd(centred, full_matrices=False)[2][:count]
+    return centred - centred @ u.T @ u
+
+
+def largest_positive(v):
+    return np.sign(v[np.abs(v).argmax()])
+
+
+def read(folder, name):
+    return pyarrow.parquet.read_table(Path(folder) / f"{name}.parquet").to_pylist()
+
+
+def vocabulary_of(folder):
+    return load_file(Path(folder) / "model.safetensors")["embeddings.word_embeddings.weight"].astype(np.float64)
+
+
+@pytest.mark.parametrize(("removed", "count"), [("ceil", 1), ("floor", 0)])
+def test_table_1_is_what_its_definitions_give(removed, count):
+    w = shifted()
+    found = isotropy.measure_vocabulary("own", torch.from_numpy(w), removed)
+    lengths = np.linalg.norm(w, axis=1)
+    mean = np.linalg.norm(w.mean(0))
+    expected = {
+        "i1_raw": isotropy_by_definition(w, lambda v: np.sign(v @ w.sum(0))),
+        "i1_centred": isotropy_by_definition(w - w.mean(0), largest_positive),
+        "i1_removed": isotropy_by_definition(without_top(w, count), largest_positive),
+        "removed": count,
+        "average_norm": lengths.mean(),
+        "mean_norm": mean,
+        "mean_ratio": mean / lengths.mean(),
+        "cosine_of_mean_and_top": abs(np.linalg.svd(w)[2][0] @ w.mean(0)) / mean,
+    }
+    for name, value in expected.items():
+        assert found.measures[name] == pytest.approx(value, abs=1e-9), name
+    assert found.measures["i1_raw"] < 0.5 < found.measures["i1_centred"]
+    np.testing.assert_allclose(found.singular_values["raw"], np.linalg.svd(w)[1], rtol=1e-9)
+    np.testing.assert_allclose(found.singular_values["centred"], np.linalg.svd(w - w.mean(0))[1], rtol=1e-9)
+    u, s, _ = np.linalg.svd(w, full_matrices=False)
+    np.testing.assert_allclose(np.abs(found.projected["raw"]), np.abs(u[:, :2] * s[:2]), atol=1e-9)
+    assert found.projected["raw"][:, 0].sum() > 0
+    np.testing.assert_allclose(found.norms["centred"], np.linalg.norm(w - w.mean(0), axis=1))
+
+
+def test_the_kernel_density_is_scotts():
+    found = isotropy.measure_vocabulary("own", torch.from_numpy(shifted()), "ceil")
+    rows = [row for row in isotropy.estimate_norm_densities([found]) if row["vectors"] == "raw"]
+    norms = found.norms["raw"]
+    width = norms.std(ddof=1) * len(norms) ** (-1 / 5)
+    for row in rows[::50]:
+        bells = np.exp(-(((row["norm"] - norms) / width) ** 2) / 2) / (width * math.sqrt(2 * math.pi))
+        assert row["density"] == pytest.approx(bells.mean())
+
+
+def test_a_spheres_singular_values_part_as_it_moves_away():
+    shifts, points = [0.0, 1.0, 3.0], 2000
+    spheres = isotropy.sample_toy_spheres(points, shifts, seed=1)
+    rows = isotropy.build_toy_rows(spheres)
+    values = {shift: [row["singular_value"] for row in rows if row["shift"] == shift] for shift in shifts}
+    gaps = [values[shift][0] - values[shift][1] for shift in shifts]
+    assert gaps[0] < gaps[1] < gaps[2]
+    for shift, sphere in spheres.items():
+        np.testing.assert_allclose(np.linalg.norm(sphere - shift / math.sqrt(3), axis=1), 1)
+        third = math.sqrt(points / 3)  # of a centred sphere's second moments each coordinate has a third
+        assert values[shift] == pytest.approx([math.sqrt(points * (1 / 3 + shift**2)), third, third], rel=0.05)
+
+
+def test_norm_and_isotropy_are_correlated_beside_the_papers():
+    def encoder(name, norm, i1):
+        return isotropy.VocabularyMeasures(name, {"average_norm": norm, "i1_raw": i1}, {}, {}, {})
+
+    three = [encoder("a", 1.0, 0.5), encoder("b", 2.0, 0.6), encoder("c", 4.0, 0.1)]
+    (note,) = isotropy.describe_norm_correlation(three)
+    cells = [row["embeddings"] for row in published.load_tables("too_much_in_common")["table1"].cells.values()]
+    theirs = np.corrcoef([row["avg norm"][0] for row in cells], [row["I(W)"][0] for row in cells])[0, 1]
+    assert f"{np.corrcoef([1, 2, 4], [0.5, 0.6, 0.1])[0, 1]:.2f} over these 3" in note
+    assert f"{theirs:.2f} over the paper's 8" in note
+    assert isotropy.describe_norm_correlation(three[:2]) == []
+
+
+@pytest.mark.slow
+def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
+    arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
+    write_parquet(tmp_path / "corpus" / "some.parquet", {"text": ["the film was good , the plot dull", "never read"]})
+    arguments += [f"data.root={tmp_path}", "analysis.corpus=wikitext", "analysis.texts=1"]
+    code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.removed=floor")
+    assert (code, err) == (0, "")
+    assert "NOT the paper's setting" in out
+    folder = tmp_path / "reports" / "common_isotropy"
+    (row,) = read(folder, "isotropy")
+    w = vocabulary_of(tiny)
+    assert row["i1_raw"] == pytest.approx(isotropy_by_definition(w, lambda v: np.sign(v @ w.sum(0))), abs=1e-9)
+    text = (folder / "tables.txt").read_text().partition("Section 5.3")[2]
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    cosines = [f"{row[name]:.2f}" for name in ("average_cosine", "cosine_of_mean_and_top")]
+    assert lines[:2] == [["ours", "local", *cosines], ["paper", "roberta-large", "0.33", "0.99"]]
+    number = AutoTokenizer.from_pretrained(tiny).get_vocab()
+    counts = np.zeros(len(w))
+    for word in "the film was good [UNK] the plot dull".split():
+        counts[number[word]] += 1
+    weighted = {(one["vectors"], one["weighting"]): one for one in read(folder, "weighted_isotropy")}
+    assert len(weighted) == 5 * 2
+    assert weighted["raw", "uniform"]["isoscore"] == pytest.approx(row["isoscore"])
+    assert weighted["raw", "zipf"] == pytest.approx(
+        weighted_isotropy(w, counts) | {"encoder": "local", "vectors": "raw", "weighting": "zipf"}
+    )
+    assert weighted["zipf_centred", "zipf"]["mean_ratio"] == pytest.approx(0, abs=1e-9)
+    assert weighted["centred", "uniform"]["mean_ratio"] == pytest.approx(0, abs=1e-9)
+    assert weighted["centred", "zipf"]["mean_ratio"] > 0.1
+    spread = weighted["zipf_whitened", "zipf"]["isoscore"]
+    assert spread == pytest.approx((6 - 1) / (32 - 1))  # 7 tokens vary in 6 directions, in each alike
+    ratios = [f"{weighted['raw', weighting]['mean_ratio']:.2f}" for weighting in ("uniform", "zipf")]
+    assert lines[2][:4] == ["local", "raw", *ratios]
+    assert "how often its token occurs in 1 texts of wikitext" in " ".join(out.split())
+    assert row["removed"] == 0  # floor(32 / 100)
+    assert row["i1_removed"] == pytest.approx(row["i1_centred"])
+    assert len(read(folder, "singular_values")) == 2 * min(w.shape)
+    assert {file.stem for file in folder.glob("*.png")} == {"figure1", "figure2", "figure5", "figure6"}
+    noted = {file.stem for file in folder.glob("*.svg") if "Not the paper's setting" in file.read_text()}
+    assert noted == {"figure1", "figure5", "figure6"}  # Figure 2 is of spheres, not of an encoder
+    code, _, err = cli(*arguments, "analysis.removed=round")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "choose one of: ceil, floor" in err
+
+
+@pytest.mark.slow
+def test_without_a_corpus_words_are_not_counted(cli, tiny, cache, tmp_path):
+    arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
+    code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.corpus=null")
+    assert (code, err) == (0, "")
+    assert "Zipf" not in out
+    assert not (tmp_path / "reports" / "common_isotropy" / "weighted_isotropy.parquet").exists()
+    code, _, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.corpus=wikipedia")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "analysis.corpus=wikipedia is not known" in err
+
+
+def test_counts_of_tokens_are_fitted_to_the_rows_of_a_vocabulary():
+    counts = np.array([3, 0, 2])
+    assert token_counts.fit_to_rows(counts, 5).tolist() == [3, 0, 2, 0, 0]
+    assert token_counts.fit_to_rows(counts, 2).tolist() == [3, 0]
+    with pytest.raises(UserError, match="the corpus has no tokens"):
+        token_counts.fit_to_rows(np.zeros(3), 3)
+
+
+def test_mean_cosines_are_those_of_all_pairs():
+    w = shifted(rows=50, dim=5)
+    w[7] = 0  # no direction: left out
+    unit = w / np.where(np.linalg.norm(w, axis=1, keepdims=True) > 0, np.linalg.norm(w, axis=1, keepdims=True), 1)
+    rows = [3, 4, 9]
+    found = frequency.compute_range_cosines(torch.from_numpy(w), rows, [(0, 20), (40, 60), (60, 80)])
+    assert [(row["first"], row["end"]) for row in found] == [(0, 20), (40, 50)]
+    directed = [i for i in range(20) if i != 7]
+    assert found[0]["cosine"] == pytest.approx(np.mean([unit[i] @ unit[j] for i in rows for j in directed]))
+    assert found[1]["cosine"] == pytest.approx(np.mean([unit[i] @ unit[j] for i in rows for j in range(40, 50)]))
+
+
+def test_unused_tokens_are_the_vocabularys_own_or_its_last():
+    vocabulary = {"[PAD]": 0, "[unused1]": 2, "the": 1, "[unused0]": 3, "unused1": 4, "[unused]": 5}
+    bert = types.SimpleNamespace(get_vocab=lambda: vocabulary)
+    assert frequency.select_reference_tokens(bert, 6, 2) == ([2, 3], "2 unused tokens")
+    other = types.SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 1, "c": 2})
+    ids, what = frequency.select_reference_tokens(other, 3, 2)
+    assert ids == [1, 2]
+    assert "the last 2 ids (rare)" in what
+    assert frequency.select_reference_tokens(other, 3, 10)[0] == [0, 1, 2]
+
+
+def test_a_corpus_in_numbers():
+    counts = np.array([50, 30, 10, 10])
+    heads = [{"types": 2, "published": "?"}, {"types": 13, "published": "?"}]
+    found = frequency.summarise_counts(counts, heads, {"share": 0.8, "published": "?"}, [1, 4])
+    assert (found["types"], found["occurrences"], found["types_covering"]) == (4, 100, 2)
+    assert (found["share_of_2"], found["share_of_13"]) == (0.8, 1.0)
+    assert frequency.summarise_counts(counts, heads, {"share": 0.81}, [1, 4])["types_covering"] == 3
+    with pytest.raises(UserError, match="the corpus has no words"):
+        frequency.summarise_counts(np.array([], int), heads, {"share": 0.8}, [1, 4])
+
+
+def test_words_keep_their_case_and_every_other_character_counts():
+    words = "It ' s a Film , a film . A".split()  # of which only "a" stands there twice
+    counts = frequency.count_words([["It's a Film, a film."], ["A", " "]])
+    assert counts.tolist() == sorted(Counter(words).values(), reverse=True) == [2, *[1] * 8]
+
+
+@pytest.mark.slow
+def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
+    texts = ["the film was good , the plot dull", "a great , great film", "", "never read"]
+    write_parquet(tmp_path / "corpus" / "some.parquet", {"text": texts})
+    code, out, err = cli(
+        "+experiment=common_frequency", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}",
+        f"data.root={tmp_path}", f"output_dir={tmp_path}", "analysis.corpus=wikitext", "analysis.texts=3",
+        "analysis.width=10", "analysis.rare=4", "analysis.ranks=[1,4]",
+        "analysis.ranges=[{first:0,end:5,published:0.5},{first:20,end:60,published:0.6},{first:90,end:95,published:0.7}]",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert "no unused tokens, the last 4 ids (rare) in their place" in out
+    folder = tmp_path / "reports" / "common_frequency"
+    words = Counter(word for text in texts[:3] for word in text.split())
+    counted = {row["unit"]: row for row in read(folder, "frequency")}
+    assert counted["words"]["types"] == len(words)
+    assert counted["words"]["occurrences"] == counted["tokens, local"]["occurrences"] == words.total()
+    top = sum(count for _, count in words.most_common(13)) / words.total()
+    assert counted["words"]["share_of_13"] == pytest.approx(top)
+    curve = [row["count"] for row in read(folder, "rank_frequency") if row["unit"] == "words"]
+    assert curve == sorted(words.values(), reverse=True)
+    w = vocabulary_of(tiny)
+    unit = w[1:] / np.linalg.norm(w[1:], axis=1, keepdims=True)  # the padding's row is zero
+    raw = [row for row in read(folder, "cosine_bins") if row["vectors"] == "raw"]
+    expected = [(unit[-4:] @ unit[max(0, i - 1) : i + 9].T).mean() for i in range(0, len(w), 10)]
+    assert [row["cosine"] for row in raw] == pytest.approx(expected)
+    known = AutoTokenizer.from_pretrained(tiny).get_vocab()
+    counts = np.zeros(len(w))
+    for word, count in words.items():
+        counts[known.get(word, known["[UNK]"])] += count
+    shifted_w = w - np.average(w, axis=0, weights=counts)
+    units = shifted_w / np.linalg.norm(shifted_w, axis=1, keepdims=True)
+    zipf = [row["cosine"] for row in read(folder, "cosine_bins") if row["vectors"] == "zipf_centred"]
+    assert zipf == pytest.approx([(units[-4:] @ units[i : i + 10].T).mean() for i in range(0, len(w), 10)])
+    ranged = [row for row in read(folder, "cosine_ranges") if row["vectors"] == "raw"]
+    assert [(row["first"], row["end"]) for row in ranged] == [(0, 5), (20, len(w))]
+    assert f"(to {len(w)})" in out
+    assert {file.stem for file in folder.glob("*.png")} == {"figure3", "figure4"}
+
+
+def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
+    """Section 2.2: 13 types for over 30 % of the corpus, 85 for 50 %; here of a part, and of words."""
+    if not list((Path(glue) / "cnn_dailymail").glob("*.parquet")):
+        pytest.skip("ISOBENCH_DATA has no cnn_dailymail/*.parquet")
+    corpus = open_corpus("cnn_dailymail", Data(root=glue), 300)
+    counts = frequency.count_words(corpus.iter_batches())
+    heads = [{"types": 13}, {"types": 85}]
+    found = frequency.summarise_counts(counts, heads, {"share": 0.98}, [10, 1000])
+    assert 0.27 < found["share_of_13"] < 0.34
+    assert 0.45 < found["share_of_85"] < 0.55
+    assert 0.8 < found["zipf_least_squares"] < 1.2

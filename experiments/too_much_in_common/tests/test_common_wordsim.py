@@ -1,0 +1,158 @@
+"""The word similarity of Tables 2 and 3 of Too Much in Common."""
+
+import math
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from helpers import write_parquet, write_sets
+from scipy import stats
+from transformers import AutoModel, AutoTokenizer
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Data
+from isobench.data import wordsim
+from isobench_papers.too_much_in_common import wordsim as common_wordsim
+
+
+def by_numpy(w, method, count, counts=None):
+    """The matrices from their definitions, by SVD instead of a Gram matrix."""
+    centred = w - w.mean(0)
+    if method == "zipf_centered":
+        return w - np.average(w, axis=0, weights=counts)
+    if method == "whitened":
+        return centred @ np.linalg.inv(np.linalg.cholesky(np.cov(w.T))).T  # another basis: similarities are the same
+    if method == "zipf_whitened":
+        inverse_root = np.linalg.inv(np.linalg.cholesky(np.cov(w.T, aweights=counts, bias=True))).T
+        return (w - np.average(w, axis=0, weights=counts)) @ inverse_root
+    if method == "centered_scaled":
+        lengths = np.sqrt((w**2).sum(1, keepdims=True))
+        return w - lengths * (w / np.maximum(lengths, 1e-300)).mean(0)  # a padding token's row is zero
+    if method == "post_process":
+        top = np.linalg.svd(centred, full_matrices=False)[2][:count]
+        return centred - centred @ top.T @ top
+    return {"raw": w, "centered": centred}[method]
+
+
+def pearson(x, y):
+    x, y = x - x.mean(), y - y.mean()
+    return 100 * (x @ y) / math.sqrt((x @ x) * (y @ y))
+
+
+def test_correlations_are_those_of_their_definition():
+    rng = np.random.default_rng(1)
+    w, ids, scores = rng.normal(0.5, 1, (40, 6)), rng.integers(0, 40, (25, 2)), rng.uniform(0, 10, 25)
+    counts = rng.zipf(1.5, 40)
+    for method in (*common_wordsim.METHODS, *common_wordsim.FREQUENCY_METHODS):
+        vectors = by_numpy(w, method, 2, counts)
+        left, right = vectors[ids[:, 0]], vectors[ids[:, 1]]
+        inner = (left * right).sum(1)
+        cosine = inner / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
+        ours = common_wordsim.transform_embeddings(torch.tensor(w), method, 2, torch.from_numpy(counts))
+        assert np.allclose(ours @ ours.T, vectors @ vectors.T)
+        assert np.allclose(ours, vectors) or method.endswith("whitened")
+        found = list(common_wordsim.correlate_with_scores(ours, ids, scores))
+        for row, name, values in zip(found, ("inner", "cosine"), (inner, cosine), strict=True):
+            assert (row["similarity"], row["pairs"]) == (name, 25)
+            assert row["pearson"] == pytest.approx(pearson(values, scores))
+            ranks = (stats.rankdata(values), stats.rankdata(scores))
+            assert row["spearman"] == pytest.approx(pearson(*ranks))
+
+
+@pytest.mark.parametrize(("count", "number"), [(2, False), (3, True)])
+def test_fewer_than_three_pairs_have_no_correlation(count, number):
+    vectors, ids = torch.eye(4, dtype=torch.float64) + 0.1, np.array([[0, 1], [1, 1], [2, 3]])[:count]
+    for row in common_wordsim.correlate_with_scores(vectors, ids, np.array([1.0, 5.0, 2.0])[:count]):
+        assert math.isfinite(row["pearson"]) == math.isfinite(row["spearman"]) == number
+        assert row["pairs"] == count
+
+
+def test_the_number_of_directions():
+    assert [common_wordsim.resolve_direction_count(removed, 768) for removed in (2, "floor", "ceil", 0)] == [
+        2,
+        7,
+        8,
+        0,
+    ]
+    assert [common_wordsim.resolve_direction_count(removed, 1024) for removed in ("floor", "ceil")] == [10, 11]
+    for wrong in ("round", -1, 769, 2.5, True, None):
+        with pytest.raises(UserError, match=f"removed={wrong} must be ceil, floor or a number from 0 to 768"):
+            common_wordsim.resolve_direction_count(wrong, 768)
+
+
+# --- The experiment.
+
+
+def read(outputs, name):
+    return pyarrow.parquet.read_table(outputs / "reports" / "common_wordsim" / f"{name}.parquet").to_pylist()
+
+
+def arguments(tiny, cache, outputs, *more):
+    return [
+        "+experiment=common_wordsim", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}",
+        f"output_dir={outputs}", "tracking=none", "analysis.corpus=null", *more,
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
+    few = {"word1": ["good", "bad", "unheard"], "word2": ["bad", "film", "good"], "score": [1.0, 2.0, 3.0]}
+    root = write_sets(tmp_path, rw=few)
+    code, out, _ = cli(*arguments(tiny, cache, outputs, f"data.root={root}", "analysis.removed=3"))
+    assert code == 0
+    rows = read(outputs, "word_similarity")
+    assert len(rows) == 4 * 5 * 2
+    w = AutoModel.from_pretrained(tiny).get_input_embeddings().weight.detach().double().numpy()
+    number = AutoTokenizer.from_pretrained(tiny).get_vocab()
+    sets, expected = wordsim.load_word_pairs(Data(root=str(root))), {}
+    for row in rows:
+        if row["set"] == "rw":
+            assert (row["pairs"], row["pairs_in_set"], math.isnan(row["pearson"])) == (2, 3, True)
+        elif row["similarity"] == "inner":
+            vectors, pairs = by_numpy(w, row["method"], 3), sets[row["set"]]
+            left, right = (vectors[[number[word] for word in words]] for words in (pairs.first, pairs.second))
+            r = expected[row["method"], row["set"]] = pearson((left * right).sum(1), pairs.scores)
+            assert (row["pairs"], row["pairs_in_set"]) == (12, 12)
+            assert row["pearson"] == pytest.approx(r, abs=1e-4)
+    mean = read(outputs, "averages")[2]
+    assert (mean["method"], mean["similarity"]) == ("centered", "inner")
+    left = [expected["centered", name] for name in ("men", "simlex999", "ws353_sim", "ws353_rel")]
+    assert mean["pearson"] == pytest.approx(np.mean(left), abs=1e-4)
+    text = (outputs / "reports" / "common_wordsim" / "tables.txt").read_text()
+    for line in (
+        "2 of 3", "12 of 12", "52.52/52.37", "62.29", "only 2 pairs of rw count: no number",
+        "the average of men, simlex999, ws353_sim, ws353_rel", "MEN is taken in its lemma form", "D = 3, not 2",
+    ):  # fmt: skip
+        assert line in text
+    assert f"{mean['pearson']:.2f}" in out
+
+
+@pytest.mark.slow
+def test_methods_by_frequency_need_a_corpus(tiny, cache, cli, outputs, tmp_path):
+    root = write_sets(tmp_path)
+    write_parquet(tmp_path / "corpus" / "some.parquet", {"text": ["the film was good , the plot dull", "great"]})
+    code, out, err = cli(*arguments(tiny, cache, outputs, f"data.root={root}", "analysis.corpus=wikitext"))
+    assert (code, err) == (0, "")
+    rows = read(outputs, "word_similarity")
+    assert [row["method"] for row in rows[:: 5 * 2]] == [*common_wordsim.METHODS, *common_wordsim.FREQUENCY_METHODS]
+    assert "occurs in 2 texts of wikitext; whitened weighs all words alike" in " ".join(out.split())
+
+
+@pytest.mark.slow
+def test_the_embedded_sets_are_said_not_to_be_the_papers(tiny, cache, cli, outputs):
+    code, out, _ = cli(*arguments(tiny, cache, outputs, "data.root=null"))
+    assert code == 0
+    assert {(row["set"], row["pairs_in_set"]) for row in read(outputs, "word_similarity")} == {
+        ("simlex999", 999), ("ws353", 353),
+    }  # fmt: skip
+    assert "undivided WordSim-353 instead of five sets" in " ".join(out.split())
+
+
+@pytest.mark.slow
+def test_the_papers_scale_needs_a_folder(tiny, cache, cli, outputs):
+    code, _, err = cli(*arguments(tiny, cache, outputs, "scale=paper", "data.root=null"))
+    assert code == 2
+    assert "data.root=FOLDER" in err
+    assert "scale=embedded" in err
+    assert len(err.strip().splitlines()) == 1

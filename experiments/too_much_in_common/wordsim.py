@@ -1,0 +1,231 @@
+"""Too Much in Common (Bis et al. 2021), Tables 2 and 3: word similarity by raw and by centred embeddings."""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from rich.table import Table
+from torch import Tensor
+
+from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables, find_paper_column, make_table
+from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
+from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
+from isobench.calibration import all_but_the_top, center, center_scaled, whiten
+from isobench.common.errors import UserError
+from isobench.common.linalg import to_float64
+from isobench.config.bounds import Bound, PositiveInt
+from isobench.data import wordsim
+from isobench.data.corpus import Corpus
+from isobench.metrics.task import METRIC_FUNCTIONS
+from isobench_papers.too_much_in_common.token_counts import count_rows, open_analysis_corpus
+
+PAPER = "too_much_in_common"
+METHODS = ("raw", "centered", "centered_scaled", "post_process")  # rows of the paper's tables
+# Of Yokoi et al. (2024): the words weigh alike in "whitened", and by their counts in the others.
+FREQUENCY_METHODS = ("zipf_centered", "whitened", "zipf_whitened")
+RELEASED_CODE_D = 2  # number of components that the released code removes
+MIN_PAIRS = 3  # fewer give no correlation: two points always lie on a line
+Rows = list[dict[str, Any]]
+
+
+REMOVED = Bound(
+    lambda count: count in ROUNDINGS or (type(count) is int and count >= 0),
+    "must be ceil, floor or a whole number, at least 0",
+)
+
+
+def analyse(
+    subjects: list[Subject],
+    removed: Annotated[int | str, REMOVED],
+    corpus: str | None = None,
+    texts: PositiveInt | None = None,
+) -> Findings:
+    """Correlate human scores of word pairs with cosine and inner product, by encoder, method and set.
+
+    Args:
+        subjects: encoders.
+        removed: D, the number of principal components that post-processing removes, or ``ceil`` or ``floor`` for
+            d / 100 rounded so.
+        corpus: name of a corpus of ``isobench.data.corpus`` whose tokens are counted, for ``FREQUENCY_METHODS``; None
+            leaves these out.
+        texts: read only so many texts from the corpus's start; None for all.
+
+    Raises:
+        UserError: word pairs or the corpus are missing, D is above the encoder's width, or a calibration is set.
+    """
+    check_no_calibration(subjects)
+    first = subjects[0].cfg
+    if first.scale == "paper" and first.data.root is None:
+        raise UserError(
+            "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (isobench wordsim "
+            "makes it), or scale=embedded"
+        )
+    sets = wordsim.load_word_pairs(first.data)
+    counted = open_analysis_corpus(subjects, corpus, texts)
+    rows: Rows = []
+    for subject in iterate_subjects(subjects, "word similarity"):
+        tokens = {name: wordsim.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in sets.items()}
+        matrix = to_float64(subject.vocabulary())
+        count = resolve_direction_count(removed, matrix.shape[1])
+        counts = count_rows(subject, counted, len(matrix)) if counted else None
+        subject.release()  # the rest of the encoder is not needed, and large
+        for method in (*METHODS, *(FREQUENCY_METHODS if counted else ())):
+            vectors = transform_embeddings(matrix, method, count, counts)
+            for name, (ids, scores) in tokens.items():
+                names = {"encoder": subject.encoder, "method": method, "set": name, "pairs_in_set": len(sets[name])}
+                rows += [{**names, **correlations} for correlations in correlate_with_scores(vectors, ids, scores)]
+    means = average_over_sets(rows)
+    labels = ("encoder", "method")
+    return Findings(
+        numbers={"word_similarity": rows, "averages": means},
+        tables=[
+            build_pair_count_table(rows),
+            *build_comparison_tables(
+                "Table 3: Pearson x 100, inner/cosine", labels, format_table3_cells(rows), PAPER, "table3"
+            ),
+            *build_comparison_tables(
+                "Table 2: averages of Table 3", labels, format_table2_cells(means), PAPER, "table2"
+            ),
+        ],
+        notes=[*explain_tables(rows, means, removed), *([explain_frequency_methods(counted)] if counted else [])],
+        differs=[*collect_scale_notes(subjects, "encoder"), *find_setting_differences(sets, removed)],
+    )
+
+
+def resolve_direction_count(removed: int | str, dim: int) -> int:
+    """Return D, the number of components to remove, for embeddings of width ``dim``.
+
+    Raises:
+        UserError: D would be above ``dim``.
+    """
+    count = ROUNDINGS[removed](dim / 100) if isinstance(removed, str) and removed in ROUNDINGS else removed
+    if type(count) is not int or not 0 <= count <= dim:
+        raise UserError(f"analysis.removed={removed} must be ceil, floor or a number from 0 to {dim}")
+    return count
+
+
+def transform_embeddings(matrix: Tensor, method: str, count: int, counts: Tensor | None = None) -> Tensor:
+    """Apply one of ``METHODS`` (Sections 5.1 and 5.2) or ``FREQUENCY_METHODS`` to an embedding matrix, [V, d].
+
+    Args:
+        matrix: the embeddings.
+        method: name of the method.
+        count: D, the number of components that ``post_process`` removes.
+        counts: of the words in a corpus, [V].
+    """
+    if method == "raw":
+        return matrix
+    if method in FREQUENCY_METHODS:
+        weights = counts if method.startswith("zipf_") else None
+        return center(matrix, weights) if method == "zipf_centered" else whiten(matrix, weights=weights)
+    if method == "centered":
+        return center(matrix)
+    return center_scaled(matrix) if method == "centered_scaled" else all_but_the_top(matrix, count)
+
+
+def correlate_with_scores(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
+    """Correlate human scores with the words' inner product, then with their cosine.
+
+    Args:
+        vectors: word embeddings, [V, d], float64.
+        ids: the rows of ``vectors`` for each pair's words, [n, 2].
+        scores: the human scores, [n].
+
+    Yields:
+        For each similarity its name, the number of pairs, and Pearson's and Spearman's correlation x 100; NaN for
+        fewer than three pairs.
+    """
+    left, right = (vectors[torch.from_numpy(ids[:, side])] for side in (0, 1))  # (n, d)
+    similarities = {"inner": (left * right).sum(1), "cosine": torch.cosine_similarity(left, right)}
+    for name, values in similarities.items():
+        correlations = dict.fromkeys(("pearson", "spearman"), math.nan)
+        if len(scores) >= MIN_PAIRS:
+            correlations = {kind: 100 * METRIC_FUNCTIONS[kind](scores, values.numpy()) for kind in correlations}
+        yield {"similarity": name, "pairs": len(scores), **correlations}
+
+
+def average_over_sets(rows: Rows) -> Rows:
+    """Average the correlations over sets, by encoder, method and similarity; sets without a number are left out."""
+    groups: dict[tuple[str, ...], Rows] = {}
+    for row in rows:
+        if not math.isnan(row["pearson"]):
+            groups.setdefault((row["encoder"], row["method"], row["similarity"]), []).append(row)
+    return [
+        {
+            **dict(zip(("encoder", "method", "similarity"), key, strict=True)),
+            "sets": ", ".join(row["set"] for row in group),
+            **{kind: float(np.mean([row[kind] for row in group])) for kind in ("pearson", "spearman")},
+        }
+        for key, group in groups.items()
+    ]
+
+
+def format_table3_cells(rows: Rows) -> dict[RowLabel, dict[str, str]]:
+    """Format our cells of Table 3, inner product/cosine: encoder and method -> column -> text."""
+    cells: dict[RowLabel, dict[str, str]] = {}
+    for row in rows:
+        line, name = cells.setdefault((row["encoder"], row["method"]), {}), find_printed_set_name(row["set"])
+        line[name] = f"{line[name]}/{row['pearson']:.2f}" if name in line else f"{row['pearson']:.2f}"
+    return cells
+
+
+def format_table2_cells(means: Rows) -> dict[RowLabel, dict[str, str]]:
+    """Format our cells of Table 2, the cosine first as in the paper: encoder and method -> column -> text."""
+    cells: dict[RowLabel, dict[str, str]] = {}
+    for row in reversed(means):
+        name = find_paper_column(PAPER, "table2", "word_similarity", row["similarity"])
+        cells.setdefault((row["encoder"], row["method"]), {})[name] = f"{row['pearson']:.2f}"
+    return dict(reversed(cells.items()))
+
+
+def build_pair_count_table(rows: Rows) -> Table:
+    """Build the table of how many pairs have two words of one token each: a row an encoder, a column a set."""
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        cells.setdefault(row["encoder"], {})[find_printed_set_name(row["set"])] = (
+            f"{row['pairs']} of {row['pairs_in_set']}"
+        )
+    table = make_table("Pairs that count: both words one known token", ("encoder",), next(iter(cells.values())))
+    for encoder, counts in cells.items():
+        table.add_row(encoder, *counts.values())
+    return table
+
+
+def find_printed_set_name(name: str) -> str:
+    """Return the paper's printed name of a set of word pairs."""
+    return find_paper_column(PAPER, "table3", name, "pearson")
+
+
+def explain_tables(rows: Rows, means: Rows, removed: int | str) -> list[str]:
+    """Write the notes below the tables: what D is, which sets are averaged, and which have too few pairs."""
+    notes = [
+        f"analysis.removed={removed} is how many principal components post_process takes away: 2 in the released "
+        "code; the text has floor(d / 100), Table 1's caption ceil."
+    ]
+    averaged = {row["encoder"]: row["sets"] for row in means}
+    notes += [f"Table 2, {encoder}: the average of {names}." for encoder, names in averaged.items()]
+    few = {(row["encoder"], row["set"]): row["pairs"] for row in rows if row["pairs"] < MIN_PAIRS}
+    notes += [
+        f"{encoder}: only {number} pairs of {name} count: no number." for (encoder, name), number in few.items()
+    ]
+    if any(row["set"] == "men" for row in rows):
+        notes.append("MEN is taken in its lemma form.")
+    return notes
+
+
+def explain_frequency_methods(corpus: Corpus) -> str:
+    """Write the note on the methods that the paper does not have."""
+    return (
+        f"Not in the paper (Yokoi et al. 2024): {', '.join(FREQUENCY_METHODS)}. zipf_ weighs each word by how often "
+        f"its token occurs in {corpus.text_count:,} texts of {corpus.name}; whitened weighs all words alike."
+    )
+
+
+def find_setting_differences(sets: Iterable[str], removed: int | str) -> list[str]:
+    """List how the sets of word pairs and D differ from the paper's."""
+    differences = []
+    if tuple(sets) != wordsim.PAPER_SETS:
+        differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
+    return differences if removed == RELEASED_CODE_D else [*differences, f"D = {removed}, not {RELEASED_CODE_D}"]

@@ -1,0 +1,105 @@
+"""Find the papers: folders with a paper.yaml, each of which is also a folder of configs and a package of Python.
+
+There are three kinds: those that come along (experiments/), those of installed packages (entry points of the group
+``isobench.papers``), and those that the user names with ``--paper FOLDER``. Hydra reads the configs in all of them
+(hydra_plugins/isobench.py). Python imports the modules in a folder as ``isobench_papers.NAME`` (isobench_papers.py).
+"""
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from isobench.common import environment
+from isobench.common.errors import UserError
+from isobench.common.resources import conf_dir, experiments_dir
+
+PAPER_FLAG = "--paper"  # followed by a folder, or by = and a folder; it can be repeated
+PAPER_FILE = "paper.yaml"
+ENTRY_POINTS = "isobench.papers"
+
+
+def take_paper_flags(arguments: Sequence[str]) -> list[str]:
+    """Take ``--paper FOLDER`` out of a command's arguments, and make these papers known to it and to its workers.
+
+    Returns:
+        The other arguments.
+
+    Raises:
+        UserError: a folder is no paper, two papers have one name, or two folders have a config of one name.
+    """
+    folders, others = environment.read_papers(), []
+    rest = iter(arguments)
+    for argument in rest:
+        flag, _, value = argument.partition("=")
+        if flag != PAPER_FLAG:
+            others.append(argument)
+            continue
+        folder = value or next(rest, "")
+        if not folder:
+            raise UserError(f"{PAPER_FLAG} needs a value after it: the folder of a paper, with a {PAPER_FILE}")
+        folders.append(str(Path(folder).expanduser().resolve()))
+    environment.note_papers(list(dict.fromkeys(folders)))
+    check_configs(find_papers())
+    return others
+
+
+def find_papers() -> dict[str, Path]:
+    """Find every paper: name -> folder, by name.
+
+    Raises:
+        UserError: a named folder is no paper, or two papers have one name.
+    """
+    return _find_papers(experiments_dir(), tuple(environment.read_papers()))
+
+
+def find_config_folders() -> list[Path]:
+    """Find the folders whose configs every command reads: isobench's own and the papers'."""
+    return [Path(conf_dir()), *find_papers().values()]
+
+
+@cache
+def list_config_groups() -> list[str]:
+    """List the groups of configs that a paper's folder can have: those of conf/, and experiments."""
+    return ["experiment", *sorted(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())]
+
+
+def find_config(group: str, name: str) -> Path | None:
+    """Find the YAML file of a config in isobench's own folder or a paper's; None if there is none."""
+    files = (folder / group / f"{name}.yaml" for folder in find_config_folders())
+    return next((file for file in files if file.is_file()), None)
+
+
+@cache
+def _find_papers(experiments: str, named: tuple[str, ...]) -> dict[str, Path]:
+    papers = {file.parent.name: file.parent for file in sorted(Path(experiments).glob(f"*/{PAPER_FILE}"))}
+    found = [*_find_installed(), *((Path(folder).name, Path(folder)) for folder in named)]
+    for name, folder in found:
+        if not (folder / PAPER_FILE).is_file():
+            raise UserError(f"{folder} is no paper: it needs a {PAPER_FILE} (CONTRIBUTING.md, Add a paper)")
+        if not name.isidentifier():
+            raise UserError(f"{folder}: a paper's folder is a name of Python too: use letters, digits and _ alone")
+        if papers.setdefault(name, folder) != folder:
+            raise UserError(f"two papers are called {name}: {papers[name]} and {folder}: rename one of the folders")
+    return dict(sorted(papers.items()))
+
+
+def _find_installed() -> Iterator[tuple[str, Path]]:
+    """Yield the name and the folder of each paper that an installed package brings; nothing of it is imported."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        spec = importlib.util.find_spec(entry.value)
+        if spec is None or not spec.submodule_search_locations:
+            raise UserError(f"the installed paper {entry.name} is no package: {entry.value}: install it again")
+        yield entry.name, Path(next(iter(spec.submodule_search_locations)))
+
+
+def check_configs(papers: dict[str, Path]) -> None:
+    """Raise UserError if two folders have a config of one name: Hydra would silently take the first one."""
+    first: dict[tuple[str, str], Path] = {}
+    for folder in (Path(conf_dir()), *papers.values()):
+        for group in list_config_groups():
+            for file in sorted((folder / group).glob("*.yaml")):
+                other = first.setdefault((group, file.name), file)
+                if other != file:
+                    raise UserError(f"{group}={file.stem} is in {other} and in {file}: rename one of the files")
