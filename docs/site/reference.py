@@ -16,7 +16,7 @@ import textwrap
 import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 from unittest import mock
 
 from hydra import compose, initialize_config_dir
@@ -27,7 +27,7 @@ from isobench import __main__ as program
 from isobench.cli import choices
 from isobench.common.resources import conf_dir
 from isobench.config import schema
-from isobench.config.bounds import TYPE_NAMES, Rule, read_rules
+from isobench.config.bounds import TYPE_NAMES, Bound, Choices, find_section, read_hints
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = {
@@ -95,10 +95,10 @@ def write_settings() -> str:
     parts = []
     for prefix, kind, note in list_groups(schema.Config, ""):
         rows = [
-            f"| `{prefix}{name}` | {escape(describe(rule))} | {default} | {escape(comments.get(name, ''))} |"
+            f"| `{prefix}{name}` | {escape(describe(hint))} | {default} | {escape(comments.get(name, ''))} |"
             for comments in [read_comments(kind)]
-            for name, rule in read_rules(kind).items()
-            if not rule.has_parts and name != "calibration"  # which has a table of its own
+            for name, hint in read_hints(kind).items()
+            if find_section(hint) is None and name != "calibration"  # which has a table of its own
             for default in [read_default(composed, kind, prefix, name)]
         ]
         title = f"## `{prefix.rstrip('.')}`" if prefix else "## Settings of a whole run"
@@ -110,9 +110,9 @@ def write_settings() -> str:
 def list_groups(kind: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
     """Yield each dataclass of the schema with the prefix of its settings and its docstring, in the schema's order."""
     yield prefix, kind, "" if kind is schema.Config else inspect.cleandoc(kind.__doc__ or "")
-    for name, rule in read_rules(kind).items():
-        if rule.has_parts:
-            yield from list_groups(rule.kind, f"{prefix}{name}.")
+    for name, hint in read_hints(kind).items():
+        if section := find_section(hint):
+            yield from list_groups(section, f"{prefix}{name}.")
         elif name == "calibration":
             yield (
                 f"{prefix}{name}.",
@@ -121,14 +121,32 @@ def list_groups(kind: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
             )
 
 
-def describe(rule: Rule) -> str:
+def describe(hint: Any) -> str:
     """Say what values a setting can have: its type and its bounds."""
-    if rule.entry:
-        kind = f"list, each entry {describe(rule.entry)}"
+    if type(None) in get_args(hint):
+        (option,) = (option for option in get_args(hint) if option is not type(None))
+        return "; ".join(filter(None, [describe(option), "or null"]))
+    bounds = getattr(hint, "__metadata__", ())
+    kind = get_args(hint)[0] if bounds else hint
+    if get_origin(kind) is list:
+        name = f"list, each entry {describe(get_args(kind)[0])}"
     else:
-        kind = "mapping" if get_origin(rule.kind) is dict else TYPE_NAMES.get(rule.kind, "")
-    limits = [re.sub(r"^is ([^:]*):.*", r"not \1", bound.message.removeprefix("must be ")) for bound in rule.bounds]
-    return "; ".join(filter(None, [kind, *limits, "or null" if rule.is_optional else ""]))
+        name = (
+            "mapping"
+            if get_origin(kind) is dict
+            else TYPE_NAMES.get({"str": "string"}.get(kind.__name__, kind.__name__), "")
+        )
+    return "; ".join(filter(None, [name, *map(describe_bound, bounds)]))
+
+
+def describe_bound(bound: Any) -> str:
+    """Say what a bound of a hint allows, without "must be"."""
+    if isinstance(bound, Bound):
+        return re.sub(r"^is ([^:]*):.*", r"not \1", bound.message.removeprefix("must be "))
+    if isinstance(bound, Choices):
+        return f"one of {', '.join(bound.names)}"
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    return " and ".join(f"{text} {getattr(bound, name)}" for name, text in words.items() if hasattr(bound, name))
 
 
 def compose_default() -> dict[str, Any]:

@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import numpy as np
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from isobench.analyses.findings import Findings
 from isobench.analyses.setting_checks import check_no_calibration

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables
 from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration

@@ -1,81 +1,70 @@
-"""Bounds that stand beside a setting in its type hint, and the one function that checks a value against its hint.
+"""Bounds that stand beside a setting in its type hint, checked by pydantic with errors in one line.
 
 A hint says what a setting may be: ``lr: Annotated[float, above(0)]``. Hydra reads the type and ignores the bound, so
-that dataclasses of settings stay valid structured configs; ``check_value`` reads both.
+that dataclasses of settings stay valid structured configs.
 """
 
-import dataclasses
 import functools
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Annotated, Any, get_args, get_type_hints
+
+from annotated_types import Ge, Gt, Interval, Le, Lt
+from omegaconf import OmegaConf
+from pydantic import AllowInfNan, ConfigDict, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
+from typing_extensions import is_typeddict
 
 from isobench.common.errors import UserError, suggest_nearest
 
-TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+TYPE_NAMES = {"int": "a whole number", "float": "a number", "bool": "true or false", "string": "text"}
+RULES = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False, revalidate_instances="always")
+at_least, at_most, above, below = Ge, Le, Gt, Lt
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Bound:
     """A condition on a value.
 
     Args:
         is_met: whether a value of the hint's type fulfils the condition.
-        message: what to say after ``SETTING=VALUE`` of a value that does not, such as "must be at least 1".
-        choices: all valid values, if the bound is a list of them; the error then names the nearest.
+        message: what to say after ``SETTING=VALUE`` of a value that does not, such as "must be a name".
     """
 
     is_met: Callable[[Any], bool]
     message: str
-    choices: tuple[str, ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Called by pydantic."""
+
+        def check(value: Any) -> Any:
+            if not self.is_met(value):
+                raise PydanticCustomError("bound", "{message}", {"message": self.message})
+            return value
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """A type hint, taken apart once so that many values can be checked against it quickly.
+@dataclass(frozen=True)
+class Choices:
+    """A bound that allows only some texts."""
 
-    Args:
-        hint: the hint, without ``None``.
-        is_optional: whether null is allowed.
-        kind: the type that a value must have.
-        bounds: the bounds that it must be within.
-        entry: the rule for the entries of a list.
-        has_parts: whether a value is a dataclass or TypedDict, whose own values have rules.
-    """
+    names: tuple[str, ...]
 
-    hint: Any
-    is_optional: bool
-    kind: Any
-    bounds: tuple[Bound, ...]
-    entry: "Rule | None"
-    has_parts: bool
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Called by pydantic."""
+        return core_schema.literal_schema(list(self.names))
 
 
-def at_least(least: float) -> Bound:
-    """Bound a number from below, ``least`` included."""
-    return Bound(lambda value: value >= least, f"must be at least {least}")
-
-
-def at_most(most: float) -> Bound:
-    """Bound a number from above, ``most`` included."""
-    return Bound(lambda value: value <= most, f"must be at most {most}")
-
-
-def above(low: float) -> Bound:
-    """Bound a number from below, ``low`` excluded."""
-    return Bound(lambda value: value > low, f"must be above {low}")
-
-
-def between(low: float, high: float) -> Bound:
+def between(low: float, high: float) -> Interval:
     """Bound a number on both sides, both excluded."""
-    return Bound(lambda value: low < value < high, f"must be between {low} and {high}")
+    return Interval(gt=low, lt=high)
 
 
-def one_of(*choices: str) -> Bound:
+def one_of(*names: str) -> Choices:
     """Allow only these texts."""
-    return Bound(lambda value: value in choices, f"must be one of {', '.join(choices)}", choices)
+    return Choices(names)
 
 
 # One rule for the names of tasks, encoders, methods, experiments and splits: they become parts of the names of files
@@ -94,19 +83,25 @@ Folder = Annotated[
     Bound(lambda text: "://" not in text, "is an address: name a folder of this machine"),
 ]
 NOT_EMPTY = Bound(bool, "must have at least one entry")
+Number = Annotated[float, AllowInfNan(False)]
 PositiveInt = Annotated[int, at_least(1)]
 NonNegativeInt = Annotated[int, at_least(0)]
-PositiveFloat = Annotated[float, above(0)]
-NonNegativeFloat = Annotated[float, at_least(0)]
-Fraction = Annotated[float, Bound(lambda value: 0 <= value < 1, "must be in [0, 1)")]
+PositiveFloat = Annotated[Number, above(0)]
+NonNegativeFloat = Annotated[Number, at_least(0)]
+Fraction = Annotated[Number, at_least(0), below(1)]
 Seed = Annotated[int, at_least(0), at_most(2**32 - 1)]  # what NumPy takes; torch and Python take more
+
+
+class Section:
+    """What the dataclasses of settings inherit: how pydantic checks them."""
+
+    __pydantic_config__ = RULES
 
 
 def check_value(name: str, value: Any, hint: Any) -> None:
     """Raise UserError unless a value has its hint's type and is within its hint's bounds.
 
-    Lists, dataclasses and TypedDicts are checked entry by entry. NaN and infinity are no numbers, True and False no
-    whole numbers. Types other than these and bool, int, float, str are not checked.
+    Values in lists, dataclasses and TypedDicts are checked too. True and False are no numbers.
 
     Args:
         name: the setting, as a user writes it, such as ``optimization.lr``; empty for a whole config.
@@ -116,59 +111,22 @@ def check_value(name: str, value: Any, hint: Any) -> None:
     Raises:
         UserError: one line that names the setting, its value, and what it must be.
     """
-    _check(name, value, read_rule(hint))
+    _validate(name, value, hint, strict=True)
 
 
-def _check(name: str, value: Any, rule: Rule) -> None:
-    if value is None and rule.is_optional:
-        return
-    kind = rule.kind
-    for bound in rule.bounds:
-        if bound.choices and value not in bound.choices:
-            raise make_error(name, value, f"is not known: {suggest_nearest(str(value), bound.choices)}")
-    if not has_type(value, kind):
-        raise make_error(name, value, f"must be {describe_hint(rule.hint)}")
-    if rule.entry:
-        for place, entry in enumerate(value):
-            _check(f"{name}[{place}]", entry, rule.entry)
-    elif rule.has_parts:
-        _check_parts(name, value if isinstance(value, Mapping) else vars(value), read_rules(kind))
-    for bound in rule.bounds:
-        if not bound.is_met(value):
-            raise make_error(name, value, bound.message)
+def convert_value(name: str, value: Any, hint: Any) -> Any:
+    """Convert a plain value, as a YAML or JSON file holds it, to its hint's type: a mapping to a dataclass.
 
-
-def _check_parts(name: str, parts: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    for part, rule in rules.items():
-        if part in parts:
-            _check(f"{name}.{part}" if name else part, parts[part], rule)
+    Args and errors are those of ``check_value``.
+    """
+    return _validate(name, value, hint, strict=False)
 
 
 def check_values(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     """Check every value that has a hint; ``prefix`` is the setting that they are part of, or empty."""
-    _check_parts(prefix, values, {name: read_rule(hint) for name, hint in hints.items()})
-
-
-@functools.cache
-def read_rules(kind: Any) -> dict[str, Rule]:
-    """Read the rules for the values of a dataclass or TypedDict, by name, from its hints."""
-    return {name: read_rule(hint) for name, hint in read_hints(kind).items()}
-
-
-def read_rule(hint: Any) -> Rule:
-    """Take a type hint apart."""
-    is_optional = get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
-    if is_optional:
-        hint = Union[tuple(option for option in get_args(hint) if option is not NoneType)]  # noqa: UP007
-    kind, bounds = split_hint(hint)
-    entry = read_rule(get_args(kind)[0]) if get_origin(kind) is list else None
-    has_parts = is_typeddict(kind) or (isinstance(kind, type) and dataclasses.is_dataclass(kind))
-    return Rule(hint, is_optional, kind, tuple(bounds), entry, has_parts)
-
-
-def make_error(name: str, value: Any, message: str) -> UserError:
-    """Make the error for a setting's value; null is written as users write it."""
-    return UserError(f"{name}={'null' if value is None else value} {message}")
+    for name, hint in hints.items():
+        if name in values:
+            check_value(f"{prefix}.{name}" if prefix else name, values[name], hint)
 
 
 @functools.cache
@@ -177,37 +135,43 @@ def read_hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def split_hint(hint: Any) -> tuple[Any, list[Bound]]:
-    """A hint's type and its bounds."""
-    if get_origin(hint) is not Annotated:
-        return hint, []
-    kind, *extras = get_args(hint)
-    return kind, [extra for extra in extras if isinstance(extra, Bound)]
+def find_section(hint: Any) -> Any:
+    """Return the dataclass or TypedDict that a hint names, perhaps in a list or with null beside it; else None."""
+    options = [option for option in (hint, *get_args(hint)) if is_dataclass(option) or is_typeddict(option)]
+    return options[0] if options else None
 
 
-def has_type(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type; True for types that are not checked."""
-    if kind is int:
-        return type(value) is int
-    if kind is float:
-        return type(value) is int or (type(value) is float and math.isfinite(value))
-    if kind in (bool, str):
-        return isinstance(value, kind)
-    if get_origin(kind) is list:
-        return isinstance(value, Sequence) and not isinstance(value, str)
-    if is_typeddict(kind):
-        return isinstance(value, Mapping) and set(value) == set(read_hints(kind))
-    return True
+def _validate(name: str, value: Any, hint: Any, strict: bool) -> Any:
+    plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    try:
+        return _make_adapter(hint).validate_python(plain, strict=strict)
+    except ValidationError as error:
+        raise UserError(_explain(name, hint, error.errors(include_url=False)[0])) from None
 
 
-def describe_hint(hint: Any) -> str:
-    """Say in words what a hint allows, such as "a whole number, at least 1"."""
-    kind, bounds = split_hint(hint)
-    if get_origin(kind) is list:
-        name = f"a list [A,B,...], each entry {describe_hint(get_args(kind)[0])}"
-    elif is_typeddict(kind):
-        name = f"a mapping with exactly the keys {', '.join(read_hints(kind))}"
-    else:
-        name = TYPE_NAMES.get(kind, str(kind))
-    limits = " and ".join(bound.message.removeprefix("must be ") for bound in bounds)
-    return f"{name}, {limits}" if limits else name
+@functools.cache
+def _make_adapter(hint: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(hint, config=RULES)
+    except PydanticUserError:  # a Section, which has its own rules
+        return TypeAdapter(hint)
+
+
+def _explain(name: str, hint: Any, error: ErrorDetails) -> str:
+    places = "".join(f"[{place}]" if isinstance(place, int) else f".{place}" for place in error["loc"])
+    name = f"{name}{places}".lstrip(".")
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        *parents, typed = [place for place in error["loc"] if isinstance(place, str)]
+        for parent in parents:
+            hint = read_hints(find_section(hint))[parent]
+        return f"there is no setting {name}: {suggest_nearest(typed, read_hints(find_section(hint)))}"
+    if error["type"] == "missing":
+        return f"{name} must be set"
+    value = "null" if error["input"] is None else error["input"]
+    if error["type"] == "literal_error":
+        choices = re.findall("'([^']*)'", error["ctx"]["expected"])
+        return f"{name}={value} is not known: {suggest_nearest(str(value), choices)}"
+    kind = TYPE_NAMES.get(error["type"].partition("_")[0])
+    if kind and error["type"] != "bound":
+        return f"{name}={value} must be {kind}"
+    return f"{name}={value} {error['msg'].replace('Input should be', 'must be')}"

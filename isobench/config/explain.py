@@ -21,7 +21,7 @@ from isobench.papers.folders import find_config, find_config_folders
 
 NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
 ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
-OMEGACONF_TYPES = {"Integer": int, "Float": float, "bool": bool}  # as OmegaConf's errors name them
+OMEGACONF_TYPES = {"Integer": "int", "Float": "float", "bool": "bool"}  # as OmegaConf's errors name them
 
 
 def print_error(error: Exception) -> None:

@@ -4,36 +4,41 @@ A key that is neither here nor in the YAML of a calibration, monitor or analysis
 ``isobench.config.bounds``; what concerns several settings at once, by ``isobench.runs.validate``.
 """
 
-import contextlib
 import dataclasses
+import json
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import (
+    FOLDER_BELOW,
     NAME,
     Bound,
     Folder,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
+    Number,
     PositiveFloat,
     PositiveInt,
+    Section,
     Seed,
     at_least,
     at_most,
+    convert_value,
     one_of,
+    read_hints,
 )
-from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
-from isobench.config.schema_encoder import Encoder, Head
-from isobench.config.schema_task import FILES, HELD_OUT, Generation, Task
 
-__all__ = ["HELD_OUT", "Config", "Data", "Encoder", "Experiment", "Generation", "Head", "Selection", "Task"]
-
+SET = Bound(lambda text: text != MISSING, "must be set")
+PLAIN = Bound(
+    lambda settings: "${" not in json.dumps(settings, default=lambda _: "${"),
+    "must hold texts, numbers, lists and mappings alone, and no reference to another setting, as ${...} is",
+)
 LAST_EPOCH = "last"  # a value of evaluation.every
 EVALUATION_INTERVAL = Bound(
     lambda every: every == LAST_EPOCH or (type(every) is int and every >= 1),
@@ -41,9 +46,46 @@ EVALUATION_INTERVAL = Bound(
 )
 SELECTION_RULES = ("none", "dev", "seeds", "held_out")
 
+HELD_OUT = "held_out"  # the dev splits' name for a held-out share of the training set
+CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
+REGRESSION_METRICS = ("pearson", "spearman", "pearson_spearman")
+TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
+METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS
+
+LANGUAGE_PAIR = Bound(lambda names: len(names) == 2, "must be those of source and target, such as [en,ro]")
+COLUMNS = Bound(
+    lambda names: len(names) in (1, 2) and len(set(names)) == len(names), "must name one column or two different ones"
+)
+LABELS = Bound(
+    lambda names: len(names) > 1 and len(set(names)) == len(names) and all(map(str.strip, names)),
+    "must name at least two classes, each with a name of its own",
+)
+NOT_EMPTY_NAME = Bound(bool, "is empty: name one, or null")
+FILES = Bound(
+    lambda files: (
+        isinstance(files, dict)
+        and len(files) > 0
+        and all(isinstance(text, str) for text in (*files, *files.values()))
+    ),
+    "must name a file for each split: 'data.files={train: FILE, validation: FILE}'",
+)
+SPLITS = Bound(bool, "must name at least one split")
+SCORE_RANGE = Bound(lambda ends: len(ends) == 2 and ends[0] < ends[1], "must be [lowest, highest]")
+
+POOLINGS = ("pooler", "cls", "mean", "last")
+FILE_NAME = Bound(
+    lambda name: re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None,
+    "names a file in the model's folder, such as pytorch_model.bin",
+)
+HEADS = ("isobn", "huggingface")
+# Of head=huggingface, as transformers' model_type:
+WITH_OWN_POOLER = ("bert", "albert")  # architectures whose head reads the encoder's pretrained pooler
+WITH_DENSE_LAYER = ("roberta", "xlm-roberta", "camembert", "mpnet", "electra")  # the head brings a dense layer
+ARCHITECTURES = (*WITH_OWN_POOLER, *WITH_DENSE_LAYER, "distilbert", "deberta", "deberta-v2", "modernbert")
+
 
 @dataclass
-class Seeds:
+class Seeds(Section):
     """Seeds of separate random streams; null derives one from ``seed`` (isobench/runs/seeding.py)."""
 
     init: Seed | None = None  # of weights that no checkpoint has, the classifier's among them
@@ -52,7 +94,7 @@ class Seeds:
 
 
 @dataclass
-class Data:
+class Data(Section):
     """Where examples come from and where prepared ones are kept."""
 
     root: str | None = None  # folder of Parquet files that are used instead of the hub's
@@ -61,7 +103,121 @@ class Data:
 
 
 @dataclass
-class Optimization:
+class Generation(Section):
+    """How target texts are read and generated; its presence makes a task one of translation or summarisation."""
+
+    target: Annotated[str, SET] = MISSING  # column with the target text; translation.ro is a field of a struct
+    languages: Annotated[list[str], LANGUAGE_PAIR] | None = None  # for tokenizers that mark them (mBART)
+    instruction: str | None = None  # put before every source for encoders that want one (T5)
+    grammar: Annotated[str, one_of("captions", "bulletins")] | None = (
+        None  # generate examples (data/generated_pairs.py)
+    )
+    # Of Romanian: as they are, cedillas replaced by commas, or removed.
+    diacritics: Annotated[str, one_of("keep", "comma_below", "removed")] = "keep"
+    max_length: Annotated[int, at_least(2)] = 128  # tokens of a target and of a hypothesis
+    min_length: NonNegativeInt = 0  # tokens of a hypothesis
+    beams: PositiveInt = 4  # of the beam search
+    length_penalty: Number = 1.0  # of the beam search: above 0 favours longer hypotheses, below 0 shorter ones
+    no_repeat_ngram: NonNegativeInt = 0  # n-grams of this length occur once in a hypothesis; 0 allows any
+    precision: Annotated[str, one_of("auto", "32", "bf16")] = (
+        "auto"  # of the search; auto is bf16 on a GPU that has it
+    )
+
+
+@dataclass
+class Task(Section):
+    """One task: of single sentences, of sentence pairs, or with ``generation`` of translation or summarisation.
+
+    ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
+    """
+
+    name: Annotated[str, NAME] = MISSING
+    version: PositiveInt = 1  # part of the run key: raise it when the task's data or evaluation changes
+    hub: str | None = None  # data set on the Hugging Face hub
+    subset: Annotated[str, FOLDER_BELOW] | None = None  # of the data set on the hub, such as rte
+    revision: str | None = None  # commit of the hub's data set
+    embedded: bool = False  # the data come from an installed package
+    folder: Annotated[str, FOLDER_BELOW] | None = None  # of the task's files below data.root; null is glue/<subset>
+    text: Annotated[list[str], COLUMNS] = MISSING  # columns with the sentences
+    label: Annotated[str, NOT_EMPTY_NAME] | None = None  # column with the labels in data.files; null finds it
+    # Names of the classes. Null is a regression or generation; with data.files null finds the classes in the file.
+    labels: Annotated[list[str], LABELS] | None = None
+    label_range: Annotated[list[Number], SCORE_RANGE] | None = None  # of a regression's scores
+    as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
+    metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING
+    primary: Annotated[str, one_of(*METRIC_NAMES)] = MISSING  # the metric that tables show
+    train_split: Annotated[str, NAME] = "train"  # split that is trained on
+    dev_splits: Annotated[list[Annotated[str, NAME]], SPLITS] = field(default_factory=lambda: ["validation"])
+    # Split whose predictions are written, and which is not scored; its file in data.files may lack labels.
+    test_split: Annotated[str, NAME] | None = None
+    # Share of the training examples that is not trained on. The score on it, not on the dev set, then decides which
+    # epoch is reported, and by selection.rule=held_out which configuration.
+    held_out: Fraction | None = None
+    train_samples: PositiveInt | None = None  # training examples; null is all
+    dev_samples: PositiveInt | None = None  # examples of each dev split; null is all
+    max_length: Annotated[int, at_least(4)] = 256  # tokens of an input; longer ones are cut
+    reduced: PositiveInt | None = None  # training examples of a paper's own smaller training set
+    sample_seed: Seed | None = None  # changes which examples train_samples and reduced take
+    generation: Generation | None = None
+
+    @property
+    def read_splits(self) -> list[str]:
+        """The splits that a run reads: of training, dev, and test if there is one."""
+        return [self.train_split, *self.dev_splits, *([self.test_split] if self.test_split else [])]
+
+    @property
+    def evaluated(self) -> list[str]:
+        """The dev splits, and the held-out share if there is one."""
+        return [*self.dev_splits, *([HELD_OUT] if self.held_out is not None else [])]
+
+
+@dataclass
+class Encoder(Section):
+    """A pretrained ``AutoModel`` and how its token vectors become one sentence vector.
+
+    In translation and summarisation it is an ``AutoModelForSeq2SeqLM``, and nothing is pooled.
+    """
+
+    name: Annotated[str, NAME] = MISSING
+    version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
+    hub: str | None = None  # model on the Hugging Face hub
+    revision: str | None = None  # commit of the hub's model
+    # Parameters that the safetensors weights lack are loaded from this file of the same commit or folder.
+    missing_from: Annotated[str, FILE_NAME] | None = None
+    embedded: str | None = None  # weights from an installed package
+    path: str | None = None  # a transformers folder
+    pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"  # how token vectors become one sentence vector
+    layer: NonNegativeInt | None = None  # pool this layer's output, 0 the embeddings'; null is the model's own output
+    token_type_ids: bool = True  # tell the model which sentence of a pair a token is of
+    trust_remote_code: bool = False  # run Python code that comes with the model
+    first_token_only: bool = True  # if only the first token is pooled, the last layer computes no other (lossless)
+    packing: bool = True  # give a batch to the model as one row without padding, if the model can read it (lossless)
+    # A transformers config (model_type, ...) to initialise at random.
+    scratch: Annotated[dict[str, Any], PLAIN] | None = None
+    # With scratch: tokens of a tokenizer that is learned from the training set, unless path has one. At least 300,
+    # which are all bytes and some special tokens.
+    vocabulary_size: Annotated[int, at_least(300)] | None = None
+    instructions: bool | None = None  # start every source with task.generation.instruction
+    gradient_checkpointing: bool = False  # compute activations again in the backward pass, to save memory
+    compile: bool = False  # torch.compile
+
+
+@dataclass
+class Head(Section):
+    """Settings of the part that turns token vectors into scores of classes.
+
+    ``isobn`` is ``encoder.pooling``, dropout and a linear classifier, as in IsoBN's released code. ``huggingface`` is
+    the sequence-classification head that transformers gives the encoder's architecture: its own pooling, pooler,
+    dropouts, classifier and initial weights. ``init`` and ``dropout`` are settings of ``isobn`` alone.
+    """
+
+    name: Annotated[str, one_of(*HEADS)] = "isobn"
+    init: Annotated[str, one_of("uniform", "normal")] | None = "uniform"  # of the classifier's weights
+    dropout: Fraction | None = None  # null takes the encoder's own hidden dropout
+
+
+@dataclass
+class Optimization(Section):
     """AdamW with linear warm-up, then a decaying or constant learning rate."""
 
     lr: PositiveFloat = 2e-5  # learning rate after the warm-up
@@ -84,14 +240,14 @@ class Optimization:
 
 
 @dataclass
-class Evaluation:
+class Evaluation(Section):
     """After which epochs a run is scored on the dev set; it is always scored after its last epoch."""
 
     every: Annotated[Any, EVALUATION_INTERVAL] = 1  # a number of epochs, or last: only after the last epoch
 
 
 @dataclass
-class Trainer:
+class Trainer(Section):
     """The device, the precision, and what only changes speed."""
 
     precision: Annotated[str, one_of("32-true", "bf16-mixed", "16-mixed")] = "32-true"
@@ -107,7 +263,7 @@ class Trainer:
 
 
 @dataclass
-class Checkpoint:
+class Checkpoint(Section):
     """How much work an interrupted run can lose; null turns either interval off."""
 
     minutes: PositiveFloat | None = 10.0  # between two checkpoints
@@ -117,7 +273,7 @@ class Checkpoint:
 
 
 @dataclass
-class Tracking:
+class Tracking(Section):
     """Weights & Biases; the local record is kept with and without it."""
 
     backend: Annotated[str, one_of("wandb", "none")] = "none"
@@ -129,7 +285,7 @@ class Tracking:
 
 
 @dataclass
-class Selection:
+class Selection(Section):
     """Which configuration a report shows of a method that has several (isobench/report/selection.py).
 
     ``rule`` takes all (``none``), the best on the set that is reported (``dev``), the best by the runs of ``seeds``,
@@ -142,7 +298,7 @@ class Selection:
 
 
 @dataclass
-class Experiment:
+class Experiment(Section):
     """A named grid of runs."""
 
     name: Annotated[str, NAME] | None = None
@@ -155,7 +311,7 @@ class Experiment:
 
 
 @dataclass
-class Config:
+class Config(Section):
     """Everything a run is made of."""
 
     seed: Seed = 1  # of every random stream that seeds leaves open
@@ -164,7 +320,7 @@ class Config:
     data: Data = field(default_factory=Data)
     task: Task = field(default_factory=Task)
     encoder: Encoder = field(default_factory=Encoder)
-    calibration: dict[str, Any] = field(default_factory=dict)  # MethodSettings and the class's own
+    calibration: Annotated[dict[str, Any], PLAIN] = field(default_factory=dict)  # MethodSettings and the class's own
     head: Head = field(default_factory=Head)
     optimization: Optimization = field(default_factory=Optimization)
     evaluation: Evaluation = field(default_factory=Evaluation)
@@ -173,10 +329,10 @@ class Config:
     tracking: Tracking = field(default_factory=Tracking)
     experiment: Experiment = field(default_factory=Experiment)
     # Lightning callbacks by name, each a _target_ with its settings; what they observe of an epoch is in its record.
-    monitors: dict[str, Any] = field(default_factory=dict)
+    monitors: Annotated[dict[str, Any], PLAIN] = field(default_factory=dict)
     # A function of isobench.analyses (_target_) with its settings, called when an experiment's runs are finished. Its
     # runs are trained only with trains=true.
-    analysis: dict[str, Any] = field(default_factory=dict)
+    analysis: Annotated[dict[str, Any], PLAIN] = field(default_factory=dict)
     output_dir: Folder = "outputs"  # folder of all results
     retry_failed: bool = False  # run again what failed before
     dry_run: bool = False  # show what would be run
@@ -184,7 +340,7 @@ class Config:
 
 
 @dataclass
-class MethodSettings:
+class MethodSettings(Section):
     """What the config of every calibration method has; its other keys are settings of its class."""
 
     name: Annotated[str, NAME]
@@ -207,31 +363,32 @@ def to_config(cfg: DictConfig) -> Config:
     """Return the typed config of a composed one, without Hydra's own node; interpolations are resolved.
 
     Raises:
-        omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
+        omegaconf.errors.OmegaConfBaseException: a value is missing, or refers to one that does not exist.
+        UserError: an unknown key, a wrong type, a value out of bounds.
     """
-    plain = {str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"}
-    with contextlib.suppress(NeedsOmegaConf, OmegaConfBaseException):  # the slow way below converts, or raises
-        return rebuild_dataclass(OmegaConf.to_container(OmegaConf.create(plain), resolve=True), Config)
-    return _convert_by_omegaconf(plain)
+    own = OmegaConf.create({str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"})
+    return config_from_plain(OmegaConf.to_container(own, resolve=True, throw_on_missing=True))
 
 
-def config_from_plain(resolved: dict[str, Any]) -> Config:
+def config_from_plain(resolved: Any) -> Config:
     """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it.
 
     Raises:
-        omegaconf.errors.OmegaConfBaseException: an unknown key, a wrong type, a missing value.
-        UserError: a value refers to another one. isobench writes none, and a chain of them can fill the memory.
+        UserError: an unknown key, a wrong type, a missing value, a value out of bounds.
     """
-    try:
-        return rebuild_dataclass(resolved, Config)
-    except NeedsOmegaConf:
-        if "${" in str(resolved):
-            raise UserError("the config of a run can't refer to other values, as ${...} does") from None
-        return _convert_by_omegaconf(resolved)
+    config: Config = convert_value("", resolved, Config)
+    return config
 
 
-def _convert_by_omegaconf(settings: dict[str, Any]) -> Config:
-    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), settings))  # type: ignore[return-value]
+def read_section(name: str, plain: Any) -> Any:
+    """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds.
+
+    Raises:
+        UserError: as ``config_from_plain``.
+    """
+    if name not in (hints := read_hints(Config)):
+        raise UserError(f"there is no setting {name}")
+    return convert_value(name, plain, hints[name])
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
@@ -248,3 +405,10 @@ def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
 def format_method_name(calibration: dict[str, Any]) -> str:
     """Return the name of a ``calibration`` in tables: its methods' names, joined."""
     return "+".join(str(method.get("name")) for method in split_chain(calibration))
+
+
+def check_architecture(model_type: str) -> None:
+    """Raise UserError if ``head=huggingface`` has no head for this architecture."""
+    if model_type not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise UserError(f"head=huggingface has no head for {model_type}, only for {known}: choose head=isobn")

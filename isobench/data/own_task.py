@@ -14,8 +14,7 @@ from typing import Any
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value, read_hints
-from isobench.config.schema import Config, Data, Task
-from isobench.config.schema_task import REGRESSION_METRICS
+from isobench.config.schema import REGRESSION_METRICS, Config, Data, Task
 from isobench.data.labels import find_classes, parse_number
 from isobench.data.sources import fingerprint_own_file, read_examples
 from isobench.data.tables import read_own_file

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.config.schema import Encoder
-from isobench.config.schema_encoder import POOLINGS
+from isobench.config.schema import POOLINGS, Encoder
 from isobench.data import weights
 from isobench.models.attention import find_first_position
 from isobench.models.huggingface_head import find_huggingface_pooling

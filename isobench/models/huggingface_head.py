@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER, check_architecture
+from isobench.config.schema import WITH_DENSE_LAYER, WITH_OWN_POOLER, check_architecture
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ from isobench.common.checksums import check_text_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import read_bounded
 from isobench.common.terminal import format_count, print_note
-from isobench.config.rebuild import NeedsOmegaConf, read_plain_hints, rebuild_value
-from isobench.config.schema import Config, config_from_plain
+from isobench.config.schema import Config, config_from_plain, read_section
 from isobench.runs.identity import Identifier, Identity
 from isobench.runs.layout import CONFIG_FILE, is_run_folder_name, run_folder_name, runs_folder
 from isobench.runs.row import Row
@@ -71,16 +70,14 @@ def parse_config(text: str) -> Config:
     list of sections; it is parsed as a whole.
 
     Raises:
-        yaml.YAMLError, omegaconf.errors.OmegaConfBaseException: it is no YAML, or no config.
+        yaml.YAMLError, UserError: it is no YAML, or no config.
     """
     texts = SECTION.findall(text)
     try:
         sections = dict(map(parse_section, texts)) if "".join(texts) == text else {}
-        hints = read_plain_hints(Config)
-        absent = [hint for name, hint in hints.items() if name not in sections]  # a newer setting has its default
-        if sections and sections.keys() <= hints.keys() and not any(map(is_dataclass, absent)):
+        if {"task", "encoder"} <= sections.keys():  # those that have no default
             return Config(**sections)
-    except (yaml.YAMLError, NeedsOmegaConf):
+    except yaml.YAMLError:
         pass
     return config_from_plain(load_yaml(text))
 
@@ -91,16 +88,13 @@ def parse_section(text: str) -> tuple[str, Any]:
 
     Raises:
         yaml.YAMLError: it is no YAML by itself.
-        NeedsOmegaConf: it is no section, or OmegaConf has to convert or refuse a value.
+        UserError: there is no such setting, or a value of it is not valid.
     """
     section = load_yaml(text)
     if type(section) is not dict or len(section) != 1:
-        raise NeedsOmegaConf
+        raise yaml.YAMLError("it is no section of a config")
     ((name, value),) = section.items()
-    hint = read_plain_hints(Config).get(name)
-    if hint is None:
-        raise NeedsOmegaConf
-    return name, rebuild_value(value, hint)
+    return name, read_section(name, value)
 
 
 def load_yaml(text: str) -> Any:

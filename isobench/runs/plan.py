@@ -25,9 +25,7 @@ from isobench.common.checksums import add_json_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json, shorten_digest, write_atomic
 from isobench.common.reading import RECORD_LIMIT, read_bounded
-from isobench.config.bounds import check_value, read_hints
-from isobench.config.rebuild import NeedsOmegaConf, read_plain_hints, rebuild_value
-from isobench.config.schema import Config, config_from_plain
+from isobench.config.schema import Config, read_section
 from isobench.runs.identity import Identity, to_plain
 from isobench.runs.layout import plans_folder
 
@@ -176,25 +174,3 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
     except (LookupError, UserError) as error:
         raise ValueError(extract_first_line(error)) from error
     return Plan(stored.experiment, stored.commands, runs)
-
-
-def read_section(name: str, value: Any) -> Any:
-    """Return the typed value of a config's section from the plain one that a file holds.
-
-    Raises:
-        UserError: a setting has a value that is out of its bounds, or refers to another one.
-        ValueError: there is no such section or setting, or a value is of the wrong type.
-    """
-    try:
-        section = rebuild_value(value, read_plain_hints(Config)[name])
-    except KeyError as error:
-        raise ValueError(f"there is no setting {name}") from error
-    except NeedsOmegaConf:
-        try:
-            section = getattr(config_from_plain({name: value}), name)
-        except UserError:
-            raise
-        except Exception as error:  # OmegaConf raises many kinds
-            raise ValueError(f"{name} is not valid in this version of isobench") from error
-    check_value(name, section, read_hints(Config)[name])
-    return section

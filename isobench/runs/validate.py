@@ -8,7 +8,11 @@ from typing import Annotated, Any
 from isobench.common.errors import UserError
 from isobench.config.bounds import NAME, Seed, check_value, check_values, read_hints
 from isobench.config.schema import (
+    CLASS_METRICS,
+    HELD_OUT,
     LAST_EPOCH,
+    REGRESSION_METRICS,
+    TEXT_METRICS,
     Config,
     Generation,
     Head,
@@ -17,7 +21,6 @@ from isobench.config.schema import (
     format_method_name,
     split_chain,
 )
-from isobench.config.schema_task import CLASS_METRICS, HELD_OUT, REGRESSION_METRICS, TEXT_METRICS
 from isobench.papers import published
 from isobench.runs.seeding import find_lane_obstacle
 from isobench.runs.validate_encoder import check_pinned, validate_encoder, validate_head

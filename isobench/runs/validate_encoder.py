@@ -3,8 +3,7 @@
 import yaml
 
 from isobench.common.errors import UserError
-from isobench.config.architectures import check_architecture
-from isobench.config.schema import Config
+from isobench.config.schema import Config, check_architecture
 from isobench.data import weights
 from isobench.papers.folders import find_config
 

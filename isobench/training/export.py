@@ -23,8 +23,7 @@ from isobench.calibration.chain import Chain
 from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import StorageError
 from isobench.common.files import explain_disk_errors, name_system_error, sha256_file, write_json
-from isobench.config.architectures import WITH_DENSE_LAYER, WITH_OWN_POOLER
-from isobench.config.schema import Config, format_method_name
+from isobench.config.schema import WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, format_method_name
 from isobench.models import tokenization
 from isobench.models.huggingface_head import split_head
 from isobench.runs.identity import Identity

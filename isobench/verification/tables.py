@@ -12,8 +12,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import SETTINGS_LIMIT
 from isobench.common.terminal import format_count
 from isobench.common.tidy import guard_table, list_columns, make_table
-from isobench.config.bounds import check_value
-from isobench.config.rebuild import NeedsOmegaConf, rebuild_dataclass
+from isobench.config.bounds import convert_value
 from isobench.config.schema import Experiment
 from isobench.report.analysis_outcome import read_outcome
 from isobench.report.document import Report
@@ -136,11 +135,7 @@ def read_origin(
             drop_json_checksum(content)
         except ValueError:
             raise ValueError(f"{REPORT_FILE} was changed after it was written") from None
-        try:
-            experiment = rebuild_dataclass(content["experiment"], Experiment)
-        except NeedsOmegaConf:
-            raise ValueError(f"{REPORT_FILE} holds no experiment") from None
-        check_value("experiment", experiment, Experiment)
+        experiment = convert_value("experiment", content["experiment"], Experiment)
         commit = (content["code"]["git"] or {}).get("commit")
         is_same_code = (commit, content["code"]["isobench"]) == (code.commit, code.version)
         return experiment, is_same_code, [str(note) for note in content.get("notes", [])]

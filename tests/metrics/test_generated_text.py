@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from isobench.config.schema_task import TEXT_METRICS
+from isobench.config.schema import TEXT_METRICS
 from isobench.metrics.generated_text import build_metric_signatures, evaluate_texts
 
 # 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from isobench.config.schema_task import CLASS_METRICS, REGRESSION_METRICS
+from isobench.config.schema import CLASS_METRICS, REGRESSION_METRICS
 from isobench.metrics.task import METRIC_FUNCTIONS, evaluate_predictions, is_constant, nan_to_zero
 
 LABELS = np.array([1, 1, 1, 0, 0, 1, 0, 1])

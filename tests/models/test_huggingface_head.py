@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from isobench.calibration import Calibration
 from isobench.calibration.chain import Chain, Link
-from isobench.config.architectures import ARCHITECTURES, WITH_DENSE_LAYER, WITH_OWN_POOLER
-from isobench.config.schema import Config, Encoder
+from isobench.config.schema import ARCHITECTURES, WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, Encoder
 from isobench.models.encoders import load_encoder
 from isobench.models.huggingface_head import build_huggingface_head
 from isobench.training.classifier import Classifier

@@ -1,4 +1,4 @@
-"""Reading the configs of many runs gives what OmegaConf makes of each, and the same refusals."""
+"""Reading the configs of many runs, their sections once, gives what reading each as a whole gives."""
 
 import os
 import time
@@ -10,11 +10,12 @@ from helpers import make_config
 from omegaconf import OmegaConf
 
 from isobench.common.errors import UserError
-from isobench.config.schema import Config, config_from_plain
+from isobench.config.schema import config_from_plain
 from isobench.data.weights import read_model_type
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
 from isobench.runs.listing import (
     UNREADABLE_CONFIG,
+    load_yaml,
     parse_config,
     read_run_config,
     read_run_rows,
@@ -54,27 +55,24 @@ def outcome(make, *arguments):
         return "refused"
 
 
-def make_with_omegaconf(text: str):
-    plain = yaml.safe_load(text)
-    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), plain))
+def read_whole(text: str):
+    return config_from_plain(load_yaml(text))
 
 
 @pytest.mark.parametrize("overrides", CONFIGS, ids=" ".join)
-def test_a_config_is_read_as_omegaconf_reads_it(overrides):
+def test_a_config_is_read_by_its_sections_as_it_is_as_a_whole(overrides):
     text = config_text(*overrides)
     cfg = parse_config(text)
-    assert cfg == make_with_omegaconf(text) == config_from_plain(yaml.safe_load(text)) == make_config(*overrides)
+    assert cfg == read_whole(text) == make_config(*overrides)
     assert parse_config(text).task is cfg.task  # a section with the same text is not parsed again
 
 
 @pytest.mark.parametrize(("old", "new"), CHANGES)
-def test_a_changed_file_is_read_or_refused_as_by_omegaconf(old, new):
+def test_a_changed_file_is_read_or_refused_by_its_sections_as_it_is_as_a_whole(old, new):
     text = config_text()
     assert old in text or old == "every: 1"
     text = text.replace(old, new, 1) if old != "\n" else text.replace(old, new)
-    expected = outcome(make_with_omegaconf, text)
-    assert outcome(parse_config, text) == expected
-    assert outcome(lambda: config_from_plain(yaml.safe_load(text))) == expected
+    assert outcome(parse_config, text) == outcome(read_whole, text)
 
 
 def test_a_setting_that_is_newer_than_a_file_has_its_default(monkeypatch):
@@ -86,11 +84,11 @@ def test_a_setting_that_is_newer_than_a_file_has_its_default(monkeypatch):
 
 
 @pytest.mark.parametrize("section", ["task", "encoder", "head", "monitors", "output_dir"])
-def test_a_file_that_lacks_a_section_is_read_or_refused_as_by_omegaconf(section):
+def test_a_file_that_lacks_a_section_is_read_or_refused_by_its_sections_as_it_is_as_a_whole(section):
     plain = asdict(make_config())
     del plain[section]
     text = yaml.safe_dump(plain, sort_keys=False)
-    assert outcome(parse_config, text) == outcome(make_with_omegaconf, text)
+    assert outcome(parse_config, text) == outcome(read_whole, text)
 
 
 def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
@@ -104,7 +102,7 @@ def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
             validator.validate(bad)
         assert str(raised.value) == str(expected.value)
     (tmp_path / "config.yaml").write_text(config_text().replace("seed: 1", "seed: -1"))
-    with pytest.raises(UserError, match="seed=-1 must be at least 0"):
+    with pytest.raises(UserError, match="seed=-1"):
         read_run_config(tmp_path, validator)
 
 
@@ -140,7 +138,6 @@ REFERENCES = "monitors:\n  a0: {x: 'ten letters'}\n" + "".join(
         config_text().replace("monitors: {}", "monitors: " + "[" * 100_000),
         config_text() + "# " + "x" * 2**20,
         config_text().replace("name: minilm", "name: ${oc.env:HOME}"),
-        config_text().replace("name: minilm", "name: ${hydra.runtime.cwd}"),
         config_text().replace("epochs: 10", "epochs: ${seed}"),
         config_text().replace("monitors: {}\n", REFERENCES),
     ],

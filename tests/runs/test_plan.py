@@ -79,7 +79,6 @@ def change(file: Path, **entries: object) -> None:
         ("runs", "all"),
         ("settings", {"seed": [-1]}),
         ("settings", {"seed": ["${oc.env:HOME}"]}),
-        ("settings", {"output_dir": ["${oc.env:HOME}"]}),
         ("settings", {"task": [{"name": "../../etc"}]}),
         ("settings", {"task": [{"nmae": "rte"}]}),
         ("settings", {"no_such_section": [1]}),
