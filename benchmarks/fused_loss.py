@@ -31,7 +31,7 @@ from torch.utils.checkpoint import checkpoint
 
 from isobench.common.provenance import read_peak_memory_mib, reset_peak_memory
 from isobench.training.fused_loss import fused_cross_entropy
-from isobench.training.word_lookup import WordLookup
+from isobench.training.seq2seq import WordLookup
 
 CHECKPOINTED_TOKENS = 256
 SMOOTHING = 0.1

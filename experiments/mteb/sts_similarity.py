@@ -24,7 +24,8 @@ from isobench.metrics.coordinates import coordinate_share
 from isobench.metrics.similarity import SIMILARITIES
 from isobench.metrics.task import METRIC_FUNCTIONS
 from isobench.runs.identity import drop_targets_of_chain
-from isobench.training.build import build_chain, find_prepared_once, prepare_chain, should_show_progress
+from isobench.training.build import build_chain, should_show_progress
+from isobench.training.preparation import find_prepared_once, prepare_chain
 from isobench.training.sentence_vectors import FrozenEncoder, SentenceVectors
 from isobench_papers.mteb.figure import draw_gains
 from isobench_papers.mteb.tables import (

@@ -18,8 +18,8 @@ from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
 from isobench.runs.seeding import resolve_seeds
-from isobench.training import embeddings
-from isobench.training.build import build_chain, make_loaders, prepare_chain, should_show_progress
+from isobench.training.build import build_chain, make_loaders, should_show_progress
+from isobench.training.preparation import load_pretrained_embeddings, prepare_chain
 from isobench.training.train import configure_process
 
 
@@ -78,7 +78,7 @@ class Subject:
         """
         show = should_show_progress(self.cfg)
         self._add_warnings(with_pooler=False)
-        return embeddings.load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
+        return load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:

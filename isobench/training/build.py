@@ -2,16 +2,12 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
 
-from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
 from isobench.common.errors import UserError
-from isobench.common.progress import track_progress
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.batches.pairs import PairLoaders
@@ -22,8 +18,8 @@ from isobench.runs.identity import Identity
 from isobench.runs.record import RecordedGeneration
 from isobench.runs.seeding import choose_dropout, resolve_seeds, seed_everything
 from isobench.training.classifier import Classifier
-from isobench.training.embeddings import load_pretrained_embeddings
 from isobench.training.instantiate import instantiate_chain, refuse_token_states
+from isobench.training.preparation import DecoderStates, find_prepared_once, load_pretrained_embeddings, prepare_chain
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
 
@@ -115,26 +111,6 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings], generation)
 
 
-class DecoderStates:
-    """Iterate over the decoder states of the training set's targets, in batches [n, d].
-
-    Each iteration computes them again, because all of them may not fit in memory.
-    """
-
-    def __init__(self, module: Seq2Seq, loaders: PairLoaders) -> None:
-        self.module, self.loaders = module, loaders
-
-    @torch.no_grad()
-    def __iter__(self) -> Iterator[Tensor]:
-        device = self.module.device
-        batches = self.loaders.make_length_sorted_loader(
-            self.loaders.train_tokens, self.module.cfg.trainer.eval_batch_size
-        )
-        for batch in track_progress(batches, "decoder states", self.loaders.progress_bar):
-            chunks = [{name: tensor.to(device) for name, tensor in chunk.items()} for chunk in batch["chunks"]]
-            yield self.module.compute_decoder_states({"chunks": chunks})[0]
-
-
 def check_output_width(cfg: Config, chain: Chain, dim: int) -> None:
     """Raise UserError if the methods' output is not as wide as the output embedding, ``dim``."""
     if chain.out_dim != dim:
@@ -154,28 +130,6 @@ def build_chain(cfg: Config, dim: int) -> Chain:
 def count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
     """Count the optimiser steps of the whole run; the last step of an epoch may have fewer batches."""
     return math.ceil(len(loaders.train) / cfg.optimization.accumulate) * cfg.optimization.epochs
-
-
-def find_prepared_once(chain: Chain) -> list[int]:
-    """Find the positions of the methods that are prepared once before training, not at the start of every epoch."""
-    return [
-        position
-        for position, calibration in enumerate(chain)
-        if overrides_hook(calibration, "prepare") and calibration.epoch_sample is None
-    ]
-
-
-def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tensor], pooler: nn.Module) -> None:
-    """Call ``prepare`` of some of the methods, in the chain's order.
-
-    Args:
-        chain: the methods.
-        positions: of these methods in the chain, ascending.
-        vectors: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
-        pooler: the head's, for the methods that stand after it.
-    """
-    for position in positions:
-        chain.prepare(position, vectors, pooler)
 
 
 def should_show_progress(cfg: Config) -> bool:

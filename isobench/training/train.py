@@ -40,14 +40,18 @@ from isobench.runs.row import format_run_name
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
+from isobench.training.callbacks import (
+    EvaluationSchedule,
+    ProgressReporter,
+    Stopwatch,
+    make_early_stopping,
+    measure_run_cost,
+)
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
-from isobench.training.epoch_samples import EpochSamples
-from isobench.training.evaluation import EvaluationSchedule, make_early_stopping
 from isobench.training.export import make_exporters
 from isobench.training.monitor import build_monitors
 from isobench.training.predictions import write_hypotheses, write_predictions
-from isobench.training.progress import ProgressReporter
-from isobench.training.stopwatch import Stopwatch, measure_run_cost
+from isobench.training.preparation import EpochSamples
 
 
 def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> RunRecord | None:

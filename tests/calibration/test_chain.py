@@ -330,11 +330,12 @@ def test_a_package_of_the_users_own_adds_a_method_and_runs_in_the_same_grid(
 @pytest.mark.slow
 def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path, capsys):
     """By kinds of normalisation and seeds, through the cache; a damaged file is made again; other data are others."""
-    from isobench.training import embeddings
 
     overrides = [*(o for o in small if not o.startswith("data.cache")), f"data.cache={tmp_path}/cache"]
-    passes, original = [], embeddings._write_embeddings
-    monkeypatch.setattr(embeddings, "_write_embeddings", lambda *a: (passes.append(1), original(*a)))
+    from isobench.training import preparation
+
+    passes, original = [], preparation._write_embeddings
+    monkeypatch.setattr(preparation, "_write_embeddings", lambda *a: (passes.append(1), original(*a)))
 
     def scale(*more):
         cfg = make_config(*overrides, *more)

@@ -12,7 +12,6 @@ from isobench.models.encoders import load_encoder
 from isobench.models.tokenization import load_tokenizer
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
-from isobench.training import embeddings
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
@@ -82,7 +81,7 @@ def subject_of(*overrides: str) -> Subject:
 def test_vectors_are_computed_once_and_shared(small, tmp_path, monkeypatch):
     overrides = [*small, f"data.cache={tmp_path}", "encoder.pooling=cls"]
     first = subject_of(*overrides).encoded()
-    monkeypatch.setattr(embeddings, "_write_embeddings", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("isobench.training.preparation._write_embeddings", lambda *_: pytest.fail("computed again"))
     again = subject_of(*overrides, "calibration=isobn_paper", "seed=7").encoded()
     assert torch.equal(first, again)
     assert len(list((tmp_path / "embeddings").glob("*.npy"))) == 1

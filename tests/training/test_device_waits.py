@@ -20,11 +20,9 @@ from torch.optim import optimizer as torch_optimizer
 from isobench.calibration import Calibration, Chain, Link
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
-from isobench.training.evaluation import EvaluationSchedule
+from isobench.training.callbacks import EvaluationSchedule, ProgressReporter, Stopwatch
 from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 from isobench.training.monitor import build_monitors
-from isobench.training.progress import ProgressReporter
-from isobench.training.stopwatch import Stopwatch
 
 CALIBRATIONS = sorted(file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml"))
 OTHERS = [name for name in CALIBRATIONS if name != "flow"]  # the flow takes longest

@@ -14,7 +14,7 @@ from isobench.calibration import IStar
 from isobench.data.batches.tokens import EpochSampler
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
-from isobench.training.epoch_samples import EpochSamples, take_as_many
+from isobench.training.preparation import EpochSamples, take_as_many
 
 
 def start_epoch(overrides, epoch=0):

@@ -9,7 +9,7 @@ from killed_runs import outcome, start
 
 from isobench.common.errors import UserError
 from isobench.runs.validate import validate_config
-from isobench.training.evaluation import EvaluationSchedule
+from isobench.training.callbacks import EvaluationSchedule
 
 
 def run(*overrides):

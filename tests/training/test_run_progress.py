@@ -16,8 +16,8 @@ from isobench.common.progress import ProgressBar
 from isobench.runs.heartbeat import Heartbeat
 from isobench.sweep.pool_worker import LineSender
 from isobench.training.build import should_show_progress
+from isobench.training.callbacks import ProgressReporter
 from isobench.training.classifier import Classifier
-from isobench.training.progress import ProgressReporter
 
 SPEED = r" +[\d.]+(?:step/s|s/step)"
 WIDE = re.compile(rf"epoch (\d)/2: +\d+%\|[^|]+\| (\d+)/20, loss (\d\.\d{{3}}),{SPEED}, \d\d:\d\d left")
@@ -33,7 +33,7 @@ def every_step(monkeypatch):
             super().__init__(*args, **kwargs)
             self.mininterval = 0
 
-    monkeypatch.setattr("isobench.training.progress.ProgressBar", EagerBar)
+    monkeypatch.setattr("isobench.training.callbacks.ProgressBar", EagerBar)
 
 
 @pytest.mark.slow

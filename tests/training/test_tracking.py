@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import Callback
 from wandb_log import read
 
 from isobench.training import tracking
-from isobench.training.stopwatch import Stopwatch, measure_run_cost
+from isobench.training.callbacks import Stopwatch, measure_run_cost
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}

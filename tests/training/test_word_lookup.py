@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_seq2seq import FAMILIES, SOURCES, TARGETS, small_model
 
-from isobench.training.word_lookup import WordLookup
+from isobench.training.seq2seq import WordLookup
 
 CHUNKS = [(SOURCES, TARGETS), (SOURCES[:1, :3] + 1, TARGETS[1:, :2]), (SOURCES[1:, :2], TARGETS[:1])]
 

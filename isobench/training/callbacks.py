@@ -1,0 +1,216 @@
+"""Callbacks of a run: when it is evaluated and stopped, what it costs, and how far it is."""
+
+import math
+import sys
+import time
+from typing import Any
+
+from pytorch_lightning.callbacks import Callback, EarlyStopping
+from torch.utils.data import DataLoader
+
+from isobench.common.progress import ProgressBar
+from isobench.common.provenance import read_peak_memory_mib
+from isobench.config.schema import LAST_EPOCH, Config
+from isobench.runs.heartbeat import Heartbeat
+from isobench.runs.record import Cost, PeakMemory
+from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
+
+
+class EvaluationSchedule(Callback):
+    """Let the trainer evaluate after every so many epochs, and always after the last one.
+
+    Lightning's own ``check_val_every_n_epoch`` can leave out the last epoch, so it is set anew for each epoch.
+
+    Args:
+        every: ``evaluation.every`` of the config: a number of epochs, or ``last``.
+        epochs: epochs of the whole run.
+    """
+
+    def __init__(self, every: Any, epochs: int) -> None:
+        self.every, self.epochs = epochs if every == LAST_EPOCH else every, epochs
+
+    def includes(self, epoch: int) -> bool:
+        """Return whether the run is evaluated after this epoch, counted from 1."""
+        return epoch % self.every == 0 or epoch == self.epochs
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Set the trainer for the epoch that a resumed run goes on with."""
+        self._set_trainer(trainer)
+
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        """Set the trainer for the epoch that begins."""
+        self._set_trainer(trainer)
+
+    def _set_trainer(self, trainer: Any) -> None:
+        never = self.epochs + 1  # no epoch's number can be divided by it
+        trainer.check_val_every_n_epoch = 1 if self.includes(trainer.current_epoch + 1) else never
+
+
+def make_early_stopping(cfg: Config) -> list[Callback]:
+    """Make the callback that stops the run by ``optimization.patience``; none if that is null.
+
+    It stops at the first evaluation that comes ``patience`` epochs or more after the best one.
+    """
+    if cfg.optimization.patience is None:
+        return []
+    evaluations = math.ceil(cfg.optimization.patience / cfg.evaluation.every)
+    name = f"dev/{cfg.task.primary}"
+    return [EarlyStopping(name, patience=evaluations, mode="max", check_on_train_epoch_end=False)]
+
+
+class Stopwatch(Callback):
+    """Measure the seconds spent in training steps and in evaluation, over all attempts at a run.
+
+    At every validation, log the throughput since the one before: ``train/examples_per_second`` and
+    ``train/tokens_per_second``.
+    """
+
+    def __init__(self) -> None:
+        self.training_seconds, self.evaluation_seconds, self.examples = 0.0, 0.0, 0
+        self.seconds_before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
+        self.started = self._mark = time.perf_counter()
+        self._logged = (0.0, 0)  # training seconds and examples up to the last validation
+
+    @property
+    def timed_examples(self) -> int:
+        """The examples that ``training_seconds`` were spent on: those up to the last validation or checkpoint."""
+        return self._logged[1]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the run took so far, over all attempts."""
+        return self.seconds_before + time.perf_counter() - self.started
+
+    def on_train_start(self, *_: Any) -> None:
+        """Start timing the training steps."""
+        self._mark = time.perf_counter()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the times so far, for a checkpoint."""
+        training = self.training_seconds + time.perf_counter() - self._mark
+        return {
+            "training": training,
+            "evaluation": self.evaluation_seconds,
+            "examples": self.examples,
+            "seconds": self.seconds,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the times from a checkpoint."""
+        self.training_seconds, self.evaluation_seconds = state["training"], state["evaluation"]
+        self.examples, self.seconds_before = state["examples"], state["seconds"]
+        self._logged = (self.training_seconds, self.examples)
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: dict[str, Any], index: int) -> None:
+        """Count the batch's examples."""
+        self.examples += len(batch["index"])
+
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
+        """Stop timing training and start timing evaluation; log the throughput."""
+        now = time.perf_counter()
+        self.training_seconds, self._mark = self.training_seconds + now - self._mark, now
+        seconds, examples = self.training_seconds - self._logged[0], self.examples - self._logged[1]
+        self._logged = (self.training_seconds, self.examples)
+        if seconds > 0 and examples:
+            length = float(trainer.train_dataloader.dataset.lengths.mean())
+            self.log("train/examples_per_second", examples / seconds)
+            self.log("train/tokens_per_second", length * examples / seconds)
+
+    def on_validation_end(self, *_: Any) -> None:
+        """Stop timing evaluation and start timing training."""
+        now = time.perf_counter()
+        self.evaluation_seconds, self._mark = self.evaluation_seconds + now - self._mark, now
+
+
+def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float) -> Cost:
+    """Build the record's cost: seconds over all attempts, throughput and peak memory.
+
+    Args:
+        stopwatch: has timed the run.
+        train_loader: the training data, to count tokens; None if the run failed before it was built.
+        checkpoint_seconds: seconds spent on saving checkpoints in this attempt.
+    """
+    lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
+    tokens = stopwatch.timed_examples * float(lengths)
+    return Cost(
+        seconds=round(stopwatch.seconds, 3),
+        training_seconds=round(stopwatch.training_seconds, 3),
+        evaluation_seconds=round(stopwatch.evaluation_seconds, 3),
+        checkpoint_seconds=round(checkpoint_seconds, 3),
+        examples=stopwatch.examples,
+        tokens_per_second=round(tokens / stopwatch.training_seconds, 1) if stopwatch.training_seconds else None,
+        peak_memory_mib=PeakMemory.model_validate(read_peak_memory_mib()),
+    )
+
+
+class ProgressReporter(Callback):
+    """Report a run's progress to its heartbeat and, if ``show``, in a progress bar over all its optimiser steps.
+
+    Speed and time left are averages since training began in this process, evaluations included. A resumed run
+    prints where it goes on. On a GPU the loss is read only as often as it is checked, because reading makes it wait.
+
+    Args:
+        heartbeat: receives the progress, for status displays.
+        show: whether to draw the bar.
+        name: of the run, for the message of a resumed one.
+    """
+
+    def __init__(self, heartbeat: Heartbeat, show: bool, name: str) -> None:
+        self.heartbeat, self.show, self.name = heartbeat, show, name
+        self.bar: ProgressBar | None = None
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Say where a resumed run goes on, and show the bar."""
+        step, steps = trainer.global_step, module.total_steps
+        self._first_step, self._start_time = step, time.monotonic()
+        self._newest_step = step
+        if step:
+            where = f"step {step:,} of {steps:,}, in {format_epoch(trainer)}"
+            print(f"{self.name}: goes on from {where}", file=sys.stderr, flush=True)
+        self.bar = ProgressBar(format_epoch(trainer), steps, "step", start=step, show=self.show)
+        self.heartbeat.report_training(step, steps)
+
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        """Name the epoch in the bar."""
+        self._label_bar(format_epoch(trainer))
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        """Report the step, its loss where that is known without waiting, and the speed."""
+        assert self.bar is not None
+        step, loss = trainer.global_step, None
+        has_stepped, self._newest_step = step > self._newest_step, step  # not so after a batch that only accumulates
+        if module.device.type == "cpu" or (has_stepped and step % LOSS_CHECK_INTERVAL == 0):
+            loss = float(trainer.callback_metrics["train/loss"])
+            self.bar.loss = f"{loss:.3f}"
+        self.bar.update(step - self.bar.n)
+        speed = (step - self._first_step) / (time.monotonic() - self._start_time)
+        self.heartbeat.report_training(step, module.total_steps, loss, speed)
+
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
+        """Report that the run is evaluating."""
+        self.heartbeat.report_evaluating()
+        self._evaluated = 0
+
+    def on_validation_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Show how many of the dev splits' batches are done."""
+        self._evaluated += 1
+        self._label_bar(f"{format_epoch(trainer)}, evaluating {self._evaluated}/{sum(trainer.num_val_batches)}")
+
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        """Show that training goes on."""
+        self._label_bar(format_epoch(trainer))
+
+    def close(self) -> None:
+        """Remove the bar, also after an error."""
+        if self.bar is not None:
+            self.bar.close()
+
+    def _label_bar(self, label: str) -> None:
+        assert self.bar is not None
+        self.bar.set_description_str(label, refresh=False)
+        self.bar.update(0)  # draws it, unless it was drawn a moment ago
+
+
+def format_epoch(trainer: Any) -> str:
+    """Name the trainer's epoch, counted from 1, and how many there are: ``epoch 2/10``."""
+    return f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}"

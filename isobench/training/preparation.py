@@ -1,0 +1,211 @@
+"""Show the training set's vectors to methods that ask for them: once before training, or at the start of every epoch.
+
+The pretrained encoder's vectors are computed once, kept on disk, and read memory-mapped.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import torch
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities import move_data_to_device
+from torch import Tensor, nn
+
+from isobench.calibration.base import Calibration, overrides_hook
+from isobench.calibration.chain import Chain
+from isobench.common.checksums import print_remaking, require_checksum, with_checksum
+from isobench.common.files import cache_dir, make_cache_error, sha256_json, shorten_digest, write_atomic
+from isobench.common.progress import track_progress
+from isobench.config.schema import Config
+from isobench.data.batches.loaders import Loaders, name_device, uses_gpu
+from isobench.data.batches.pairs import PairLoaders
+from isobench.data.batches.tokens import list_epoch_order
+from isobench.models.encoders import LoadedEncoder
+from isobench.runs.identity import Identity
+from isobench.training.classifier import Classifier
+from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
+
+VERSION = 3  # of the cached files' content, part of their name: raise it when the vectors change
+SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
+
+
+def find_prepared_once(chain: Chain) -> list[int]:
+    """Find the positions of the methods that are prepared once before training, not at the start of every epoch."""
+    return [
+        position
+        for position, calibration in enumerate(chain)
+        if overrides_hook(calibration, "prepare") and calibration.epoch_sample is None
+    ]
+
+
+def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tensor], pooler: nn.Module) -> None:
+    """Call ``prepare`` of some of the methods, in the chain's order.
+
+    Args:
+        chain: the methods.
+        positions: of these methods in the chain, ascending.
+        vectors: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
+        pooler: the head's, for the methods that stand after it.
+    """
+    for position in positions:
+        chain.prepare(position, vectors, pooler)
+
+
+def load_pretrained_embeddings(
+    cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
+) -> Tensor:
+    """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
+
+    They are read from ``data.cache``, or computed and kept there. Their file name is a hash of all that decides them:
+    data, weights, tokenizer, settings, torch's version and the device.
+
+    Raises:
+        StorageError: the cache can't be written.
+    """
+    e, encoder = cfg.encoder, loaded.encoder
+    settings = [
+        e.version, encoder.pooling, e.layer, e.token_type_ids, encoder.first_token_only, e.compile, e.packing,
+    ]  # fmt: skip
+    decisive = [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed]
+    key = sha256_json([*decisive, name_device(cfg)])
+    name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
+    file = cache_dir(cfg.data.cache) / "embeddings" / name
+    shape = (len(loaders.train_tokens), loaded.dim)
+
+    def write(temporary: Path) -> None:
+        _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
+
+    vectors = _read_cached(file, shape)
+    if vectors is not None:
+        return vectors
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{file}.lock"):  # of runs that start together, one computes and the others wait
+            if (vectors := _read_cached(file, shape)) is None:
+                if file.exists():
+                    print_remaking(file)
+                write_atomic(file, with_checksum(write, file.name))
+                vectors = _read_cached(file, shape)
+    except OSError as error:
+        raise make_cache_error(error, file.parent) from error
+    assert vectors is not None
+    return vectors
+
+
+def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
+    """Read cached vectors; None if the file is absent, damaged or of another shape or type."""
+    try:
+        require_checksum(file)
+        array = np.load(file, mmap_mode="c")
+    except (OSError, ValueError, EOFError):
+        return None
+    return torch.from_numpy(array) if array.shape == shape and array.dtype == np.float32 else None
+
+
+@torch.no_grad()
+def _write_embeddings(
+    file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
+) -> None:
+    """Compute the vectors and write them as a .npy file, each row at its sentence's place in the data.
+
+    Batches hold sentences of similar length, to pad little. Rows are written at once, so that memory stays small.
+    """
+    device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
+    encoder = loaded.encoder.eval().to(device)
+    batches = loaders.make_length_sorted_loader(loaders.train_tokens, SENTENCES_PER_BATCH)
+    with file.open("wb") as stream:
+        np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        start = stream.tell()
+        for batch in track_progress(batches, "pretrained embeddings, once", progress_bar):
+            (chunk,) = batch["chunks"]
+            vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
+            rows = vectors[batch["restore"].to(device)].float().cpu().numpy()
+            for index, row in zip(batch["index"].tolist(), rows, strict=True):
+                stream.seek(start + row.nbytes * index)
+                stream.write(row.astype("<f4").tobytes())
+
+
+class DecoderStates:
+    """Iterate over the decoder states of the training set's targets, in batches [n, d].
+
+    Each iteration computes them again, because all of them may not fit in memory.
+    """
+
+    def __init__(self, module: Seq2Seq, loaders: PairLoaders) -> None:
+        self.module, self.loaders = module, loaders
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[Tensor]:
+        batch_size = self.module.cfg.trainer.eval_batch_size
+        batches = self.loaders.make_length_sorted_loader(self.loaders.train_tokens, batch_size)
+        for batch in track_progress(batches, "decoder states", self.loaders.progress_bar):
+            yield self.module.compute_decoder_states(move_data_to_device(batch, self.module.device))[0]
+
+
+class EpochSamples(Callback):
+    """Call ``prepare`` of the methods with an ``epoch_sample`` at the start of every epoch.
+
+    The vectors come from the model as it is then, in evaluation mode: dropout draws no random numbers, and the order
+    of the training examples stays. A run that goes on within an epoch takes no new sample: what a method keeps of it
+    is in the checkpoint.
+
+    Args:
+        loaders: the run's data.
+    """
+
+    def __init__(self, loaders: Loaders | PairLoaders) -> None:
+        self.loaders = loaders
+
+    @torch.no_grad()
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        """Prepare the methods. Lightning does not call this when a run goes on within an epoch."""
+        pooler = module.pooler if isinstance(module, Classifier) else IDENTITY_POOLER
+        for position, calibration in enumerate(module.chain):
+            if calibration.epoch_sample:
+                module.eval()
+                vectors = self._compute_vectors(module, calibration, trainer.current_epoch)
+                module.chain.prepare(position, vectors, pooler)
+                module.train()
+
+    def _compute_vectors(
+        self, module: Classifier | Seq2Seq, calibration: Calibration, epoch: int
+    ) -> Iterator[Tensor]:
+        """Yield the vectors that a method reads of a sample of the training examples, batches [B, d]."""
+        counts = self._count_vectors(module, calibration)
+        order = list_epoch_order(len(counts), self.loaders.sampler.seed, epoch)
+        chosen = take_as_many(order, counts, calibration.epoch_sample or 0)
+        tokens: Any = self.loaders.train_tokens
+        batch_size = module.cfg.trainer.eval_batch_size
+        for batch in self.loaders.make_length_sorted_loader(tokens, batch_size, chosen=chosen):
+            batch = move_data_to_device(batch, module.device)
+            if isinstance(module, Seq2Seq):
+                yield module.compute_decoder_states(batch)[0]
+            elif calibration.reads_token_states:
+                yield module.encode_with_tokens(batch)[1]
+            else:
+                yield module.encode(batch)
+
+    def _count_vectors(self, module: Classifier | Seq2Seq, calibration: Calibration) -> np.ndarray:
+        """Count the vectors that a method reads of each training example, [N]."""
+        if isinstance(self.loaders, PairLoaders):
+            return self.loaders.train_tokens.targets.lengths
+        lengths = self.loaders.train_tokens.lengths
+        if not calibration.reads_token_states:
+            return np.ones_like(lengths)
+        layers: int = module.encoder.model.config.num_hidden_layers  # type: ignore[union-attr, assignment]
+        return lengths * layers
+
+
+def take_as_many(order: np.ndarray, counts: np.ndarray, limit: int) -> np.ndarray:
+    """Take the first examples of an order whose counts add up to at most ``limit``, but at least one example.
+
+    Args:
+        order: indices of the examples, [N].
+        counts: of each example, [N].
+        limit: of the counts' sum.
+    """
+    number = int(np.searchsorted(np.cumsum(counts[order]), limit, side="right"))
+    return order[: max(number, 1)]
