@@ -1,4 +1,4 @@
-"""Show isobench's sweeper, launchers and papers to Hydra, which looks for plugins in this namespace package."""
+"""Show isobench's sweeper and papers to Hydra, which looks for plugins in this namespace package."""
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
@@ -6,8 +6,6 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from isobench.papers.folders import find_papers, list_config_groups
-from isobench.sweep.auto import AutomaticLauncher
-from isobench.sweep.launchers import InProcessLauncher, LocalProcessesLauncher, SlurmArrayLauncher
 from isobench.sweep.sweeper import GridSweeper
 
 
@@ -40,19 +38,3 @@ class PaperConfigs(FileConfigSource):
 
 class IsobenchSweeper(GridSweeper):
     """The sweeper that conf/config.yaml chooses (``hydra/sweeper=isobench``)."""
-
-
-class AutoLauncher(AutomaticLauncher):
-    """The default launcher, ``hydra/launcher=auto``."""
-
-
-class SequentialLauncher(InProcessLauncher):
-    """The launcher ``hydra/launcher=sequential``."""
-
-
-class SlurmLauncher(SlurmArrayLauncher):
-    """The launcher ``hydra/launcher=slurm``."""
-
-
-class LocalLauncher(LocalProcessesLauncher):
-    """The launcher ``hydra/launcher=local``."""

@@ -12,7 +12,6 @@ from types import ModuleType
 
 import hydra
 from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
@@ -22,19 +21,15 @@ from isobench.cli.completion import answer_query, is_query
 from isobench.cli.guard import run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import refuse_file
 from isobench.common.resources import conf_dir
 from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
-from isobench.config.schema import Config, register_schema, to_config
-from isobench.data.own_task import check_own_files, complete_config, print_own_data
+from isobench.config.schema import register_schema, to_config
 from isobench.papers.folders import take_paper_flags
-from isobench.report.sweep_table import print_table
 from isobench.sweep.grid import rewrite_overrides
 from isobench.sweep.method_settings import postpone_method_settings
 from isobench.sweep.plan import compose_sweep
-from isobench.sweep.sweeper import print_run_plan
-from isobench.training.execute import execute_run
+from isobench.sweep.sweeper import run_alone
 
 # Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
 COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "wordsim")
@@ -126,39 +121,15 @@ def move_flags_first(arguments: list[str]) -> list[str]:
     return flags + settings
 
 
-def run_job(config: DictConfig) -> int:
-    """Carry out one run, as Hydra asks for it, and return its exit code; a single run ends the process with it."""
-    hydra_config = HydraConfig.get()
+def run_job(config: DictConfig) -> None:
+    """Carry out a run that belongs to no sweep, as Hydra asks for it; its exit code ends the process."""
     try:
-        if hydra_config.mode == RunMode.RUN:
-            return run_alone(to_config(config))
-        position = f"[{hydra_config.job.num + 1}/{environment.read_run_count() or '?'}] "
-        return execute_run(to_config(config), position)[0]
+        run_alone(to_config(config))
     except Exception as error:  # printed here, since Hydra would print more than one line
         if environment.is_debugging():
             raise
         print_error(error)
         raise SystemExit(2) from None
-
-
-def run_alone(cfg: Config) -> int:
-    """Carry out a run that belongs to no sweep; print its progress line, its table and its folder."""
-    if cfg.analysis:
-        raise UserError("an analysis needs an experiment's grid: add hydra.mode=MULTIRUN to the experiment's YAML")
-    refuse_file("output_dir", cfg.output_dir)
-    if cfg.dry_run:
-        print_run_plan(cfg)
-        return 0
-    cfg = complete_config(cfg)
-    check_own_files([cfg])
-    print_own_data([cfg])
-    code, row = execute_run(cfg)
-    if row is not None:
-        print_table(cfg.experiment, [row])
-        print(f"This run: {row.folder.path}")
-    if code:
-        raise SystemExit(code)
-    return code
 
 
 if __name__ == "__main__":

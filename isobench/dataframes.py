@@ -17,7 +17,6 @@ from isobench.report.document import TidyColumns
 from isobench.report.old_build import build_report
 from isobench.report.table_rows import build_table_rows
 from isobench.report.tidy_rows import build_epoch_columns, read_origin, read_outcome
-from isobench.runs.ended import read_ended_rows
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
@@ -25,12 +24,11 @@ from isobench.runs.grouping import (
     read_run_names,
     read_value,
 )
-from isobench.runs.imports import read_imports
 from isobench.runs.layout import runs_folder
+from isobench.runs.listing import read_ended_rows
+from isobench.runs.plan import read_plans
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.sweep.plan import compose_sweep, keep_global_hydra
-from isobench.sweep.replay import plan_saved_command
-from isobench.sweep.saved_commands import read_commands
 
 if TYPE_CHECKING:
     import pandas
@@ -223,19 +221,6 @@ def find_experiment(rows: list[Row], name: str | None) -> Experiment:
 def find_keys_of_sweeps(folder: str, experiment: str) -> set[str]:
     """Return the keys of the runs that an experiment's sweeps and imported bundles in an output folder ask for.
 
-    A run may have been carried out by another command before. A sweep that can't be planned any more is left out.
+    A run may have been carried out by another command before.
     """
-    keys = {key for bundle in read_imports(folder) if bundle.experiment == experiment for key in bundle.keys}
-    for command in read_commands(folder):
-        if command.experiment == experiment:
-            with keep_global_hydra():
-                keys |= plan_or_nothing(command, folder)
-    return keys
-
-
-def plan_or_nothing(command: Any, folder: str) -> set[str]:
-    """Return the keys of a saved sweep's runs; none if its data, weights or settings are gone."""
-    try:
-        return set(plan_saved_command(command, folder))
-    except UserError:
-        return set()
+    return {identity.key for plan in read_plans(folder, experiment) for _, identity in plan.runs}

@@ -13,8 +13,7 @@ from helpers import make_config
 from isobench.runs.folder import RunFolder
 from isobench.sweep import pool
 from isobench.sweep.capacity import Division
-from isobench.sweep.pool import Pool
-from isobench.sweep.pool_jobs import PlannedJob, WorkerProcess
+from isobench.sweep.pool import PlannedJob, Pool, WorkerProcess
 
 
 class FakeProcess:

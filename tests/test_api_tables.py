@@ -10,7 +10,7 @@ from scipy import stats
 import isobench
 from isobench.common.errors import UserError
 from isobench.report.files import write_report
-from isobench.runs.ended import read_ended_rows
+from isobench.runs.listing import read_ended_rows
 
 
 @pytest.fixture

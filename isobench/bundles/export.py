@@ -41,9 +41,9 @@ from isobench.common.provenance import read_package_version
 from isobench.common.temporaries import make_temporary_folder
 from isobench.config.schema import Experiment, config_from_plain
 from isobench.report.files import write_report
-from isobench.runs.ended import read_ended_row
 from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import compute_key
+from isobench.runs.listing import read_stored_row
 from isobench.runs.record_file import parse_record
 from isobench.runs.row import Row
 from isobench.runs.tolerance import TOLERANCE
@@ -209,11 +209,10 @@ def read_staged_row(folder: Path, row: Row, experiment: Experiment) -> Row:
         UserError: it has become damaged.
     """
     path = (folder / name_run_file(row.folder.key, RECORD_FILE)).parent
-    staged = read_ended_row(str(folder), path)
-    assert staged is not None
+    staged = read_stored_row(str(folder), path)
     assert staged.record is not None
     staged.record.drop_notes_of_history()
-    staged.cfg = replace(staged.cfg, output_dir=str(folder), experiment=experiment)
+    staged.cfg = replace(staged.cfg, experiment=experiment)
     staged.state = "failed" if staged.record.failure else "done"
     return staged
 

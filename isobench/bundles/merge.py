@@ -33,8 +33,9 @@ from isobench.common.temporaries import make_temporary_folder
 from isobench.papers.folders import find_config
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder, mark_output_folder
-from isobench.runs.imports import ImportedBundle, save_import
 from isobench.runs.layout import ABOUT_FILE, REPORT_FILE, report_folder
+from isobench.runs.listing import read_stored_row
+from isobench.runs.plan import Plan, write_plan
 
 ORDER = sorted(RUN_FILES, key=lambda name: name == RECORD_FILE)  # a run's record comes last: it makes the run ended
 MAX_NAMED = 5  # conflicts that a message names
@@ -213,5 +214,7 @@ def move_files(manifest: Manifest, places: dict[Path, Path], output_dir: str) ->
                 copy.replace(place)
                 new_files.append(place)
     if manifest.runs:
-        save_import(output_dir, ImportedBundle(manifest.experiment, manifest.commands, list(manifest.runs)))
+        rows = [read_stored_row(output_dir, RunFolder(output_dir, key).path) for key in manifest.runs]
+        runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
+        write_plan(output_dir, Plan(manifest.experiment, manifest.commands, runs))
     return Merged(manifest, new_runs, new_files)

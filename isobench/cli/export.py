@@ -4,7 +4,6 @@ import argparse
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -23,12 +22,11 @@ from isobench.common.files import replace_non_finite, sha256_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
-from isobench.runs.imports import read_imports
 from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.plan import read_plans
 from isobench.runs.row import Row, check_predictions
-from isobench.sweep.plan import convert_to_overrides
-from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, read_selection
-from isobench.sweep.saved_commands import drop_launch_arguments, read_commands
+from isobench.sweep.plan import convert_to_overrides, format_command
+from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, take_own_experiment
 
 MAX_NAMED = 5
 
@@ -79,9 +77,10 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     is_general = are_general(drop_selection(overrides))
     if is_general and not any(text.startswith("+experiment=") for text in overrides):
         raise UserError("name what to export: +experiment=NAME, or the settings of a sweep")
-    _, rows = find_sweep_rows(drop_selection(arguments), complete=True)
+    _, rows = find_sweep_rows(drop_selection(arguments))
+    rows = take_own_experiment(rows, arguments)
     cfg = rows[0].cfg
-    experiment = replace(cfg.experiment, selection=read_selection(arguments))
+    experiment = cfg.experiment
     trains = not cfg.analysis or needs_training(cfg.analysis)
     ended = select_ended(rows) if trains else []
     analysis = find_analysis_files(rows, trains)
@@ -158,12 +157,8 @@ def list_commands(output_dir: str, experiment: str | None, arguments: Sequence[s
     """
     lines = []
     if is_general:
-        lines = [
-            format_command(saved.arguments) for saved in read_commands(output_dir) if saved.experiment == experiment
-        ]
-        imports = (bundle for bundle in read_imports(output_dir) if bundle.experiment == experiment)
-        lines += [line for bundle in imports for line in bundle.commands]
-    lines = lines or [format_command(drop_launch_arguments(list(drop_selection(arguments))))]
+        lines = [line for plan in read_plans(output_dir, experiment) for line in plan.commands]
+    lines = lines or [format_command(["-m", *drop_selection(arguments)])]
     return list(dict.fromkeys(quote_command(line) for line in lines))
 
 
@@ -174,17 +169,12 @@ def quote_command(line: str) -> str:
         UserError: it does not start isobench, or an argument can't stand in one printable line.
     """
     try:
-        return require_plain_command(shlex.join(shlex.split(line)))
+        return require_plain_command(shlex.join(hide_paths_in_arguments(shlex.split(line))))
     except ValueError as error:
         shown = replace_control_characters(line)[:200]
         raise UserError(
             f"the command {shown} can't be exported: {error}; give export the sweep's arguments"
         ) from error
-
-
-def format_command(arguments: Sequence[str]) -> str:
-    """Format a sweep's command for people who have other folders."""
-    return shlex.join(["python", "-m", "isobench", "-m", *hide_paths_in_arguments(arguments)])
 
 
 def print_summary(target: Path, manifest: Manifest) -> None:

@@ -1,7 +1,6 @@
 """Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from isobench.analyses.names import needs_training
@@ -27,8 +26,8 @@ from isobench.sweep.rows import (
     SELECTION_PREFIX,
     drop_selection,
     find_sweep_rows,
-    read_analysis_target,
     read_selection,
+    take_own_experiment,
 )
 
 
@@ -74,8 +73,9 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
         report_claims(list(arguments))
         return
     _, rows = find_sweep_rows(drop_selection(arguments))
+    rows = take_own_experiment(rows, arguments)
     cfg = rows[0].cfg
-    experiment = replace(cfg.experiment, selection=read_selection(arguments))
+    experiment = cfg.experiment
     if cfg.analysis and not needs_training(cfg.analysis):
         raise UserError(
             f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
@@ -89,7 +89,7 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             f"no run of {cfg.experiment.name or 'this sweep'} {missing} in {cfg.output_dir}: run it first"
         )
     rows = add_states(rows)
-    notes = repeat_analysis(rows, arguments) if cfg.analysis else []
+    notes = repeat_analysis(rows) if cfg.analysis else []
     built, page = write_report(experiment, rows, notes=notes)
     print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
     out = make_console()
@@ -102,30 +102,22 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
     print(f"Page: {page}")
 
 
-def repeat_analysis(rows: list[Row], arguments: Sequence[str]) -> list[str]:
-    """Carry out the analysis of trained runs again, if the command line's experiment names the same function.
-
-    A sweep that the output folder remembers may name another one. An output folder may be a copy that somebody else
-    made, so this function is not imported.
+def repeat_analysis(rows: list[Row]) -> list[str]:
+    """Carry out the analysis of trained runs again.
 
     Returns:
         Why the analysis was not carried out, in one line for the page; empty if it was.
     """
-    cfg = rows[0].cfg
-    target = cfg.analysis.get("_target_")
-    if target == read_analysis_target(arguments):
-        load_analysis_function(cfg.analysis)  # a mistake in its settings is reported as one
-        try:
-            analyse_trained_runs(cfg.experiment, rows)
-            return []
-        except StorageError:
-            raise
-        except UserError as error:
-            note = f"the analysis can't be carried out: {extract_first_line(error)}"
-    else:
-        note = f"the analysis is not repeated: a remembered sweep names {target}, and the experiment does not"
-    print_note(note)
-    return [f"{note[0].upper()}{note[1:]}."]
+    load_analysis_function(rows[0].cfg.analysis)  # a mistake in its settings is reported as one
+    try:
+        analyse_trained_runs(rows[0].cfg.experiment, rows)
+    except StorageError:
+        raise
+    except UserError as error:
+        note = f"the analysis can't be carried out: {extract_first_line(error)}"
+        print_note(note)
+        return [f"{note[0].upper()}{note[1:]}."]
+    return []
 
 
 def report_claims(arguments: list[str]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
-RUN_COUNT = "ISOBENCH_RUNS"  # how many runs the sweep starts
 JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
@@ -65,17 +64,6 @@ def is_debugging() -> bool:
 def read_command_start() -> float:
     """When the user's command began, in seconds since the epoch; now, if no command was noted."""
     return float(os.environ.get(COMMAND_START) or time.time())
-
-
-def note_run_count(count: int) -> None:
-    """Note how many runs the sweep starts, for their progress lines."""
-    os.environ[RUN_COUNT] = str(count)
-
-
-def read_run_count() -> int | None:
-    """Return how many runs the sweep starts; None outside a sweep."""
-    count = os.environ.get(RUN_COUNT)
-    return int(count) if count else None
 
 
 def note_job(job: str, log: str) -> None:

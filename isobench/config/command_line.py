@@ -8,7 +8,14 @@ from isobench.common.errors import UserError
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
+SEARCH_PATH = "hydra.searchpath"
 GROUPS = ("task", "encoder", "head", "optimization", "tracking", "scale", "experiment", "hydra/launcher")
+ONE_LOCAL_LAUNCHER = "leave it out, and set hydra.launcher.processes=N for N runs at the same time on this machine"
+FORMER_LAUNCHERS = {
+    "hydra/launcher=local": ONE_LOCAL_LAUNCHER,
+    "hydra/launcher=joblib": ONE_LOCAL_LAUNCHER,
+    "hydra/launcher=basic": "write hydra/launcher=sequential",
+}
 PATHS = ("output_dir", "data.root", "data.cache", "data.files", "encoder.path", "checkpoint.export")
 # A path from the home folder that begins a value, or an entry of a list or mapping, with quotes or without.
 HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]*(?:/[^"',\]}]*)?)(?P=quote)""")
@@ -23,6 +30,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     """
     typed: dict[str, str] = {}
     for argument in arguments:
+        if argument in FORMER_LAUNCHERS:
+            raise UserError(f"{argument}: {FORMER_LAUNCHERS[argument]}")
         key, equals, value = argument.partition("=")
         name = key.strip().lstrip("+")
         if equals and not name.strip("~"):
@@ -55,6 +64,17 @@ def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             others.append(argument)
         is_folder = argument in CONFIG_DIR_FLAGS and not is_folder
     return folders, others
+
+
+def drop_launch_arguments(arguments: Sequence[str]) -> list[str]:
+    """Drop the arguments that only say how, where and whether runs are launched, not which runs there are."""
+    prefixes = ("hydra/", "hydra.", "dry_run=", "retry_failed=", "report=")
+    return [
+        text
+        for text in arguments
+        if text not in MULTIRUN_FLAGS
+        and (text.startswith(SEARCH_PATH) or not text.lstrip("+").startswith(prefixes))  # it has groups' options
+    ]
 
 
 def expand_home_folders(setting: str) -> str:

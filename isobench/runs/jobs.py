@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-import psutil
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
@@ -24,20 +25,19 @@ from isobench.runs.folder import RunFolder
 from isobench.runs.layout import jobs_folder
 
 
-@dataclass
+@dataclass(config=ConfigDict(strict=True, extra="ignore", defer_build=True))
 class Submission:
-    """One submission of a sweep's runs to a launcher."""
+    """One submission of a sweep's runs to SLURM."""
 
-    launcher: str  # slurm or local
-    job: str  # the submission's own id, such as that of the SLURM arrays
+    job: str  # the ids of its arrays
     runs: dict[str, list[str]]  # each job's id, with the names of its runs' folders
     submitted: float  # when, in seconds since 1970
 
     def save(self, output_dir: str | Path) -> None:
-        """Write the submission to ``jobs/<launcher>-<job>.json``."""
+        """Write the submission to ``jobs/slurm-<job>.json``."""
         folder = jobs_folder(output_dir)
         remove_abandoned(folder)
-        write_json(folder / f"{self.launcher}-{self.job}.json", add_json_checksum(asdict(self)))
+        write_json(folder / f"slurm-{self.job}.json", add_json_checksum(asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -48,34 +48,6 @@ class QueuedJob:
     since: float
 
 
-def read_submissions(output_dir: str | Path) -> list[Submission]:
-    """Read all submissions of an output folder, oldest first; damaged ones are left out, and named once."""
-    submissions = []
-    for file in jobs_folder(output_dir).glob("*.json"):
-        try:
-            submission = Submission(**read_json(file, RECORD_LIMIT))
-            if not is_well_formed(submission):
-                raise ValueError
-        except (OSError, ValueError, TypeError):
-            _name_damaged(file)
-        else:
-            submissions.append(submission)
-    return sorted(submissions, key=lambda submission: submission.submitted)
-
-
-@cache
-def _name_damaged(file: Path) -> None:
-    """Say once that a submission is damaged: a sweep or status --watch reads it many times."""
-    print_note(f"{file} is damaged: its runs do not count as queued; remove it when its jobs have ended")
-
-
-def is_well_formed(submission: Submission) -> bool:
-    """Return True if the parts of a submission that was read from a file have their types."""
-    runs = submission.runs.values() if isinstance(submission.runs, dict) else [None]
-    lists = all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in runs)
-    return lists and isinstance(submission.submitted, float)
-
-
 def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
     """Find the jobs that are still waiting or running, by the names of their runs' folders.
 
@@ -83,13 +55,31 @@ def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
         UserError: SLURM is installed and does not answer, so that its jobs may or may not be there.
     """
     submissions = read_submissions(output_dir)
-    in_slurm = list_slurm_jobs() if any(submission.launcher == "slurm" for submission in submissions) else set()
-    jobs_by_folder = {}
-    for submission in submissions:
-        for job, runs in submission.runs.items():
-            if job in in_slurm if submission.launcher == "slurm" else is_local_job_alive(job):
-                jobs_by_folder.update(dict.fromkeys(runs, QueuedJob(job, submission.submitted)))
-    return jobs_by_folder
+    in_slurm = list_slurm_jobs() if submissions else set()
+    return {
+        name: QueuedJob(job, submission.submitted)
+        for submission in submissions
+        for job, names in submission.runs.items()
+        if job in in_slurm
+        for name in names
+    }
+
+
+def read_submissions(output_dir: str | Path) -> list[Submission]:
+    """Read all submissions of an output folder, oldest first; damaged ones are left out, and named once."""
+    submissions = []
+    for file in jobs_folder(output_dir).glob("slurm-*.json"):
+        try:
+            submissions.append(Submission(**read_json(file, RECORD_LIMIT)))
+        except (OSError, ValueError, TypeError):
+            _name_damaged(file)
+    return sorted(submissions, key=lambda submission: submission.submitted)
+
+
+@cache
+def _name_damaged(file: Path) -> None:
+    """Say once that a submission is damaged: a sweep or status --watch reads it many times."""
+    print_note(f"{file} is damaged: its runs do not count as queued; remove it when its jobs have ended")
 
 
 def list_slurm_jobs() -> set[str]:
@@ -117,15 +107,6 @@ def read_slurm_array_limit() -> int:
         return max(1, int(re.search(r"MaxArraySize\s*=\s*(\d+)", answer.stdout)[1]) - 1)  # type: ignore[index]
     except (OSError, subprocess.SubprocessError, TypeError):
         return 1000
-
-
-def is_local_job_alive(job: str) -> bool:
-    """True if a local job's controlling process is there. ``job`` is its process id."""
-    try:
-        command = psutil.Process(int(job)).cmdline()
-    except (ValueError, OverflowError, psutil.Error):
-        return False
-    return any("submitit" in word for word in command)
 
 
 def wait_for_runs(

@@ -4,8 +4,6 @@ OUTPUT_DIR/runs/KEY/          one run, under the first digits of its key (isoben
 OUTPUT_DIR/reports/NAME/      the report or the analysis of an experiment
 OUTPUT_DIR/jobs/              submitted jobs and their logs
 OUTPUT_DIR/plans/             the runs of the sweeps that were started in this folder, and of imported bundles
-OUTPUT_DIR/commands/          the sweeps that were started in this output folder
-OUTPUT_DIR/imports/           the bundles whose runs were imported into this output folder
 OUTPUT_DIR/isobench-outputs   marks the folder as isobench's: only in such folders does prune remove anything
 """
 
@@ -23,6 +21,7 @@ LOCK_FILE = "lock"  # in a run's folder
 EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
+EARLIER_FOLDERS = ("commands", "imports")  # in an output folder of an earlier version, which wrote no plans
 REPORT_FILE = "report.json"  # in a report's folder: the experiment and the code that its files were made with
 
 
@@ -69,13 +68,3 @@ def jobs_folder(output_dir: str | Path) -> Path:
 def plans_folder(output_dir: str | Path) -> Path:
     """Return the folder with the plans of sweeps and imported bundles."""
     return Path(output_dir) / "plans"
-
-
-def commands_folder(output_dir: str | Path) -> Path:
-    """Return the folder with the sweeps that were started."""
-    return Path(output_dir) / "commands"
-
-
-def imports_folder(output_dir: str | Path) -> Path:
-    """Return the folder with a file for each bundle that was imported."""
-    return Path(output_dir) / "imports"

@@ -26,6 +26,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json, shorten_digest, write_atomic
 from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.config.schema import Config, read_section
+from isobench.runs.folder import mark_output_folder
 from isobench.runs.identity import Identity, to_plain
 from isobench.runs.layout import plans_folder
 
@@ -83,17 +84,23 @@ class _Values:
 
 
 def write_plan(output_dir: str | Path, plan: Plan) -> Path:
-    """Write a plan into an output folder, and return its file; an equal file stays as it is.
+    """Write a plan into an output folder, which is marked as isobench's; an equal file stays as it is.
 
     Raises:
         OSError: the folder can't be written.
     """
-    origin = sha256_json([plan.experiment, plan.commands, str(Path.cwd())])
-    file = plans_folder(output_dir) / f"{shorten_digest(origin)}.json"
+    file = locate_plan(output_dir, plan)
     text = format_plan(plan)
     if not file.is_file() or file.read_bytes() != text:
         write_atomic(file, lambda temporary: temporary.write_bytes(text))
+    mark_output_folder(output_dir)
     return file
+
+
+def locate_plan(output_dir: str | Path, plan: Plan) -> Path:
+    """Return the file of a plan: the same for the same commands, typed in the same working folder."""
+    origin = sha256_json([plan.experiment, plan.commands, str(Path.cwd())])
+    return plans_folder(output_dir) / f"{shorten_digest(origin)}.json"
 
 
 def read_plans(output_dir: str | Path, experiment: str | None = None) -> list[Plan]:

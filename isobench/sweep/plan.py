@@ -1,8 +1,9 @@
 """Plan a sweep: compose, check and key every run before anything is started."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,21 +18,32 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import refuse_file
+from isobench.common.files import make_storage_error, refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
 from isobench.config.bounds import check_value, read_hints
-from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, quote_for_hydra
+from isobench.config.command_line import (
+    CONFIG_DIR_FLAGS,
+    MULTIRUN_FLAGS,
+    drop_launch_arguments,
+    quote_for_hydra,
+)
 from isobench.config.schema import Config, register_schema
-from isobench.runs.identity import Identifier
+from isobench.runs.folder import remove_empty_output_folder
+from isobench.runs.grouping import read_setting
+from isobench.runs.identity import Identifier, identify
 from isobench.runs.labels import make_labels
+from isobench.runs.layout import runs_folder
+from isobench.runs.plan import Plan, locate_plan, write_plan
 from isobench.runs.row import Row
-from isobench.runs.validate import ConfigValidator
+from isobench.runs.validate import ConfigValidator, validate_config
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
 from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
+from isobench.training.execute import EXIT_USER_ERROR
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed", "report")  # read once for the whole sweep
+ORDERED_SECTIONS = ("encoder", "task")  # a grid chooses them as a whole, so an order may name them
 MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 
@@ -78,7 +90,7 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
-    _add_labels(list(planned.values()))
+    _add_labels([run.row for run in planned.values()])
     return planned
 
 
@@ -111,13 +123,82 @@ def find_experiment_name(base: DictConfig) -> str | None:
     return base.experiment.name or base.hydra.runtime.choices.get("experiment")
 
 
-def _add_labels(planned: Sequence[PlannedRun]) -> None:
-    """Label the runs by what tells them apart, in their configs and overrides; keep a label that the user gave."""
-    for run, label in zip(planned, make_labels([run.row for run in planned]), strict=True):
-        tracking = run.row.cfg.tracking
-        if label and tracking.label is None and "$" not in label:  # Hydra would take $ for a reference
-            run.row.cfg = replace(run.row.cfg, tracking=replace(tracking, label=label))
-            run.overrides = [*run.overrides, f"tracking.label={quote_for_hydra(label)}"]
+def find_places(order: list[str], rows: list[Row]) -> dict[str, list[int]]:
+    """Find each run's place, by its key, in a sweep that is started by the values of these settings.
+
+    Args:
+        order: dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
+            ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
+        rows: all runs of the sweep.
+
+    Raises:
+        UserError: no run has such a setting, it is another section, or it is named twice.
+    """
+    if len(set(order)) < len(order):
+        raise UserError(f"experiment.order names a setting twice: {', '.join(order)}")
+    places: dict[str, list[int]] = {row.folder.key: [] for row in rows}
+    for name in order:
+        values = [read_setting(row.cfg, name) for row in rows]
+        if name not in ORDERED_SECTIONS and any(isinstance(value, dict) for value in values):
+            raise UserError(f"experiment.order: {name} is a section: name one of its settings, such as {name}.name")
+        texts = list(map(str, values))
+        if set(texts) == {"-"}:
+            raise UserError(f"experiment.order: no run has the setting {name}: name one, such as seed")
+        ranks = {text: rank for rank, text in enumerate(dict.fromkeys(texts))}
+        for row, text in zip(rows, texts, strict=True):
+            places[row.folder.key].append(ranks[text])
+    return places
+
+
+def plan_alone(cfg: Config) -> Row:
+    """Plan a run that belongs to no sweep.
+
+    Raises:
+        UserError: a setting has a value that can't work, or data or weights are missing.
+    """
+    validate_config(cfg)
+    identity = identify(cfg)
+    return Row.of(cfg, identity.key, identity)
+
+
+def start_planned(output_dir: str, plan: Plan, start: Callable[[], list[int]]) -> list[int]:
+    """Write a plan, start its runs and return their exit codes.
+
+    A plan that is new is removed again if no run could be started in the output folder.
+
+    Raises:
+        StorageError: the plan can't be written.
+    """
+    file = locate_plan(output_dir, plan)
+    is_new = not file.exists()
+    try:
+        write_plan(output_dir, plan)
+    except OSError as error:
+        raise make_storage_error(error, Path(output_dir)) from error
+    codes = [EXIT_USER_ERROR]  # if it raises
+    try:
+        codes = start()
+    finally:
+        if is_new and EXIT_USER_ERROR in codes and not any(runs_folder(output_dir).glob("*")):
+            file.unlink(missing_ok=True)
+            with suppress(OSError):
+                file.parent.rmdir()
+                remove_empty_output_folder(output_dir)
+    return codes
+
+
+def format_command(arguments: Sequence[str]) -> str:
+    """Format a command for people, without the arguments that only concern its launch."""
+    flags = [flag for flag in arguments if flag in MULTIRUN_FLAGS][:1]
+    return shlex.join(["python", "-m", "isobench", *flags, *drop_launch_arguments(list(arguments))])
+
+
+def _add_labels(rows: Sequence[Row]) -> None:
+    """Label the runs by what tells them apart in their configs; keep a label that the user gave."""
+    for row, label in zip(rows, make_labels(rows), strict=True):
+        tracking = row.cfg.tracking
+        if label and tracking.label is None and "${" not in label:  # a stored config refers to nothing
+            row.cfg = replace(row.cfg, tracking=replace(tracking, label=label))
 
 
 def _holds_for_whole_sweep(name: str) -> bool:

@@ -6,21 +6,65 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable
-from multiprocessing.connection import wait
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from typing import cast
+
+import psutil
 
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted, SignalWatch, handle_signals, obey_ctrl_c
 from isobench.common.terminal import format_count
+from isobench.config.schema import Config
+from isobench.runs.folder import RunFolder
 from isobench.runs.row import format_run_name
 from isobench.sweep.board import Board
 from isobench.sweep.capacity import GIB, Division, MemoryNeeds, measure_free_memory
-from isobench.sweep.pool_jobs import PlannedJob, WorkerProcess
 from isobench.sweep.pool_worker import Ended, Line, StorageFailure, Work, WorkerSetup, start_process
 from isobench.training.execute import EXIT_FAILED
 
 POLL_SECONDS = 1.0  # between two looks at the runs' progress
 WATCHED_BEAT_SECONDS = 1.0
+
+
+@dataclass
+class PlannedJob:
+    """A run to carry out, and what has happened to it.
+
+    Args:
+        index: its place among the sweep's runs, from 0.
+        cfg: its config.
+        folder: its folder.
+        position: its place, as its outcome's line shows it.
+        kills: how many of its processes were killed.
+        had_company: whether others ran at the same time as its last process.
+    """
+
+    index: int
+    cfg: Config
+    folder: RunFolder
+    position: str
+    kills: int = 0
+    had_company: bool = False
+
+
+@dataclass
+class WorkerProcess:
+    """A worker: its process, the pipe to it, its number, its run if it has one, and whether it was told to end."""
+
+    process: SpawnProcess
+    pipe: Connection
+    slot: int
+    job: PlannedJob | None = None
+    is_ending: bool = False
+
+    def measure_memory(self) -> float:
+        """Return the bytes of memory that the process holds; 0 if it is gone."""
+        try:
+            return float(psutil.Process(self.process.pid).memory_info().rss)
+        except psutil.Error:
+            return 0.0
 
 
 class Pool:

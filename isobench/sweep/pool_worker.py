@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -17,7 +18,7 @@ from isobench.common import environment
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted, hold_signals, raise_interrupted
 from isobench.config.schema import Config
-from isobench.sweep.parent import stop_without_parent
+from isobench.runs.heartbeat import is_process_alive
 from isobench.training.execute import EXIT_DONE, execute_run
 
 MIB = 2**20
@@ -128,7 +129,7 @@ def work(pipe: Connection, setup: WorkerSetup) -> None:
     output = LineSender(pipe)
     sys.stdout = sys.stderr = output
     try:
-        stop_without_parent(setup.parent)
+        _stop_without_parent(setup.parent)
         try:
             carry_out(pipe, output)
         except StorageError as error:
@@ -153,3 +154,21 @@ def carry_out(pipe: Connection, output: LineSender) -> None:
         code, row = execute_run(message.cfg, message.position)
         record = row.record if row is not None and code == EXIT_DONE else None
         output.send(Ended(code, record.cost.peak_memory_mib.resident * MIB if record else None))
+
+
+def _stop_without_parent(parent: int) -> None:
+    """Start a thread that sends this process SIGTERM as soon as a process is gone, once.
+
+    The run that is being carried out then saves and ends, as it does for every SIGTERM. Without this, workers would
+    go on, unseen, when their parent is killed.
+
+    Args:
+        parent: the id of the process to watch, on this machine.
+    """
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while is_process_alive(parent):
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)

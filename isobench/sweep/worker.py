@@ -1,4 +1,4 @@
-"""Carry out a job's runs, in a local process or under SLURM, and save and requeue when a signal stops the job."""
+"""Carry out the runs of a SLURM job, and save and requeue when a signal stops the job."""
 
 import math
 import os
@@ -21,38 +21,24 @@ from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
 from isobench.runs.identity import identify
 from isobench.runs.row import Row, format_run_name
 from isobench.runs.state import find_run_state
-from isobench.sweep.parent import stop_without_parent
 from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run
 
 LOCK_TIMEOUT = 300.0  # seconds for which a file server may keep a dead machine's lock
 
 
 class Worker:
-    """A job's runs. submitit pickles it, calls it in the job, and pickles it again when the job is requeued.
+    """A SLURM job's runs. submitit pickles it, calls it in the job, and pickles it again when the job is requeued.
 
-    It holds the configs themselves, so that editing a YAML after submitting does not change jobs in the queue.
+    It holds the configs themselves, so that editing a YAML after submitting does not change jobs in the queue. Where
+    a job has several processes, each carries out its share of the runs, then those that no other has begun.
 
     Args:
         runs: config and key of every run.
-        first: the index of the first run of this process's share.
-        share: how many runs, from the first on, are this process's share. After them it carries out the others that
-            no other process has begun. Without ``first`` and ``share`` the processes of a SLURM job share its runs
-            equally.
-        threads: torch's threads; None leaves them to SLURM's cpus-per-task.
-        parent: id of the local process that waits for the runs: they save and stop if it is gone. None: nobody waits.
     """
 
-    def __init__(
-        self,
-        runs: list[tuple[Config, str]],
-        first: int | None = None,
-        share: int | None = None,
-        threads: int | None = None,
-        parent: int | None = None,
-    ) -> None:
-        self.runs, self.first, self.share, self.threads, self.parent = runs, first, share, threads, parent
+    def __init__(self, runs: list[tuple[Config, str]]) -> None:
+        self.runs = runs
         self.created = time.time()
-        self.devices = os.environ.get("CUDA_VISIBLE_DEVICES")  # kept here, since submitit hides it from local jobs
 
     def __call__(self) -> list[int]:
         """Carry out the runs and return the exit codes of those that were started.
@@ -74,8 +60,8 @@ class Worker:
     def _execute_share(self, rank: int, processes: int) -> list[int]:
         """Carry out this process's share of the runs, then those that no other process has begun."""
         count = len(self.runs)
-        share = self.share or math.ceil(count / processes)
-        first = self.first if self.first is not None else rank * share
+        share = math.ceil(count / processes)
+        first = rank * share
         codes = []
         for number in range(count):
             cfg, key = self.runs[(first + number) % count]
@@ -122,21 +108,15 @@ class Worker:
         return code
 
     def _prepare(self, job: JobEnvironment) -> None:
-        """Set this process's handler of SIGTERM, its messages to later processes, its threads and its GPU."""
+        """Set this process's handler of SIGTERM, its messages to later processes, and its threads."""
         environment.share_processor()
         environment.keep_freed_memory()
         signal.signal(signal.SIGTERM, raise_interrupted)  # submitit ignores it; training replaces this handler
-        if self.parent is not None:
-            stop_without_parent(self.parent)
         environment.note_job(job.job_id, str(Path(job.paths.stderr)))
         if job.num_tasks > 1:
             environment.note_device_share(job.num_tasks)
-        threads = self.threads or os.environ.get("SLURM_CPUS_PER_TASK")
-        if threads:
-            os.environ["OMP_NUM_THREADS"] = str(threads)
-        if os.environ.get("SUBMITIT_EXECUTOR") == "local":
-            processes, number = math.ceil(len(self.runs) / (self.share or 1)), (self.first or 0) // (self.share or 1)
-            environment.note_device_share(math.ceil(processes / assign_gpu(self.devices, number)))
+        if threads := os.environ.get("SLURM_CPUS_PER_TASK"):
+            os.environ["OMP_NUM_THREADS"] = threads
 
     def _wait_for_others(self) -> None:
         """Wait until the job's other processes have ended: only the first can requeue the job, so it must not end."""
@@ -155,27 +135,6 @@ def require_same_run(cfg: Config, key: str) -> None:
         )
 
 
-def assign_gpu(devices: str | None, number: int) -> int:
-    """Assign a GPU to a local process: the GPUs are dealt out in turn.
-
-    Args:
-        devices: the CUDA_VISIBLE_DEVICES of the user's shell; None means all GPUs.
-        number: the process's number, from 0.
-
-    Returns:
-        How many devices there are: the GPUs, or 1 for the machine itself where there is none.
-    """
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-    if devices is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices
-    import torch
-
-    if (count := torch.cuda.device_count()) > 1:
-        names = devices.split(",") if devices else [str(index) for index in range(count)]
-        os.environ["CUDA_VISIBLE_DEVICES"] = names[number % len(names)]
-    return max(1, count)
-
-
 def requeue_or_exit(signum: int, job: JobEnvironment) -> None:
     """Requeue a job whose run has saved its checkpoint, and end the process. A cancelled job is not requeued.
 
@@ -189,10 +148,7 @@ def requeue_or_exit(signum: int, job: JobEnvironment) -> None:
     handler: Any = signal.getsignal(signal.SIGUSR2)
     for other in STOP_SIGNALS:
         signal.signal(other, signal.SIG_IGN)
-    slurm = os.environ.get("SUBMITIT_EXECUTOR") == "slurm"
-    if callable(handler) and (
-        signum == signal.SIGUSR2 or (slurm and signum == signal.SIGTERM and is_slurm_job_running(job))
-    ):
+    if callable(handler) and (signum == signal.SIGUSR2 or (signum == signal.SIGTERM and is_slurm_job_running(job))):
         handler(signal.SIGUSR2, None)  # ends the job's first process
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         time.sleep(120)  # in the others: the requeue ends them

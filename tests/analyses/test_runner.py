@@ -110,7 +110,7 @@ def test_layers_stand_beside_each_other(cli, ev, outputs):
         (["+analysis.kurve=3"], "analysis.kurve is no setting"),
         (["analysis._target_=isobench.nowhere.f"], "analysis._target_=isobench.nowhere.f can't be imported"),
         (["analysis.curve=3,4"], "analysis.curve can't be swept over"),
-        (["hydra/launcher=local"], "isobn_ev trains nothing: leave hydra/launcher out"),
+        (["hydra/launcher=slurm"], "isobn_ev trains nothing: leave hydra/launcher out"),
         (["hydra.mode=RUN"], "an analysis needs an experiment's grid"),
         (["encoder.path=/nowhere"], "the folder /nowhere does not exist"),
     ],

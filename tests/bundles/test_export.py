@@ -16,7 +16,6 @@ from isobench.common import packages
 from isobench.config.schema import config_from_plain
 from isobench.runs.identity import compute_key
 from isobench.runs.record_file import format_record
-from isobench.sweep.saved_commands import SweepCommand, save_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
@@ -242,18 +241,6 @@ def test_a_subset_of_a_sweep_is_exported_with_its_own_command(alice, run_export,
     assert "Exported all 2 runs" in out
     assert "seed=2" in (tmp_path / "bundle" / "commands.txt").read_text()
     shutil.rmtree(tmp_path / "bundle")
-
-
-def test_an_export_refuses_to_lack_the_runs_of_a_sweep_that_can_not_be_planned(alice, run_export, tmp_path):
-    gone = SweepCommand("glue_isobn", ["+experiment=glue_isobn", "seed=7"], str(tmp_path / "gone"))
-    file = save_command(str(alice), gone)
-    code, out, err = run_export(alice, tmp_path / "bundle")
-    assert (code, out) == (2, "")
-    assert "a sweep can't be planned any more" in err
-    assert f"or remove {file} (then its runs belong to no sweep)" in err
-    assert not (tmp_path / "bundle").exists()
-    file.unlink()
-    assert run_export(alice, tmp_path / "bundle")[0] == 0
 
 
 @pytest.mark.skipif(shutil.which("rocrate-validator") is None, reason="roc-validator is not installed")

@@ -191,12 +191,12 @@ def test_texts_of_a_bundle_reach_the_terminal_without_control_characters(bundle,
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", out + err)
 
 
-def test_a_damaged_note_of_an_import_is_named(bundle, run_import, run_report, tmp_path):
+def test_a_damaged_plan_of_an_import_is_named(bundle, run_import, run_report, tmp_path):
     outputs = tmp_path / "outputs"
     assert run_import(bundle, outputs)[0] == 0
-    (note,) = (outputs / "imports").iterdir()
+    (note,) = (outputs / "plans").iterdir()
     content = orjson.loads(note.read_bytes())
-    content["keys"] = content["keys"][:1]
+    content["runs"] = content["runs"][:1]
     note.write_bytes(orjson.dumps(content))
     code, _, err = run_report(outputs)
     assert (code, len(err.splitlines())) == (2, 1)

@@ -1,11 +1,12 @@
 """A stranger's manifest: commands, analyses and names that would harm whoever imports the bundle are refused."""
 
-import orjson
+from dataclasses import replace
+
 import pytest
 from bundle_tools import refuse, sign, sign_file
 
 from isobench.bundles.manifest import require_plain_command
-from isobench.runs.imports import ImportedBundle, save_import
+from isobench.runs.plan import read_plans, write_plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
@@ -63,13 +64,12 @@ def test_foreign_commands_are_neither_imported_nor_exported_again(bundle, run_im
     (bundle / "commands.txt").write_text("python -m isobench -m seed=9\n")
     sign_file(bundle, "commands.txt")
     assert run_import(bundle, outputs)[0] == 0
-    (note,) = (outputs / "imports").iterdir()  # as an earlier version could leave it
-    content = orjson.loads(note.read_bytes())
-    note.unlink()
+    (plan,) = read_plans(outputs)
     for line, exported in (("python -m isobench -m a=$(id) ; id", "'a=$(id)' ';' id"), ("curl evil.example", None)):
-        made = save_import(outputs, ImportedBundle(content["experiment"], [line], content["keys"]))
+        (file,) = (outputs / "plans").iterdir()
+        file.unlink()
+        write_plan(outputs, replace(plan, commands=[line]))  # as somebody else could have left it
         code, _, err = run_export(outputs, tmp_path / "again")
-        made.unlink()
         if exported:
             assert code == 0, err
             assert (tmp_path / "again" / "commands.txt").read_text().splitlines()[0].endswith(exported)

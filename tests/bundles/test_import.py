@@ -11,7 +11,7 @@ from bundle_tools import pick_run, read_content
 from isobench import load_runs
 from isobench.bundles import merge
 from isobench.cli import import_
-from isobench.cli.prune import judge_runs
+from isobench.cli.prune import find_orphans
 from isobench.common.errors import UserError
 from isobench.runs.heartbeat import Beat
 from isobench.runs.record_file import format_record
@@ -131,17 +131,17 @@ def test_an_interrupted_import_is_completed_by_the_next(bundle, run_import, tmp_
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(merge, "save_import", stop)
+    monkeypatch.setattr(merge, "write_plan", stop)
     assert run_import(bundle, outputs)[0] == 130
     monkeypatch.undo()
     assert not list(outputs.glob(".*"))
-    assert not (outputs / "imports").exists()
+    assert not (outputs / "plans").exists()
 
 
 def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
     outputs = tmp_path / "outputs"
     assert run_import(bundle, outputs)[0] == 0
-    assert judge_runs(str(outputs)) == ([], [], 4)
+    assert find_orphans(str(outputs)) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ FORMS = [
     (["seed=range(1,3)"], "seed=range(1,3) has several values: add -m"),
     (["seed=range(3,1)", "-m"], "seed=range(3,1) has no values: write some, such as seed=A,B"),
     (["calibration=glob(zzz*)", "-m"], "calibration=glob(zzz*) has no values"),
-    (["hydra/launcher=local,auto", "-m"], "hydra/launcher=local,auto can't be swept over"),
+    (["hydra/launcher=slurm,auto", "-m"], "hydra/launcher=slurm,auto can't be swept over"),
     (["hydra.launcher.n_jobs=0"], "there is no setting hydra.launcher.n_jobs: "),
     (["~seed"], "~seed: a setting can't be removed: leave it out, or give it a value (seed=...)"),
     (["~task=rte", "-m"], "~task=rte: a setting can't be removed"),

@@ -39,7 +39,6 @@ def test_without_a_message_there_are_defaults():
     before = time.time()
     assert not environment.is_debugging()
     assert before <= environment.read_command_start() <= time.time()
-    assert environment.read_run_count() is None
     assert (environment.read_job(), environment.read_log()) == (None, None)
     assert environment.read_device_share() == 1
     assert environment.read_beat_seconds() is None
@@ -54,8 +53,6 @@ def test_what_is_noted_is_read():
     assert before <= start <= time.time() - 0.01
     environment.note_command(debugging=False)
     assert not environment.is_debugging()
-    environment.note_run_count(12)
-    assert environment.read_run_count() == 12
     environment.note_job("17_3", "/logs/17_3.err")
     assert (environment.read_job(), environment.read_log()) == ("17_3", "/logs/17_3.err")
     environment.note_beat_seconds(0.5)

@@ -15,7 +15,7 @@ from isobench.dataframes import add_state
 from isobench.report.appendix import format_appendix, hide_folder, write_appendix
 from isobench.report.old_build import build_report
 from isobench.report.templating import LATEX_ESCAPES
-from isobench.runs.ended import read_ended_rows
+from isobench.runs.listing import read_ended_rows
 
 EVIL = "[x]*\\input{/etc/passwd} \\end{itemize} 100% #1 a&b a_b $y$ {~^} β 漢\n\\\\"
 PROVENANCE = {

@@ -1,14 +1,12 @@
-"""Whether a process, or a local job, is still there."""
+"""Whether a process is still there, and the jobs that were submitted."""
 
 import os
 import subprocess
 import sys
 import time
 
-import pytest
-
 from isobench.runs.heartbeat import is_process_alive
-from isobench.runs.jobs import Submission, is_local_job_alive, read_submissions
+from isobench.runs.jobs import Submission, read_submissions
 
 NO_PROCESS = 2**22 + 1  # above the largest process id that Linux gives
 
@@ -33,23 +31,8 @@ def test_a_process_is_alive_until_it_ends_even_if_nobody_waited_for_it():
     assert not is_process_alive(child.pid)
 
 
-def test_a_local_job_is_a_process_that_submitit_started():
-    job = subprocess.Popen([sys.executable, "-c", "input()", "submitit"], stdin=subprocess.PIPE)
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    wait_until(lambda: is_local_job_alive(str(job.pid)))
-    assert not is_local_job_alive(str(other.pid))  # it has the id of a job that is gone
-    for process in (job, other):
-        process.communicate(b"")
-    assert not is_local_job_alive(str(job.pid))
-
-
-@pytest.mark.parametrize("job", [str(NO_PROCESS), "12_3", "-1", "", "9" * 30])
-def test_what_is_no_process_is_no_job(job):
-    assert not is_local_job_alive(job)
-
-
 def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
-    submission = Submission("slurm", "123", {"123_0": ["ab" * 8]}, 1.5)
+    submission = Submission("123", {"123_0": ["ab" * 8]}, 1.5)
     submission.save(tmp_path)
     assert read_submissions(tmp_path) == [submission]
     (file,) = (tmp_path / "jobs").iterdir()
@@ -63,5 +46,5 @@ def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
 def test_what_was_left_by_a_process_killed_while_it_saved_a_submission_is_removed(tmp_path):
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / ".slurm-122.json.0a1b2c3d.tmp").write_text("{")
-    Submission("slurm", "123", {"123_0": ["ab" * 8]}, 1.5).save(tmp_path)
+    Submission("123", {"123_0": ["ab" * 8]}, 1.5).save(tmp_path)
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["slurm-123.json"]

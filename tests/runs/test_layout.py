@@ -8,8 +8,8 @@ from helpers import ROOT
 from isobench.common import files
 from isobench.runs import layout
 
-FILE_NAMES = {value for name, value in vars(layout).items() if name.isupper()}
-FOLDER_NAMES = {"runs", "reports", "jobs", "commands", "imports"}
+FILE_NAMES = {value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)}
+FOLDER_NAMES = {"runs", "reports", "jobs", "plans", "commands", "imports"}
 
 
 def find_spelt_names(file: Path) -> set[str]:
@@ -35,5 +35,4 @@ def test_folders_lie_in_the_output_folder(tmp_path):
     assert layout.report_folder(str(tmp_path), "glue_isobn") == tmp_path / "reports" / "glue_isobn"
     assert layout.report_folder(tmp_path, None) == layout.reports_folder(tmp_path) / "runs"
     assert layout.jobs_folder(tmp_path) == tmp_path / "jobs"
-    assert layout.commands_folder(tmp_path) == tmp_path / "commands"
-    assert layout.imports_folder(tmp_path) == tmp_path / "imports"
+    assert layout.plans_folder(tmp_path) == tmp_path / "plans"

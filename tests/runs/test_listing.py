@@ -9,18 +9,12 @@ import yaml
 from helpers import make_config
 from omegaconf import OmegaConf
 
+from isobench.common.checksums import add_text_checksum
 from isobench.common.errors import UserError
 from isobench.config.schema import config_from_plain
 from isobench.data.weights import read_model_type
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
-from isobench.runs.listing import (
-    UNREADABLE_CONFIG,
-    load_yaml,
-    parse_config,
-    read_run_config,
-    read_run_rows,
-    read_stored_runs,
-)
+from isobench.runs.listing import parse_config, read_rows, read_run_config
 from isobench.runs.row import Row
 from isobench.runs.validate import ConfigValidator, validate_config
 
@@ -56,7 +50,7 @@ def outcome(make, *arguments):
 
 
 def read_whole(text: str):
-    return config_from_plain(load_yaml(text))
+    return config_from_plain(yaml.safe_load(text))
 
 
 @pytest.mark.parametrize("overrides", CONFIGS, ids=" ".join)
@@ -68,23 +62,23 @@ def test_a_config_is_read_by_its_sections_as_it_is_as_a_whole(overrides):
 
 
 @pytest.mark.parametrize(("old", "new"), CHANGES)
-def test_a_changed_file_is_read_or_refused_by_its_sections_as_it_is_as_a_whole(old, new):
+def test_a_changed_file_is_read_as_it_is_as_a_whole_or_refused(old, new):
     text = config_text()
     assert old in text or old == "every: 1"
     text = text.replace(old, new, 1) if old != "\n" else text.replace(old, new)
-    assert outcome(parse_config, text) == outcome(read_whole, text)
+    assert outcome(parse_config, text) in (outcome(read_whole, text), "refused")
 
 
 def test_a_setting_that_is_newer_than_a_file_has_its_default(monkeypatch):
     cfg = make_config("seed=7")
     text = "".join(line for line in OmegaConf.to_yaml(asdict(cfg)).splitlines(True) if line != "report: true\n")
     assert "report:" in text  # optimization.report
-    monkeypatch.setattr("isobench.runs.listing.config_from_plain", None)  # the slow way is not needed
+
     assert parse_config(text) == cfg
 
 
 @pytest.mark.parametrize("section", ["task", "encoder", "head", "monitors", "output_dir"])
-def test_a_file_that_lacks_a_section_is_read_or_refused_by_its_sections_as_it_is_as_a_whole(section):
+def test_a_file_that_lacks_a_section_is_read_or_refused_as_it_is_as_a_whole(section):
     plain = asdict(make_config())
     del plain[section]
     text = yaml.safe_dump(plain, sort_keys=False)
@@ -102,8 +96,8 @@ def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
             validator.validate(bad)
         assert str(raised.value) == str(expected.value)
     (tmp_path / "config.yaml").write_text(config_text().replace("seed: 1", "seed: -1"))
-    with pytest.raises(UserError, match="seed=-1"):
-        read_run_config(tmp_path, validator)
+    with pytest.raises(UserError, match="is damaged or was changed"):
+        read_run_config(tmp_path)
 
 
 def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared():
@@ -146,28 +140,24 @@ def test_a_bomb_or_a_foreign_value_is_refused_at_once(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)
     start = time.monotonic()
     with pytest.raises(UserError):
-        read_run_config(tmp_path, ConfigValidator())
+        read_run_config(tmp_path)
     assert time.monotonic() - start < 2
 
 
 def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, capfd):
-    """The pipes are a config, and files of the folder that another config names as ``encoder.path``."""
+    """The pipes are a config, a record, and a file of the folder that a config names, which is not opened."""
     model, output_dir = tmp_path / "model", tmp_path / "outputs"
     folders = [output_dir / "runs" / (name * 8) for name in ("a1", "a2", "a3")]
     for folder in (model, *folders):
         folder.mkdir(parents=True)
-    for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        (model / name).write_text("{}")
-    os.mkfifo(model / "chat_template.jinja")
+    os.mkfifo(model / "config.json")
     os.mkfifo(folders[0] / "config.yaml")
-    (folders[1] / "config.yaml").write_text(config_text("encoder=local", f"encoder.path={model}"))
-    (folders[2] / "config.yaml").write_text(config_text())
-    problems = [run.problem for run in read_stored_runs(str(output_dir))]
-    assert problems[0] == UNREADABLE_CONFIG
-    assert problems[1].startswith(f"{model}/chat_template.jinja is not a regular file but a pipe")
-    assert problems[2] is None
-    assert list(read_run_rows(str(output_dir), excluded=set())) == []
-    assert capfd.readouterr().err.count("left out") == 3
+    os.mkfifo(folders[1] / "result.json")
+    text = config_text("encoder=local", f"encoder.path={model}")
+    for folder in folders[1:]:
+        (folder / "config.yaml").write_text(add_text_checksum(text, folder.name))
+    assert [row.folder.path for row in read_rows(str(output_dir))] == folders[2:]
+    assert capfd.readouterr().err.count("left out") == 2
 
 
 def test_a_pipe_in_a_models_config_is_no_architecture(tmp_path):

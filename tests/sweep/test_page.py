@@ -4,7 +4,6 @@ import pytest
 from helpers import make_config
 
 from isobench.runs.identity import identify
-from isobench.sweep.page import format_report_command
 
 
 def test_the_setting_is_in_no_key():
@@ -97,14 +96,6 @@ def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, sm
     assert out.splitlines()[-1].startswith("Page: ")
     runs = (outputs / "reports" / "runs" / "runs.csv").read_text().splitlines()
     assert len(runs) == 3
-
-
-def test_submitted_runs_come_with_the_command_for_their_page():
-    arguments = ["+experiment=glue_isobn", "-m", "seed=1,2", "hydra/launcher=slurm", "report=false"]
-    line = format_report_command(make_config(), arguments)
-    assert line.endswith(": isobench report +experiment=glue_isobn seed=1,2")
-    analysis = make_config("+experiment=isobn_drift")
-    assert format_report_command(analysis, arguments).endswith("repeat the command for the analysis")
 
 
 @pytest.mark.slow

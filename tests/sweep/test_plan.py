@@ -3,28 +3,24 @@
 import itertools
 import json
 import os
-import shutil
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from helpers import drop_replaced, make_config, make_record
 
-from isobench.cli import prune, status
-from isobench.common.checksums import add_text_checksum, check_text_checksum
+from isobench.cli import status
 from isobench.config.explain import ABSENT_PART_ERROR
 from isobench.config.schema import config_from_plain, to_config
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
 from isobench.runs.jobs import QueuedJob
-from isobench.runs.layout import CONFIG_FILE
+from isobench.runs.plan import read_plans
 from isobench.runs.row import Row
 from isobench.runs.state import find_run_state
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, format_duration
 from isobench.sweep.plan import compose_sweep, convert_to_overrides, plan_runs
-from isobench.sweep.saved_commands import read_commands
 from isobench.sweep.state_table import format_seed_ranges
 
 AXES = {
@@ -322,7 +318,7 @@ def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, cap
     ]
     assert cli(*base, "seed=1,2", "-m")[0] == 0
     assert cli(*base, "seed=2,3", "-m", "retry_failed=true")[0] == 0
-    assert len(read_commands(str(outputs))) == 2
+    assert len(read_plans(outputs)) == 2
     status.print_status(["+experiment=glue_isobn", f"output_dir={outputs}"])
     assert "3 runs: 3 done" in capfd.readouterr().out
     assert cli(*arguments, "optimization.epochs=1", "seed=9")[0] == 0
@@ -370,50 +366,3 @@ def test_watch_renews_until_all_is_over(tmp_path, capfd, monkeypatch):
     out = capfd.readouterr().out
     assert "1 run: 1 missing" in out
     assert "1 run: 1 done" in out
-
-
-@pytest.mark.slow
-def test_prune_lists_and_removes_only_what_nothing_produces(cli, small, outputs, capfd, monkeypatch):
-    quick = [*small, "optimization.epochs=1"]
-    assert cli(*quick, "-m", "seed=1,2")[0] == 0
-    assert cli(*quick, "seed=3")[0] == 0
-    cfg = make_config(*quick)
-    stale = RunFolder(str(outputs), "cd" * 32)
-    kept = RunFolder(str(outputs), identify(replace(cfg, seed=1)).key)
-    shutil.copytree(kept.path, stale.path)  # as if the key of these settings had been another one
-    config = check_text_checksum((kept.path / CONFIG_FILE).read_text(), kept.path.name)
-    (stale.path / CONFIG_FILE).write_text(add_text_checksum(config, stale.path.name))
-    at_work = RunFolder(str(outputs), "ef" * 32)
-    shutil.copytree(kept.path, at_work.path)
-    beat(at_work)
-    before = sorted(path.name for path in outputs.glob("runs/*"))
-    prune.prune([f"output_dir={outputs}"], yes=False)  # no terminal to ask on
-    out = capfd.readouterr().out
-    assert out.count("sst2 local none seed 1") == 1
-    assert str(stale.path) in out
-    assert "Not removed" in out
-    assert sorted(path.name for path in outputs.glob("runs/*")) == before
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    for answer, removed in (("n", False), ("y", True)):
-        monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
-        prune.prune([f"output_dir={outputs}"], yes=False)
-        assert stale.path.exists() != removed
-    assert sorted(path.name for path in outputs.glob("runs/*")) == [n for n in before if n != stale.path.name]
-    capfd.readouterr()
-    prune.prune([f"output_dir={outputs}"], yes=True)
-    assert "Every run" in capfd.readouterr().out
-
-
-@pytest.mark.slow
-def test_prune_keeps_runs_whose_data_are_gone(cli, small, outputs, reviews, monkeypatch, capfd, tmp_path):
-    copy = tmp_path / "data"
-    shutil.copytree(reviews, copy)
-    quick = [a for a in small if not a.startswith("data.root")]
-    assert cli(*quick, f"data.root={copy}", "optimization.epochs=1", "-m")[0] == 0
-    shutil.rmtree(copy)
-    monkeypatch.setattr("sys.argv", ["prune", "--yes", f"output_dir={outputs}"])
-    prune.main()
-    out = capfd.readouterr().out
-    assert "can't be judged, so it is kept: data.root: the folder" in out
-    assert "does not exist" in out
-    assert len(list(outputs.glob("runs/*/result.json"))) == 1

@@ -8,8 +8,7 @@ from dial_study import DOSES, Study, compose_configs
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench.common.errors import UserError
-from isobench.sweep.order import find_places
-from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.sweep.plan import compose_sweep, find_places, plan_runs
 from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial.progress import (
     describe_progress,

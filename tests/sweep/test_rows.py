@@ -1,0 +1,190 @@
+"""The runs of an output folder are found by its plans, wherever it lies and whatever is gone, and by nothing else."""
+
+import shutil
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+from helpers import make_config, make_record
+
+from isobench.cli import report
+from isobench.common.errors import StorageError, UserError
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.listing import read_rows
+from isobench.runs.plan import Plan, read_plans, write_plan
+from isobench.runs.record_file import write_record_file
+from isobench.runs.row import Row
+from isobench.runs.state import find_run_states
+from isobench.sweep.rows import find_sweep_rows, take_own_experiment
+
+
+def find(*arguments: object) -> list[Row]:
+    return find_sweep_rows([str(text) for text in arguments])[1]
+
+
+def count_states(rows: list[Row]) -> list[str]:
+    return sorted(state.name for state in find_run_states(rows))
+
+
+@pytest.fixture
+def own_sweep(cli, small, reviews, tmp_path):
+    """The settings of a finished sweep of the user's own experiment, method and data, in folders of its own."""
+    shutil.copytree(reviews, tmp_path / "data")
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\nhydra: {mode: MULTIRUN}\nexperiment:\n  name: mine\n"
+        "  grid: {embedded: [{calibration: [none, cosine]}]}\n"
+    )
+    settings = [text for text in small if not text.startswith(("data.root", "output_dir"))]
+    code, _, err = cli(
+        *settings, f"data.root={tmp_path}/data", f"output_dir={tmp_path}/outputs", "optimization.epochs=1",
+        "--config-dir", str(tmp_path / "conf"), "+experiment=mine", "seed=1,2",
+    )  # fmt: skip
+    assert code == 0, err
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_runs_are_found_in_a_copy_without_their_configs_and_their_data(own_sweep, cli, tmp_path, capfd, command):
+    shutil.copytree(own_sweep / "outputs", tmp_path / "copy")
+    for gone in ("outputs", "conf", "data"):
+        shutil.rmtree(own_sweep / gone)
+    rows = find("+experiment=mine", f"output_dir={tmp_path}/copy")
+    assert count_states(rows) == ["done"] * 4
+    assert {row.folder.path.parent for row in rows} == {tmp_path / "copy" / "runs"}
+    assert len(find(f"output_dir={tmp_path}/copy")) == 4
+    code, _, err = command(report.main, "+experiment=mine", f"output_dir={tmp_path}/copy")
+    assert code == 0, err
+    assert "add --config-dir=FOLDER" in err
+    assert (tmp_path / "copy" / "reports" / "mine" / "report.html").is_file()
+    with pytest.raises(UserError):  # another experiment was not started there, and there is none of this name
+        find("+experiment=other_of_mine", f"output_dir={tmp_path}/copy")
+
+
+@pytest.mark.slow
+def test_other_settings_mean_the_runs_of_a_sweep_with_them(own_sweep, cli, small):
+    where = ["--config-dir", own_sweep / "conf", "+experiment=mine", f"output_dir={own_sweep}/outputs"]
+    assert len(find(*where)) == 4
+    settings = [text for text in small if not text.startswith(("data.root", "output_dir"))]
+    more = [*settings, f"data.root={own_sweep}/data", "optimization.epochs=1", "seed=2,3"]
+    assert count_states(find(*where, *more)) == ["done"] * 2 + ["missing"] * 2
+
+
+@pytest.mark.slow
+def test_every_command_adds_a_plan_and_a_single_run_too(cli, small, outputs):
+    quick = [*small, "optimization.epochs=1"]
+    assert cli(*quick, "seed=1,2", "-m")[0] == 0
+    assert cli(*quick, "seed=1,2", "-m", "retry_failed=true", "hydra/launcher=sequential")[0] == 0
+    assert cli(*quick, "seed=2")[0] == 0
+    plans = read_plans(outputs)
+    assert [len(plan.runs) for plan in plans] == [2, 1]
+    assert plans[1].commands[0].startswith("python -m isobench task=")
+    assert len(find(f"output_dir={outputs}")) == 2
+    assert cli(*quick, "seed=7", "-m", "dry_run=true")[0] == 0
+    assert len(read_plans(outputs)) == 2
+
+
+@pytest.mark.slow
+def test_a_command_that_can_start_nothing_leaves_no_plan(cli, small, outputs):
+    assert cli(*small, "checkpoint.export=README.md", "-m")[0] == 2
+    assert cli(*small, "optimization.lr=-1")[0] == 2
+    assert not outputs.exists()
+
+
+def make_earlier_run(output_dir, experiment: str, seed: int, ended: bool = True) -> None:
+    """Make a run's folder as the version before left it, in a folder that remembers its command."""
+    cfg = make_config("tracking=none", f"output_dir={output_dir}")
+    cfg = replace(cfg, seed=seed, experiment=replace(cfg.experiment, name=experiment))
+    folder = RunFolder(str(output_dir), identify(cfg).key)
+    folder.path.mkdir(parents=True)
+    folder.write_config(asdict(cfg))
+    if ended:
+        write_record_file(folder.result_file, make_record(cfg, key=folder.key))
+    for name in ("commands", "imports"):
+        (output_dir / name).mkdir(exist_ok=True)
+        (output_dir / name / "0123456789abcdef.json").write_text('{"arguments": ["hydra.sweeper._target_=evil.Run"]}')
+
+
+def test_an_output_folder_of_the_version_before_is_read_by_its_runs_configs(tmp_path, capfd):
+    make_earlier_run(tmp_path, "mine", 1)
+    make_earlier_run(tmp_path, "mine", 2, ended=False)
+    make_earlier_run(tmp_path, "other", 5)
+    rows = find("+experiment=mine", f"output_dir={tmp_path}")
+    assert count_states(rows) == ["done", "missing"]
+    err = capfd.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert "2 runs of mine" in err
+    assert len(find(f"output_dir={tmp_path}")) == 3
+    cfg = replace(make_config("tracking=none"), seed=3)
+    write_plan(tmp_path, Plan("mine", ["a later command"], [(cfg, identify(cfg))]))
+    assert len(find("+experiment=mine", f"output_dir={tmp_path}")) == 3  # those of before are not forgotten
+
+
+def test_a_folder_with_nothing_in_it_is_named_and_an_unknown_experiment_too(tmp_path):
+    for arguments in ([f"output_dir={tmp_path}"], [f"output_dir={tmp_path}", "+experiment=glue_isobm"]):
+        with pytest.raises(Exception, match=r"nothing was run|glue_isobm"):
+            find(*arguments)
+
+
+def test_the_typed_folder_is_read_as_hydra_reads_it(tmp_path, monkeypatch):
+    cfg = make_config("tracking=none")
+    write_plan(tmp_path / "a b", Plan("mine", ["x"], [(cfg, identify(cfg))]))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PLACE", str(tmp_path))
+    for text in (f"output_dir='{tmp_path}/a b'", "output_dir=~/a b", "output_dir='${oc.env:PLACE}/a b'"):
+        assert len(find(text)) == 1
+    monkeypatch.chdir(tmp_path / "a b")
+    (tmp_path / "a b" / "plans").rename(tmp_path / "a b" / "kept")
+    (tmp_path / "a b" / "outputs").mkdir()
+    (tmp_path / "a b" / "kept").rename(tmp_path / "a b" / "outputs" / "plans")
+    assert len(find("+experiment=mine")) == 1  # in outputs, the default
+
+
+def plan_with_analysis(output_dir, target: str) -> None:
+    cfg = make_config("tracking=none")
+    cfg = replace(cfg, analysis={"_target_": target, "trains": True})
+    cfg = replace(cfg, experiment=replace(cfg.experiment, name="isobn_drift"))
+    write_plan(output_dir, Plan("isobn_drift", ["x"], [(cfg, identify(cfg))]))
+
+
+def test_a_report_carries_out_the_command_lines_analysis_and_no_stored_one(tmp_path, monkeypatch):
+    (tmp_path / "evil_analysis.py").write_text("raise SystemExit(9)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plan_with_analysis(tmp_path, "evil_analysis.run")
+    arguments = ["+experiment=isobn_drift", f"output_dir={tmp_path}", "experiment.selection.rule=none"]
+    rows = find(*arguments[:2])
+    assert rows[0].cfg.analysis["_target_"] == "evil_analysis.run"  # as stored, and never imported
+    (own,) = take_own_experiment(rows, arguments)
+    assert own.cfg.analysis["_target_"] == "isobench_papers.isobn.drift.analyse"
+    assert (own.cfg.experiment.name, own.cfg.experiment.selection.rule) == ("isobn_drift", "none")
+    assert "evil_analysis" not in sys.modules
+
+
+def test_an_experiment_that_is_not_among_the_configs_has_no_analysis(tmp_path, capfd):
+    cfg = make_config("tracking=none")
+    cfg = replace(cfg, analysis={"_target_": "evil_analysis.run", "trains": True})
+    cfg = replace(cfg, experiment=replace(cfg.experiment, name="mine", paper="isobn"))
+    rows = [Row(cfg, RunFolder(str(tmp_path), "0" * 64), None)]
+    (own,) = take_own_experiment(rows, ["+experiment=mine", "experiment.selection.rule=none"])
+    assert own.cfg.analysis == {}
+    assert (own.cfg.experiment.paper, own.cfg.experiment.selection.rule) == ("isobn", "none")
+    assert len(capfd.readouterr().err.splitlines()) == 1
+
+
+def test_an_analysis_that_refuses_the_runs_leaves_a_note_and_a_full_folder_stops(tmp_path, monkeypatch, capsys):
+    errors = [UserError("the runs differ"), StorageError("no space")]
+
+    def refuse(experiment, rows):
+        raise errors.pop(0)
+
+    monkeypatch.setattr(report, "analyse_trained_runs", refuse)
+    plan_with_analysis(tmp_path, "isobench_papers.isobn.drift.analyse")
+    rows = read_rows(str(tmp_path))
+    assert report.repeat_analysis(rows) == ["The analysis can't be carried out: the runs differ."]
+    assert "the runs differ" in capsys.readouterr().err
+    with pytest.raises(StorageError):
+        report.repeat_analysis(rows)
+    rows[0].cfg.analysis["typo"] = 1
+    with pytest.raises(UserError, match="typo"):
+        report.repeat_analysis(rows)
