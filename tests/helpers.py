@@ -160,10 +160,10 @@ def write_sets(root, **changed):
     """The five sets, of words that the tiny encoder knows, 12 pairs each; ``changed``: a set's columns."""
     import numpy as np
 
-    from isobench.data import wordsim
+    from isobench_papers.too_much_in_common import word_pairs
 
     rng = np.random.default_rng(0)
-    for name in wordsim.PAPER_SETS:
+    for name in word_pairs.PAPER_SETS:
         columns = {
             "word1": [str(word) for word in rng.choice(WORDS, 12)],
             "word2": [str(word) for word in rng.choice(WORDS, 12)],

@@ -16,10 +16,10 @@ from isobench.calibration import center
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveInt, above, at_least, at_most
-from isobench.data.corpus import open_corpus
 from isobench.metrics.isotropy import sum_unit_rows
 from isobench.metrics.zipf import zipf_exponents
 from isobench.training.build import should_show_progress
+from isobench_papers.too_much_in_common.corpus import open_corpus
 from isobench_papers.too_much_in_common.frequency_figures import draw_figure3, draw_figure4
 from isobench_papers.too_much_in_common.frequency_tables import (
     build_frequency_table,
@@ -77,7 +77,7 @@ def analyse(
 
     Args:
         subjects: encoders.
-        corpus: name of a corpus of ``isobench.data.corpus``.
+        corpus: name of a corpus of ``corpus.py``.
         texts: read only so many texts from the corpus's start; None for all.
         width: width of Figure 3's bins, in token ids.
         rare: so many last tokens stand for the unused ones in a vocabulary without any.

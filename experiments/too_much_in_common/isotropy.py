@@ -55,7 +55,7 @@ def analyse(
         subjects: encoders.
         removed: ``ceil`` or ``floor``: how d / 100, the number of components removed for I(Wr), is rounded.
         toy: the spheres of Figure 2.
-        corpus: name of a corpus of ``isobench.data.corpus`` whose tokens are counted, to centre, whiten and measure
+        corpus: name of a corpus of ``corpus.py`` whose tokens are counted, to centre, whiten and measure
             the vocabularies by the frequency of their words too; None for not.
         texts: read only so many texts from the corpus's start; None for all.
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
-from isobench.data.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
 from isobench.training.build import should_show_progress
+from isobench_papers.too_much_in_common.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
 
 
 def open_analysis_corpus(subjects: list[Subject], corpus: str | None, texts: int | None) -> Corpus | None:

@@ -16,9 +16,9 @@ from isobench.calibration import all_but_the_top, center, center_scaled, whiten
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
 from isobench.config.bounds import Bound, PositiveInt
-from isobench.data import wordsim
-from isobench.data.corpus import Corpus
 from isobench.metrics.task import METRIC_FUNCTIONS
+from isobench_papers.too_much_in_common import word_pairs
+from isobench_papers.too_much_in_common.corpus import Corpus
 from isobench_papers.too_much_in_common.token_counts import count_rows, open_analysis_corpus
 
 PAPER = "too_much_in_common"
@@ -48,7 +48,7 @@ def analyse(
         subjects: encoders.
         removed: D, the number of principal components that post-processing removes, or ``ceil`` or ``floor`` for
             d / 100 rounded so.
-        corpus: name of a corpus of ``isobench.data.corpus`` whose tokens are counted, for ``FREQUENCY_METHODS``; None
+        corpus: name of a corpus of ``corpus.py`` whose tokens are counted, for ``FREQUENCY_METHODS``; None
             leaves these out.
         texts: read only so many texts from the corpus's start; None for all.
 
@@ -62,11 +62,13 @@ def analyse(
             "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (isobench wordsim "
             "makes it), or scale=embedded"
         )
-    sets = wordsim.load_word_pairs(first.data)
+    sets = word_pairs.load_word_pairs(first.data)
     counted = open_analysis_corpus(subjects, corpus, texts)
     rows: Rows = []
     for subject in iterate_subjects(subjects, "word similarity"):
-        tokens = {name: wordsim.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in sets.items()}
+        tokens = {
+            name: word_pairs.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in sets.items()
+        }
         matrix = to_float64(subject.vocabulary())
         count = resolve_direction_count(removed, matrix.shape[1])
         counts = count_rows(subject, counted, len(matrix)) if counted else None
@@ -226,6 +228,6 @@ def explain_frequency_methods(corpus: Corpus) -> str:
 def find_setting_differences(sets: Iterable[str], removed: int | str) -> list[str]:
     """List how the sets of word pairs and D differ from the paper's."""
     differences = []
-    if tuple(sets) != wordsim.PAPER_SETS:
+    if tuple(sets) != word_pairs.PAPER_SETS:
         differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
     return differences if removed == RELEASED_CODE_D else [*differences, f"D = {removed}, not {RELEASED_CODE_D}"]

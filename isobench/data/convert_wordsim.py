@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError
-from isobench.data.wordsim import PAPER_SETS, PARQUET_COLUMNS, PART_OF_SPEECH
+from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS, PARQUET_COLUMNS, PART_OF_SPEECH  # type: ignore[import-untyped]
 
 Pair = tuple[str, str, float]  # the two words and the human score
 

@@ -9,8 +9,8 @@ import pytest
 from isobench.__main__ import main
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.data import wordsim
 from isobench.data.convert_wordsim import PUBLIC_FILES, convert_word_pairs
+from isobench_papers.too_much_in_common import word_pairs
 
 COUNTS = {"men": 3000, "rw": 2034, "simlex999": 999, "ws353_sim": 203, "ws353_rel": 252}
 SIMLEX_HEADER = "word1\tword2\tPOS\tSimLex999\tconc(w1)\tconc(w2)\tconcQ\tAssoc(USF)\tSimAssoc333\tSD(SimLex)"
@@ -65,7 +65,7 @@ def test_the_command_says_the_counts_and_the_analysis_reads_what_it_writes(comma
     for name, count in COUNTS.items():
         assert f"{name}: {count:,} pairs from {find(published, name)}" in out
     assert f"data.root={root}" in out
-    sets = wordsim.load_word_pairs(Data(root=str(root)))
+    sets = word_pairs.load_word_pairs(Data(root=str(root)))
     for name, (first, second, scores) in made_up_pairs().items():
         assert (sets[name].first, sets[name].second) == (first, second)
         np.testing.assert_array_equal(sets[name].scores, scores)
@@ -170,10 +170,10 @@ def test_the_real_pairs_go_through_the_published_form_and_come_back(tmp_path):
     root = os.environ.get("ISOBENCH_DATA")
     if not root or not (Path(root) / "wordsim").is_dir():
         pytest.skip("ISOBENCH_DATA does not name a folder with wordsim/")
-    real = wordsim.load_word_pairs(Data(root=root))
+    real = word_pairs.load_word_pairs(Data(root=root))
     pairs = {name: (found.first, found.second, found.scores.tolist()) for name, found in real.items()}
     convert_word_pairs(write_public(tmp_path / "downloads", pairs), tmp_path / "data")
-    again = wordsim.load_word_pairs(Data(root=str(tmp_path / "data")))
+    again = word_pairs.load_word_pairs(Data(root=str(tmp_path / "data")))
     assert {name: len(found) for name, found in real.items()} == COUNTS
     in_both_orders = {name: count_in_both_orders(found) for name, found in real.items()}
     assert in_both_orders == {"men": 0, "rw": 1, "simlex999": 1, "ws353_sim": 0, "ws353_rel": 1}

@@ -15,10 +15,10 @@ from transformers import AutoTokenizer
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.data.corpus import open_corpus
 from isobench.metrics import weighted_isotropy
 from isobench.papers import published
 from isobench_papers.too_much_in_common import frequency, isotropy, token_counts
+from isobench_papers.too_much_in_common.corpus import open_corpus
 
 
 def shifted(rows=300, dim=12, seed=0):

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.data import wordsim
+from isobench_papers.too_much_in_common import word_pairs
 from isobench_papers.too_much_in_common import wordsim as common_wordsim
 
 
@@ -105,7 +105,7 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     assert len(rows) == 4 * 5 * 2
     w = AutoModel.from_pretrained(tiny).get_input_embeddings().weight.detach().double().numpy()
     number = AutoTokenizer.from_pretrained(tiny).get_vocab()
-    sets, expected = wordsim.load_word_pairs(Data(root=str(root))), {}
+    sets, expected = word_pairs.load_word_pairs(Data(root=str(root))), {}
     for row in rows:
         if row["set"] == "rw":
             assert (row["pairs"], row["pairs_in_set"], math.isnan(row["pearson"])) == (2, 3, True)

@@ -12,10 +12,10 @@ from scipy import stats
 
 from isobench.calibration.centering import all_but_the_top
 from isobench.config.schema import Data
-from isobench.data import wordsim
 from isobench.metrics import cosine_regularization, partition_isotropy
 from isobench.models import encoders, tokenization
 from isobench.papers import published
+from isobench_papers.too_much_in_common import word_pairs
 
 HALF = 0.00501  # of the last printed digit of a number with two decimals
 SIMILARITY = ("Inner", "CosSim")  # Table 2's names for the two numbers of a cell of Table 3
@@ -280,8 +280,8 @@ def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cache)
     assert len(tokenizer) == 28996  # BERT-cased's own
-    pairs = wordsim.load_word_pairs(Data(root=glue))["rw"]
-    ids, scores = wordsim.select_single_token_pairs(pairs, tokenizer)
+    pairs = word_pairs.load_word_pairs(Data(root=glue))["rw"]
+    ids, scores = word_pairs.select_single_token_pairs(pairs, tokenizer)
     assert (len(pairs), len(ids), len(scores)) == (2034, 292, 292)
 
 

@@ -11,15 +11,15 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.data import wordsim
 from isobench.data.scored_pairs import ScoredPairs
+from isobench_papers.too_much_in_common import word_pairs
 
 # --- Sources.
 
 
 def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
     before = "gensim" in sys.modules
-    sets = wordsim.load_word_pairs(Data())
+    sets = word_pairs.load_word_pairs(Data())
     assert ("gensim" in sys.modules) == before
     assert {name: len(pairs) for name, pairs in sets.items()} == {"simlex999": 999, "ws353": 353}
     simlex, both = sets["simlex999"], sets["ws353"]
@@ -31,19 +31,19 @@ def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
 
 
 def test_other_bytes_or_no_package_is_an_error(monkeypatch):
-    monkeypatch.setitem(wordsim.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
+    monkeypatch.setitem(word_pairs.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
     with pytest.raises(UserError, match=r"not the pinned file: pip install --force-reinstall gensim==4\.4\.0"):
-        wordsim.load_word_pairs(Data())
+        word_pairs.load_word_pairs(Data())
     monkeypatch.setitem(sys.modules, "gensim", None)
     with pytest.raises(UserError, match=r"needs the package gensim: pip install 'isobench\[embedded\]'"):
-        wordsim.load_word_pairs(Data())
+        word_pairs.load_word_pairs(Data())
 
 
 def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_path):
     tagged = {"word1": ["sun-n", "run-v"], "word2": ["warm-j", "old-fashioned-j"], "score": [50.0, 3.0]}
     plain = {"word1": ["re-n", "go-v"], "word2": ["color-blind", "b"], "score": [1, 2]}
-    sets = wordsim.load_word_pairs(Data(root=str(write_sets(tmp_path, men=tagged, rw=plain))))
-    assert tuple(sets) == wordsim.PAPER_SETS
+    sets = word_pairs.load_word_pairs(Data(root=str(write_sets(tmp_path, men=tagged, rw=plain))))
+    assert tuple(sets) == word_pairs.PAPER_SETS
     assert (sets["men"].first, sets["men"].second) == (["sun", "run"], ["warm", "old-fashioned"])
     assert (sets["rw"].first, sets["rw"].second) == (["re-n", "go-v"], ["color-blind", "b"])
     assert sets["rw"].scores.tolist() == [1.0, 2.0]
@@ -62,19 +62,19 @@ def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_
 )
 def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, message):
     with pytest.raises(UserError, match=f"rw.parquet.* {message}"):
-        wordsim.load_word_pairs(Data(root=str(write_sets(tmp_path, rw=columns))))
+        word_pairs.load_word_pairs(Data(root=str(write_sets(tmp_path, rw=columns))))
 
 
 def test_a_missing_folder_or_file_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"wordsim does not exist; data\.root=null uses"):
-        wordsim.load_word_pairs(Data(root=str(tmp_path)))
+        word_pairs.load_word_pairs(Data(root=str(tmp_path)))
     write_sets(tmp_path)
     (tmp_path / "wordsim" / "ws353_sim.parquet").rename(tmp_path / "wordsim" / "ws353_all.parquet")
     with pytest.raises(UserError, match=r"ws353_sim\.parquet does not exist; the five sets are men, .*did you mean"):
-        wordsim.load_word_pairs(Data(root=str(tmp_path)))
+        word_pairs.load_word_pairs(Data(root=str(tmp_path)))
     (tmp_path / "wordsim" / "men.parquet").write_text("word1 word2")
     with pytest.raises(UserError, match=r"men\.parquet can't be read as Parquet"):
-        wordsim.load_word_pairs(Data(root=str(tmp_path)))
+        word_pairs.load_word_pairs(Data(root=str(tmp_path)))
 
 
 # --- Tokens.
@@ -98,18 +98,18 @@ def test_byte_level_words_get_their_space():
     assert set(names) < set(tokenizer.get_vocab())
     assert len(tokenizer("good")["input_ids"]) > 1
     pairs = ScoredPairs(["good", "good", "film"], ["film", "xylophone", "good"], np.array([1.0, 2.0, 3.0]))
-    ids, scores = wordsim.select_single_token_pairs(pairs, tokenizer)
+    ids, scores = word_pairs.select_single_token_pairs(pairs, tokenizer)
     expected = tokenizer.convert_tokens_to_ids(names)
     assert ids.tolist() == [expected, expected[::-1]]
     assert scores.tolist() == [1.0, 3.0]
 
 
 def test_byte_level_is_told_from_others(tiny):
-    assert wordsim.is_byte_level(byte_level())
-    assert wordsim.is_byte_level(byte_level(pre_tokenizers.Digits()))
-    assert not wordsim.is_byte_level(AutoTokenizer.from_pretrained(tiny))
-    assert not wordsim.is_byte_level(PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
-    assert not wordsim.is_byte_level(object())
+    assert word_pairs.is_byte_level(byte_level())
+    assert word_pairs.is_byte_level(byte_level(pre_tokenizers.Digits()))
+    assert not word_pairs.is_byte_level(AutoTokenizer.from_pretrained(tiny))
+    assert not word_pairs.is_byte_level(PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
+    assert not word_pairs.is_byte_level(object())
 
 
 def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
@@ -117,12 +117,12 @@ def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     first = ["good", "good", "good film", "Good", "great", "bad"]
     second = ["bad", "unheard", "bad", "bad", "great", "awful"]
-    ids, scores = wordsim.select_single_token_pairs(ScoredPairs(first, second, np.arange(6.0)), tokenizer)
+    ids, scores = word_pairs.select_single_token_pairs(ScoredPairs(first, second, np.arange(6.0)), tokenizer)
     number = tokenizer.get_vocab()
     assert ids.tolist() == [
         [number[a], number[b]] for a, b in (("good", "bad"), ("great", "great"), ("bad", "awful"))
     ]
     assert scores.tolist() == [0.0, 4.0, 5.0]
-    nothing, scores = wordsim.select_single_token_pairs(ScoredPairs(["unheard"], ["good"], np.ones(1)), tokenizer)
+    nothing, scores = word_pairs.select_single_token_pairs(ScoredPairs(["unheard"], ["good"], np.ones(1)), tokenizer)
     assert nothing.shape == (0, 2)
     assert len(scores) == 0

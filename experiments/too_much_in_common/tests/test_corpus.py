@@ -8,8 +8,8 @@ from helpers import write_parquet
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.data.corpus import CORPUS_SOURCES, TEXTS_PER_BATCH, open_corpus
 from isobench.metrics.zipf import zipf_exponents
+from isobench_papers.too_much_in_common.corpus import CORPUS_SOURCES, TEXTS_PER_BATCH, open_corpus
 
 
 @pytest.mark.parametrize("s", [0.7, 1.0, 1.6])
