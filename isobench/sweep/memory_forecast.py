@@ -1,16 +1,26 @@
-"""Forecast in one line how much memory the largest of some planned runs needs: a part of what ``dry_run`` shows."""
+"""Estimate how much memory the largest of some planned runs needs: a line of what ``dry_run`` shows.
+
+The estimate is a formula of a transformer's sizes; no model is built and no weights are read. AdamW keeps 16 bytes
+for each parameter (weight, gradient, two moments), the backward pass about 16 vectors for each token and layer. It is
+rough: what a calibration keeps, a CPU's attention weights and what the allocator loses are not in it.
+"""
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json
 from isobench.common.terminal import make_console
-from isobench.config.schema import Config
+from isobench.config.schema import Config, Encoder
 from isobench.training.execute import format_run_name
 
 GIB = 2**30
+BYTES_OF_PARAMETER = 16
+VECTORS_OF_LAYER = 16  # kept for the backward pass; a decoder's layer, which also attends to the source, keeps more
+DECODER_SHARE = 1.5  # what a decoder's layer keeps, in layers of an encoder
+BYTES_OF_ENTRY = {"32-true": 4, "bf16-mixed": 3, "16-mixed": 3}
 
 
 def print_memory_forecast(configs: Sequence[Config]) -> None:
@@ -21,93 +31,86 @@ def print_memory_forecast(configs: Sequence[Config]) -> None:
 
 def describe_memory(configs: Sequence[Config]) -> list[str]:
     """Describe the memory of the largest of these runs, after a line for each encoder whose config is not known."""
-    lines, known = [], []
-    for cfg, config in read_configs(configs):
-        if isinstance(config, UserError):
-            lines.append(f"Memory: unknown, because {config}")
-        else:
-            known.append((cfg, config))
-    if known:
-        try:
-            lines.append(describe_largest(known))
-        except Exception as error:  # a method or a model of somebody's own may do what needs a value
-            lines.append(f"Memory: unknown, because a step without values failed: {extract_first_line(error)}")
+    lines, sizes = [], []
+    models: dict[str, Any] = {}
+    for cfg in configs:
+        encoder = sha256_json(dataclasses.asdict(cfg.encoder))
+        if encoder not in models:
+            try:
+                models[encoder] = read_encoder_config(cfg.encoder)
+            except UserError as error:
+                models[encoder] = None
+                lines.append(f"Memory: unknown, because {error}")
+        if models[encoder] is not None:
+            sizes.append((estimate_bytes(cfg, models[encoder]), cfg))
+    if sizes:
+        size, cfg = max(sizes, key=lambda pair: pair[0])
+        lines.append(
+            f"Memory of the largest run: roughly {format_gib(size)} in training ({format_run_name(cfg)}, "
+            f"{cfg.trainer.precision}, all texts as long as task.max_length)"
+        )
     return lines
 
 
-def read_configs(configs: Sequence[Config]) -> list[tuple[Config, Any]]:
-    """Return one run of each shape, with the transformers config of its encoder or the error that says it has none.
+def estimate_bytes(cfg: Config, model: Any) -> int:
+    """Estimate the bytes that a run's training needs; ``model`` is its encoder's transformers config.
 
-    An encoder without a config is returned once.
+    Every text of a batch is taken to be as long as the limit.
     """
-    from isobench.models.skeletons import read_encoder_config
+    from isobench.models.loading import read_max_positions
 
-    by_encoder: dict[str, Any] = {}
-    shapes: dict[str, tuple[Config, Any]] = {}
-    for cfg in configs:
-        encoder = sha256_json(dataclasses.asdict(cfg.encoder))
-        if encoder not in by_encoder:
-            try:
-                by_encoder[encoder] = read_encoder_config(cfg.encoder)
-            except UserError as error:
-                by_encoder[encoder] = error
-        config = by_encoder[encoder]
-        key = encoder if isinstance(config, UserError) else sha256_json([encoder, list_shape(cfg)])
-        shapes.setdefault(key, (cfg, config))
-    return list(shapes.values())
+    o, task, generation = cfg.optimization, cfg.task, cfg.task.generation
+    source = min(task.max_length, read_max_positions(model))
+    target = min(generation.max_length, read_max_positions(model)) if generation else 0
+    examples = max(1, o.batch_tokens // (source + target)) if o.batch_tokens else o.batch_size
+    width, layers = model.hidden_size, model.num_hidden_layers
+    parameters = 12 * layers * width**2 * (1 + DECODER_SHARE * bool(target)) + model.vocab_size * width
+    kept = VECTORS_OF_LAYER * layers
+    if cfg.encoder.gradient_checkpointing:  # each layer's input, and all of the layer that is at work
+        kept = VECTORS_OF_LAYER + layers
+    vectors = examples * (source + DECODER_SHARE * target) * kept
+    return int(BYTES_OF_PARAMETER * parameters + BYTES_OF_ENTRY[cfg.trainer.precision] * width * vectors)
 
 
-def list_shape(cfg: Config) -> list[Any]:
-    """List the settings that decide a run's memory, apart from its encoder; of runs with equal ones one is enough."""
-    o, task = cfg.optimization, cfg.task
-    batch = [o.batch_size, o.batch_tokens, o.accumulate > 1, o.clip is None]
-    texts = [task.max_length, task.generation.max_length if task.generation else None, len(task.labels or [])]
-    return [*batch, *texts, cfg.calibration, cfg.head.name, cfg.trainer.precision]
+def read_encoder_config(cfg: Encoder) -> Any:
+    """Read an encoder's transformers config: from its settings, its folder, its package, the hub's cache or the hub.
 
-
-def find_largest(known: Sequence[tuple[Config, Any]]) -> tuple[Config, Any]:
-    """Find the run that needs most memory, of runs with their encoders' configs.
-
-    A rough formula chooses encoder, batch and precision; of the methods, the one that needs most by itself is taken.
+    Raises:
+        UserError: there is no config, and why.
     """
-    from isobench.training.memory import compare_methods_memory
+    from transformers import AutoConfig
 
-    sizes = [estimate_roughly(cfg, config) for cfg, config in known]
-    largest = [pair for pair, size in zip(known, sizes, strict=True) if size == max(sizes)]
-    by_method = {sha256_json(cfg.calibration): (cfg, config) for cfg, config in reversed(largest)}
-    if len(by_method) == 1:
-        return largest[0]
-    return max(by_method.values(), key=lambda pair: compare_methods_memory(*pair))
+    from isobench.data import hub, weights
+    from isobench.data.packaged.encoders import DISTILBERT_CONFIG, MPNET_CONFIG, find_packaged_weights
+    from isobench.models.loading import silence_transformers
+
+    source = weights.find_encoder_source(cfg)
+    is_cached = source == "hub" and _is_config_cached(cfg)
+    if source == "hub" and not is_cached and not hub.is_reachable():
+        raise UserError(f"encoder={cfg.name}: the hub can't be reached and the model's config is not in its cache")
+    silence_transformers()
+    if source == "scratch":
+        settings = {"vocab_size": cfg.vocabulary_size} if cfg.vocabulary_size else {}
+        return AutoConfig.for_model(**settings | dict(cfg.scratch or {}))
+    if source == "embedded" and cfg.embedded in ("distilbert", "mpnet"):
+        return AutoConfig.for_model(**(MPNET_CONFIG if cfg.embedded == "mpnet" else DISTILBERT_CONFIG))
+    name, options = str(cfg.hub), {"revision": cfg.revision, "local_files_only": is_cached}
+    if source != "hub":
+        path = Path(str(cfg.path)).expanduser() if source == "path" else find_packaged_weights(cfg).parent
+        name, options = str(path), {}
+    try:
+        return AutoConfig.from_pretrained(name, trust_remote_code=cfg.trust_remote_code, **options)
+    except Exception as error:  # transformers raises many kinds
+        raise UserError(f"encoder={cfg.name} has no config that can be read: {extract_first_line(error)}") from error
 
 
-def describe_largest(known: Sequence[tuple[Config, Any]]) -> str:
-    """Forecast the run that needs most memory, and describe it in one line."""
-    from isobench.training.memory import PARTS, count_longest_tokens, forecast_memory
+def _is_config_cached(cfg: Encoder) -> bool:
+    import huggingface_hub
 
-    cfg, config = find_largest(known)
-    on_gpu = cfg.trainer.accelerator != "cpu"
-    parts = forecast_memory(cfg, config, on_gpu)
-    examples, source, target = count_longest_tokens(cfg, config)
-    texts = f"{examples} texts of {source} tokens" + (f" and targets of {target}" if target else "")
-    details = ", ".join(f"{name} {parts[name] / GIB:.2f}" for name in PARTS if parts[name] >= GIB / 200)
-    device = "GPU" if on_gpu else "CPU"
-    return (
-        f"Memory of the largest run on a {device} (forecast): {format_gib(parts.total())} of tensors for "
-        f"{format_run_name(cfg)}, {texts}, {cfg.trainer.precision}, GiB: {details}"
-    )
+    file = huggingface_hub.try_to_load_from_cache(str(cfg.hub), "config.json", revision=cfg.revision)
+    return isinstance(file, str)
 
 
-def format_gib(size: int) -> str:
+def format_gib(size: float) -> str:
     """Format a number of bytes in GiB, or in MiB if it is less than one."""
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / 2**20:.0f} MiB"
-
-
-def estimate_roughly(cfg: Config, config: Any) -> float:
-    """Estimate a run's bytes by a formula of transformers, only to find the largest of several runs."""
-    from isobench.training.memory import count_longest_tokens
-
-    examples, source, target = count_longest_tokens(cfg, config)
-    width, layers = config.hidden_size, config.num_hidden_layers * (2 if target else 1)
-    weights = 12 * layers * width**2 + config.vocab_size * width
-    entries = examples * (source + target) * width * (1 if cfg.encoder.gradient_checkpointing else 16) * layers
-    return 16 * weights + entries * (4 if cfg.trainer.precision == "32-true" else 3)

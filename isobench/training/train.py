@@ -180,6 +180,8 @@ def build_failure_entry(error: Exception, step: int | None) -> Failure:
         return Failure(name=error.name, message=str(error), step=error.step)
     name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
     message = f"{type(error).__name__}: {extract_first_line(error)}"
+    if name == "out_of_memory":
+        message += "; set encoder.gradient_checkpointing=true, or a smaller optimization.batch_size with accumulate"
     return Failure(name=name, message=message, step=step, traceback=traceback.format_exc())
 
 
