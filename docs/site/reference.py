@@ -28,6 +28,8 @@ from isobench.cli import choices
 from isobench.common.resources import conf_dir
 from isobench.config import schema
 from isobench.config.bounds import TYPE_NAMES, Bound, Choices, find_section, read_hints
+from isobench.papers.folders import find_papers
+from isobench.report.claims import load_claims
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = {
@@ -217,6 +219,38 @@ def list_fields(part: dict[str, Any], full: dict[str, Any], prefix: str) -> Iter
             yield from list_fields(kind, full, f"{prefix}{name}{mark}.")
 
 
+def write_claims() -> str:
+    """List every claim with its paper, its experiment and its check."""
+    checks = [check for folder in find_papers().values() for check in read_checks(folder / "claims.py")]
+    rows = [
+        f"| {claim.paper} | {escape(claim.text)} | `{claim.experiment}` | {escape(check)} |"
+        for claim, check in zip(load_claims(), checks, strict=True)
+    ]
+    heading = ["| paper | claim | experiment | check |", "|---|---|---|---|"]
+    return "\n".join(["## The claims", "", *heading, *rows])
+
+
+def read_checks(file: Path) -> list[str]:
+    """Read each claim's check from a claims.py: the first sentence of the file's own function, or a call as code."""
+    if not file.is_file():
+        return []
+    body = ast.parse(file.read_text("utf-8")).body
+    sentences = {
+        node.name: (ast.get_docstring(node) or "").partition("\n")[0].partition("heck that ")[2].replace("``", "`")
+        for node in body
+        if isinstance(node, ast.FunctionDef)
+    }
+    (claims,) = (
+        node.value.elts
+        for node in body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.List)
+        and ast.unparse(node.targets[0]) == "CLAIMS"
+    )
+    checks = [ast.unparse(claim.args[2]) for claim in claims if isinstance(claim, ast.Call)]
+    return [sentences.get(check.partition("(")[0], f"`{check}`") for check in checks]
+
+
 def write_python() -> str:
     """Name the functions of ``import isobench``, then names that other pages mention; mkdocstrings fills them in."""
     names = [f"isobench.api.{name}" for name in isobench.FUNCTIONS]
@@ -240,6 +274,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "docs/reference/choices.md": write_choices,
     "docs/reference/settings.md": write_settings,
     "docs/reference/record.md": write_record,
+    "docs/reference/claims.md": write_claims,
     "docs/reference/python.md": write_python,
     "docs/reference/calibration.md": lambda: write_package("isobench.calibration"),
     "docs/reference/metrics.md": lambda: write_package("isobench.metrics"),

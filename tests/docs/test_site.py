@@ -85,7 +85,7 @@ def test_a_page_has_the_same_parts_in_the_repository_and_in_the_site(site):
     generated = {ROOT / "docs" / "reference" / file.name for file in ROOT.glob("docs/reference/*.md")}
     pages = {file for pattern in ("*.md", "docs/**/*.md", "experiments/**/*.md") for file in ROOT.glob(pattern)}
     executed = {ROOT / "docs" / "how-to" / "notebook.md"}  # which has its outputs in the site only
-    for file in sorted(pages - generated - executed | {ROOT / "docs" / "reference" / "claims.md"}):
+    for file in sorted(pages - generated - executed):
         place = file.relative_to(ROOT).with_name("index.html" if file.name == "README.md" else f"{file.stem}.html")
         article = (site / place).read_text().partition("<article")[2].partition("</article>")[0]
         parts = {"repository": commonmark.render(file.read_text()), "site": article[article.index("<h1") :]}
