@@ -4,9 +4,8 @@
 
 Makes an output folder of runs that agree with themselves: one small run is trained, and each further one has its
 record with another seed, predictions of its own, and the scores that follow from them. Half of the runs are plain
-fine-tuning, half IsoBN. Their report is written, and the whole folder is verified in this process. Prints the
-processor seconds and the seconds for the whole folder (target for 300 runs: 60 processor seconds), and asserts that
-everything holds.
+fine-tuning, half IsoBN. The whole folder is verified in this process. Prints the processor seconds and the seconds
+for the whole folder (target for 300 runs: 60 processor seconds), and asserts that everything holds.
 """
 
 import argparse
@@ -26,17 +25,13 @@ import numpy as np
 
 from isobench.config.schema import Config
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.report.files import write_report
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.record import RunRecord
 from isobench.runs.seeding import resolve_seeds
 from isobench.training.predictions import write_predictions
-from isobench.verification.folder import VerifiedFolder
-from isobench.verification.ledger import UNCHECKED
-from isobench.verification.run_check import CheckedRun
-from isobench.verification.tables import make_row
+from isobench.verification.outcomes import UNCHECKED
 from isobench.verification.verify import Options, verify
 
 SMALL = ["task.train_samples=32", "tracking=none", "trainer.threads=1", "optimization.patience=null"]
@@ -57,7 +52,7 @@ def train_real_run(folder: str, epochs: int) -> dict[str, Any]:
     return content
 
 
-def write_run(cfg: Config, real: dict[str, Any], labels: np.ndarray) -> CheckedRun:
+def write_run(cfg: Config, real: dict[str, Any], labels: np.ndarray) -> None:
     """Write a run that has another run's record, but the key, seeds, predictions and scores of its own."""
     identity, random_numbers = identify(cfg), np.random.default_rng(cfg.seed)
     folder, content = RunFolder(cfg.output_dir, identity.key), copy.deepcopy(real)
@@ -80,9 +75,7 @@ def write_run(cfg: Config, real: dict[str, Any], labels: np.ndarray) -> CheckedR
         "data": {"fingerprint": identity.data},
     }
     content["scale"]["differs"] = [text for text in content["scale"]["differs"] if "dev example" not in text]
-    record = RunRecord.model_validate(content)
-    folder.write_record(record)
-    return CheckedRun(folder.path.name, folder.read_record(), cfg)
+    folder.write_record(RunRecord.model_validate(content))
 
 
 def main() -> None:
@@ -98,15 +91,14 @@ def main() -> None:
         settings = [*SMALL, f"optimization.epochs={options.epochs}", f"output_dir={outputs}"]
         bases = [compose_config(*settings, f"calibration={name}") for name in ("none", "isobn_paper")]
         seeds = range(1, options.runs // len(bases) + 1)
-        runs = [write_run(replace(base, seed=seed), real, labels) for base in bases for seed in seeds]
-        experiment = bases[0].experiment
-        verified = VerifiedFolder(outputs)
-        write_report(experiment, [make_row(verified, run, "finished", experiment) for run in runs])
+        runs = [replace(base, seed=seed) for base in bases for seed in seeds]
+        for cfg in runs:
+            write_run(cfg, real, labels)
         start, processor_start = time.perf_counter(), time.process_time()
-        ledger = verify(outputs, Options())
+        outcomes = verify(outputs, Options())
         seconds, processor_seconds = time.perf_counter() - start, time.process_time() - processor_start
-    assert not ledger.has_failed
-    assert not list(ledger.list_entries(UNCHECKED))
+    assert not outcomes.has_failed
+    assert not list(outcomes.list_entries(UNCHECKED))
     print(f"{len(runs)} runs at level 1: {processor_seconds:.1f} processor seconds, {seconds:.1f} s")
     write_result("verify", {"runs": len(runs), "processor_seconds": processor_seconds, "seconds": seconds})
 

@@ -1,62 +1,52 @@
 """Functions that tests of bundles share: read a folder, change a manifest as a forger would."""
 
-import hashlib
+import json
 from pathlib import Path
 
 import orjson
 
-from isobench.bundles.manifest import BundledFile, Manifest, format_commands, format_manifest
+from isobench.bundles.manifest import MANIFEST_FILE, describe_content
 from isobench.common.checksums import add_json_checksum
 
 
 def read_content(folder: Path) -> dict[str, bytes]:
     """Read every file of a folder: relative path -> content."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in list_files(folder)}
+
+
+def list_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
+
+
+def read_manifest(bundle: Path) -> dict:
+    return orjson.loads((bundle / MANIFEST_FILE).read_bytes())
 
 
 def sign(bundle: Path, change=lambda manifest: None) -> None:
     """Change a manifest and give it the checksum of its content."""
-    file = bundle / "manifest.json"
-    manifest = orjson.loads(file.read_bytes())
+    manifest = read_manifest(bundle)
     del manifest["checksum"]
     change(manifest)
-    file.write_bytes(orjson.dumps(add_json_checksum(manifest)))
+    (bundle / MANIFEST_FILE).write_bytes(orjson.dumps(add_json_checksum(manifest)))
 
 
-def sign_file(bundle: Path, path: str) -> None:
-    """Give a manifest the sum of a file that was changed."""
-    content = (bundle / path).read_bytes()
-    about = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    sign(bundle, lambda manifest: manifest["files"].update({path: about}))
+def repair(bundle: Path) -> None:
+    """Make a manifest say what files and runs the bundle has now, as somebody does who changed them."""
+    files = {path: describe_content(text).model_dump() for path, text in read_content(bundle).items()}
+    files.pop(MANIFEST_FILE)
+    records = [json.loads(file.read_text()) for file in list_files(bundle) if file.name == "result.json"]
+    sign(bundle, lambda manifest: manifest.update(files=files, runs={record["key"]: 1e9 for record in records}))
+
+
+def write_signed_json(file: Path, content: dict) -> None:
+    """Write a JSON object with the checksum of its content."""
+    others = {name: value for name, value in content.items() if name != "checksum"}
+    file.write_bytes(orjson.dumps(add_json_checksum(others)))
 
 
 def pick_run(folder: Path) -> Path:
     """Return the folder of the first run of a bundle or output folder."""
     return sorted((folder / "runs").iterdir())[0]
-
-
-def write_analysis_bundle(bundle: Path, experiment: str | None, *more: str) -> Path:
-    """Write a well-formed bundle that has an analysis of made-up text, other files of it that are named, no runs."""
-    report = bundle / "report"
-    report.mkdir(parents=True)
-    contents = dict.fromkeys(("tables.txt", *more), b"forged")
-    about = {
-        "files": sorted(contents),
-        "sha256": {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},
-    }
-    contents["about.json"] = orjson.dumps(add_json_checksum(about))
-    command = f"python -m isobench -m +experiment={experiment}"
-    files = {f"report/{name}": content for name, content in contents.items()}
-    files["commands.txt"] = format_commands([command]).encode()
-    for path, content in files.items():
-        (bundle / path).write_bytes(content)
-    manifest = Manifest(
-        format=1, isobench=None, experiment=experiment, commands=[command], created="2026-01-02T03:04:05+00:00",
-        planned=0, anonymous=False, license=None, runs={}, data={}, weights={}, analysis=sorted(contents),
-        files={path: BundledFile(sha256=hashlib.sha256(c).hexdigest(), bytes=len(c)) for path, c in files.items()},
-    )  # fmt: skip
-    (bundle / "manifest.json").write_bytes(format_manifest(manifest))
-    return bundle
 
 
 def refuse(run_import, bundle, tmp_path, *words: str) -> None:

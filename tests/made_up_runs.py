@@ -1,29 +1,22 @@
 """An output folder of runs that were never trained, but agree with themselves in everything that verify checks."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from helpers import make_config, record_content, review_columns, write_parquet
 
-from isobench.bundles.export import name_fingerprint
-from isobench.bundles.manifest import BundledFile, BundledRun, Manifest, format_manifest
-from isobench.common.files import sha256_file
+from isobench.bundles.export import export_bundle
 from isobench.common.provenance import read_git_state, read_package_version
-from isobench.config.schema import config_from_plain
 from isobench.data.scale import find_scale_differences
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.report.files import write_report
 from isobench.runs.folder import RunFolder, mark_output_folder
-from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import identify
+from isobench.runs.listing import read_ended_rows
+from isobench.runs.plan import Plan
 from isobench.runs.record import RunRecord
 from isobench.runs.seeding import resolve_seeds
 from isobench.training.predictions import write_predictions
-from isobench.verification.run_check import CheckedRun
-from isobench.verification.tables import make_row
-from isobench.verification.verify import VerifiedFolder
 
 EXAMPLES = 60
 
@@ -40,7 +33,7 @@ def write_data_and_encoder(root: Path) -> tuple[Path, Path]:
 
 
 def write_runs(root: Path, outputs: Path, methods=("none", "isobn_paper"), seeds=(1, 2)) -> None:
-    """Runs of sst2 in an output folder, with the report of them all."""
+    """Runs of sst2 in an output folder."""
     data, encoder = write_data_and_encoder(root)
     overrides = [
         "task=sst2",
@@ -49,16 +42,14 @@ def write_runs(root: Path, outputs: Path, methods=("none", "isobn_paper"), seeds
         f"encoder.path={encoder}",
         f"output_dir={outputs}",
     ]
-    runs = []
     for method in methods:
         base = make_config(*overrides, "optimization.epochs=2", "optimization.patience=null", f"calibration={method}")
-        runs += [write_run(replace(base, seed=seed)) for seed in seeds]
+        for seed in seeds:
+            write_run(replace(base, seed=seed))
     mark_output_folder(outputs)
-    folder = VerifiedFolder(outputs)
-    write_report(base.experiment, [make_row(folder, run, "finished", base.experiment) for run in runs])
 
 
-def write_run(cfg) -> CheckedRun:
+def write_run(cfg) -> None:
     """One run: two epochs with predictions of their own, of which the better one is reported."""
     identity = identify(cfg)
     folder = RunFolder(cfg.output_dir, identity.key)
@@ -93,44 +84,12 @@ def write_run(cfg) -> CheckedRun:
         encoder={"fingerprint": identity.encoder},
         predictions=write_predictions(folder.path / "predictions.parquet", outputs[best]).model_dump(),
     )  # fmt: skip
-    record = RunRecord.model_validate(content)
-    folder.write_record(record)
-    return CheckedRun(folder.path.name, folder.read_record(), cfg)
+    folder.write_record(RunRecord.model_validate(content))
 
 
-def make_bundle(outputs: Path, bundle: Path, report: str = "runs") -> Path:
-    """Copy an output folder's runs and one report into a bundle with a manifest."""
-    for folder in sorted((outputs / "runs").iterdir()):
-        (bundle / "runs" / folder.name).mkdir(parents=True)
-        for name in ("result.json", "config.yaml", "predictions.parquet"):
-            if (folder / name).exists():
-                shutil.copyfile(folder / name, bundle / "runs" / folder.name / name)
-    shutil.copytree(outputs / "reports" / report, bundle / "report")
-    write_manifest(bundle)
+def make_bundle(outputs: Path, bundle: Path) -> Path:
+    """Export the runs of an output folder as a bundle."""
+    rows = read_ended_rows(str(outputs))
+    runs = [(row.cfg, row.identity) for row in rows]
+    export_bundle(bundle, Plan(rows[0].cfg.experiment.name, [], runs), rows, licence="CC-BY-4.0")
     return bundle
-
-
-def write_manifest(bundle: Path) -> None:
-    """Write the manifest of the files and runs that a bundle has now, as somebody does who changed them."""
-    files = {}
-    for file in sorted(bundle.rglob("*")):
-        if file.is_file() and file.name != "manifest.json":
-            about = BundledFile(sha256=sha256_file(file), bytes=file.stat().st_size)
-            files[file.relative_to(bundle).as_posix()] = about
-    runs, data, weights = {}, {}, {}
-    for folder in sorted((bundle / "runs").iterdir()):
-        record = RunRecord.model_validate_json((folder / "result.json").read_text())
-        task, encoder, method = read_run_names(config_from_plain(record.config))
-        own = [name_fingerprint(part.fingerprint) for part in (record.data, record.encoder)]
-        data[own[0]], weights[own[1]] = record.data.fingerprint, record.encoder.fingerprint
-        runs[record.key] = BundledRun(
-            folder=f"runs/{folder.name}", status=record.status, seed=record.config["seed"], task=task,
-            encoder=encoder, method=method, score=record.best.score, ended=0.0, data=own[0], weights=own[1],
-            predictions="kept" if (folder / "predictions.parquet").exists() else "removed",
-        )  # fmt: skip
-    manifest = Manifest(
-        format=1, isobench="0.1.0", experiment=None, commands=[], created="1970-01-01T00:00:00+00:00",
-        planned=len(runs), anonymous=False, license="CC-BY-4.0", runs=runs, data=data, weights=weights, analysis=[],
-        files=files,
-    )  # fmt: skip
-    (bundle / "manifest.json").write_bytes(format_manifest(manifest))

@@ -5,7 +5,6 @@ A way takes a generator of random numbers, the folder and whether to repair; it 
 
 import json
 import random
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +12,13 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import yaml
-from made_up_runs import write_manifest
+from bundle_tools import repair as repair_manifest
+from bundle_tools import write_signed_json
 
-from isobench.common.checksums import add_json_checksum, add_text_checksum, check_text_checksum
+from isobench.common.checksums import add_text_checksum, check_text_checksum
 from isobench.common.files import sha256_file
 from isobench.runs.record_file import format_record
-from isobench.verification.ledger import FAILS
+from isobench.verification.outcomes import FAILS
 from isobench.verification.verify import Options, verify
 
 Way = Callable[[random.Random, Path, bool], None]
@@ -156,24 +156,12 @@ def delete_run(rng, folder, repair):
     shutil.rmtree(choose_run(rng, folder))
 
 
-def change_table(rng, folder, repair):
-    """Change a digit of a table: in Markdown, LaTeX, CSV or the page."""
-    report = next(iter(sorted(folder.glob("report*/runs")) or [folder / "report"]))
-    file = report / rng.choice(["report.md", "tables.tex", "runs.csv", "epochs.csv", "report.html"])
-    text = file.read_text()
-    digits = [match.start() for match in re.finditer(r"\d", text)]
-    place = rng.choice(digits)
-    file.write_text(f"{text[:place]}{(int(text[place]) + rng.randrange(1, 10)) % 10}{text[place + 1 :]}")
-
-
-def change_rows(rng, folder, repair):
-    """Change a value of the tidy rows."""
-    report = next(iter(sorted(folder.glob("report*/runs")) or [folder / "report"]))
-    file = report / f"{rng.choice(['runs', 'epochs'])}.parquet"
-    table = pyarrow.parquet.read_table(file)
-    rows = table.to_pylist()
-    rng.choice(rows)["score"] += rng.choice([0.01, 1.0, -0.5])
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=table.schema), file)
+def change_plan(rng, folder, repair):
+    """Change a setting of a planned run; a bundle alone has a plan of its own."""
+    file = folder / "plan.json"
+    content = json.loads(file.read_text())
+    content["settings"]["optimization"][0]["lr"] *= rng.choice([2, 3])
+    write_signed_json(file, content) if repair else file.write_text(json.dumps(content))
 
 
 def replace_by_link(rng, folder, repair):
@@ -182,102 +170,31 @@ def replace_by_link(rng, folder, repair):
     file.symlink_to("/etc/hostname")
 
 
-def find_report(folder: Path) -> Path:
-    return next(iter(sorted(folder.glob("report*/runs")) or [folder / "report"]))
-
-
-def claim_another_version(folder: Path) -> None:
-    """Say in report.json that another commit made the report, with a checksum that fits."""
-    file = find_report(folder) / "report.json"
-    content = json.loads(file.read_text())
-    del content["checksum"]
-    content["code"]["git"]["commit"] = "0" * 40
-    file.write_text(json.dumps(add_json_checksum(content)))
-
-
-def exchange(file: Path, first: str, second: str) -> None:
-    """Exchange two words of a text; each of them must be there."""
-    text = file.read_text()
-    assert first in text
-    assert second in text
-    file.write_text(text.replace(first, "\0").replace(second, first).replace("\0", second))
-
-
-def exchange_means(report):
-    for name in ("report.md", "tables.tex", "report.html"):
-        exchange(report / name, "67.50", "60.00")
-
-
-def exchange_names_in_csv(report):
-    exchange(report / "runs.csv", '"none"', '"isobn_paper"')
-
-
-def add_script(report):
-    file = report / "report.html"
-    file.write_text(file.read_text().replace("</body>", "<script>document.title = 'x'</script></body>"))
-
-
-def add_handler(report):
-    file = report / "report.html"
-    file.write_text(file.read_text().replace("<table", "<table onmouseover=alert()", 1))
-
-
-def load_from_elsewhere(report):
-    file = report / "report.html"
-    file.write_text(file.read_text().replace("</body>", "<img src='https://example.org/x'></body>"))
-
-
-def replace_page(report):
-    (report / "report.html").write_text("<!DOCTYPE html><title>runs</title><p>All is well.</p>")
-
-
-def cut_markdown(report):
-    file = report / "report.md"
-    file.write_text("\n".join(file.read_text().splitlines()[:4]))
-
-
-def change_sign(report):
-    file = report / "report.html"
-    text = file.read_text()
-    assert re.search(r"[-\u2212]7\.50", text)
-    file.write_text(re.sub(r"[-\u2212]7\.50", "+7.50", text))
-
-
-def cut_rows(report):
-    file = report / "runs.parquet"
-    pyarrow.parquet.write_table(pyarrow.parquet.read_table(file).select(["key", "status"]), file)
-
-
-def add_column(report):
-    file = report / "runs.parquet"
-    table = pyarrow.parquet.read_table(file)
-    pyarrow.parquet.write_table(table.append_column("corrected", pyarrow.array([99.0] * len(table))), file)
-
-
-# Ways to change a report and keep its numbers, which are tried on a report that says that another version made it.
-REPORT_WAYS: dict[str, Callable[[Path], None]] = {
-    way.__name__: way
-    for way in (
-        exchange_means, exchange_names_in_csv, add_script, add_handler, load_from_elsewhere, replace_page,
-        cut_markdown, change_sign, cut_rows, add_column,
-    )
-}  # fmt: skip
-
-
 WAYS: dict[str, Way] = {
     way.__name__: way
     for way in (
         change_score, change_isotropy, change_fingerprint, change_seeds, hide_scale, change_prediction, change_label,
-        change_config, swap_files, delete_run, change_table, change_rows, replace_by_link,
+        change_config, change_plan, swap_files, delete_run, replace_by_link,
     )
 }  # fmt: skip
+OF_BUNDLES = {"change_plan", "delete_run"}  # an output folder may lack any run, and a sweep writes its plan again
+NOT_IN_PREDICTIONS = {
+    "change_isotropy",
+    "delete_run",
+}  # of these only training again tells
+CASES = [
+    *((name, "bundle", False) for name in WAYS),
+    *((name, "bundle", True) for name in WAYS if name not in NOT_IN_PREDICTIONS),
+    *((name, "outputs", False) for name in WAYS if name not in OF_BUNDLES),
+    *((name, "outputs", True) for name in WAYS if name not in OF_BUNDLES | NOT_IN_PREDICTIONS),
+]
 
 
 def tamper(name: str, seed: int, folder: Path, repair: bool) -> None:
     """Change one thing in a folder; with ``repair`` also every checksum that tells of it, the manifest's too."""
     WAYS[name](random.Random(f"{name} {seed}"), folder, repair)
-    if repair and (folder / "manifest.json").exists() and name != "replace_by_link":
-        write_manifest(folder)
+    if repair and (folder / "bundle.json").exists():
+        repair_manifest(folder)
 
 
 def change_data_row(rng: random.Random, root: Path) -> None:
@@ -298,6 +215,6 @@ def change_byte(rng: random.Random, file: Path) -> None:
 
 def list_failures(folder: Path, options: Options | None = None) -> list[str]:
     """Verify a folder and return its failures in words."""
-    ledger = verify(folder, options or Options())
-    assert ledger.has_failed == any(ledger.list_entries(FAILS))
-    return [f"{entry.subject} {entry.check}: {entry.text}" for entry in ledger.list_entries(FAILS)]
+    outcomes = verify(folder, options or Options())
+    assert outcomes.has_failed == any(outcomes.list_entries(FAILS))
+    return [f"{entry.subject} {entry.check}: {entry.text}" for entry in outcomes.list_entries(FAILS)]

@@ -2,43 +2,33 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from isobench.bundles.bundle_check import (
-    NOTHING_IMPORTED,
-    FindMore,
-    check_analysis,
-    check_commands,
-    check_run,
-    read_checked_files,
-)
-from isobench.bundles.exchange import flush_files
-from isobench.bundles.layout import (
-    CRATE_FILE,
+from isobench.bundles.export import flush_files
+from isobench.bundles.manifest import (
+    ANALYSIS_FOLDER,
     MANIFEST_FILE,
-    PREDICTIONS_FILE,
-    RECORD_FILE,
-    REPORT_FOLDER,
-    RUN_FILES,
-    name_run_file,
+    PLAN_FILE,
+    Manifest,
+    describe_content,
+    format_manifest,
+    read_bundle_file,
+    read_manifest,
 )
-from isobench.bundles.manifest import Manifest, read_manifest
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import make_storage_error, refuse_file, require_writable
 from isobench.common.reading import read_bounded
 from isobench.common.temporaries import make_temporary_folder
-from isobench.papers.folders import find_config
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder, mark_output_folder
-from isobench.runs.layout import ABOUT_FILE, REPORT_FILE, report_folder
-from isobench.runs.listing import read_stored_row
-from isobench.runs.plan import Plan, write_plan
+from isobench.runs.layout import ABOUT_FILE, PREDICTIONS_FILE, RECORD_FILE, report_folder
+from isobench.runs.plan import parse_plan, write_plan
 
-ORDER = sorted(RUN_FILES, key=lambda name: name == RECORD_FILE)  # a run's record comes last: it makes the run ended
+NOTHING_IMPORTED = "nothing of this bundle is imported"
 MAX_NAMED = 5  # conflicts that a message names
+CheckBundle = Callable[[Path], list[str]]  # finds what is wrong with a bundle
 
 
 @dataclass(frozen=True)
@@ -50,16 +40,16 @@ class Merged:
     new_files: list[Path]
 
 
-def import_bundle(bundle: Path, output_dir: str, find_more: FindMore) -> Merged:
+def import_bundle(bundle: Path, output_dir: str, check: CheckBundle) -> Merged:
     """Merge a bundle into an output folder.
 
-    Every sum and every record is checked before anything is written. A run that is there already stays as it is.
+    A copy of the bundle is checked before anything else is written. A run that is there already stays as it is.
     Nothing that the bundle names is imported, opened or run.
 
     Args:
         bundle: the bundle's folder.
         output_dir: the output folder, which is made if it is missing.
-        find_more: finds what is wrong with a run's record, config and predictions, beyond what is checked here.
+        check: finds what is wrong with the copy.
 
     Raises:
         UserError: the bundle is damaged, or a run is in the output folder with other results; then nothing is
@@ -69,88 +59,61 @@ def import_bundle(bundle: Path, output_dir: str, find_more: FindMore) -> Merged:
     bundle = bundle.expanduser()
     manifest = read_manifest(bundle)
     refuse_file("output_dir", output_dir)
-    refuse_bundle(Path(output_dir))
+    for place in (Path(output_dir).resolve(), *Path(output_dir).resolve().parents):
+        if (place / MANIFEST_FILE).is_file() and (place / PLAN_FILE).is_file():
+            raise UserError(f"{output_dir} is or lies in the bundle {place}: name another output_dir")
     with require_writable(Path(output_dir)):
         try:
-            with make_temporary_folder(Path(output_dir) / "import") as staging:
-                files = stage_files(bundle, manifest, staging)
-                check_commands(bundle, manifest, files)
-                for key in manifest.runs:
-                    check_run(bundle, manifest, key, files, find_more)
-                if not manifest.runs:
-                    require_known_analysis(bundle, manifest, output_dir)
-                    check_analysis(bundle, manifest, files)
-                places = place_files(manifest, files, output_dir)
-                require_no_conflict(manifest, places, output_dir)
-                flush_files(staging)
-                return move_files(manifest, places, output_dir)
+            with make_temporary_folder(Path(output_dir) / "import") as copy:
+                _copy_bundle(bundle, manifest, copy)
+                if problems := check(copy):
+                    raise UserError(f"{bundle} can't be imported: {problems[0]}; {NOTHING_IMPORTED}")
+                places = _place_files(manifest, copy, output_dir)
+                _require_no_conflict(manifest, places, output_dir)
+                flush_files(copy)
+                return _move_files(manifest, places, copy, output_dir)
         except OSError as error:
             raise make_storage_error(error, Path(output_dir)) from error
 
 
-def stage_files(bundle: Path, manifest: Manifest, staging: Path) -> dict[str, Path]:
-    """Copy every file that the manifest lists, after comparing it, into a folder; return path -> copy.
-
-    Only names that isobench chooses are given to the copies.
-    """
-    files = {}
-    for number, (path, content) in enumerate(read_checked_files(bundle, manifest)):
-        files[path] = staging / str(number)
-        files[path].write_bytes(content)
-    return files
+def _copy_bundle(bundle: Path, manifest: Manifest, copy: Path) -> None:
+    """Copy every file that the manifest lists, after comparing it; none of its paths leaves the copy."""
+    for path in manifest.files:
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        (copy / path).write_bytes(_read_listed(bundle, path, manifest))
+    (copy / MANIFEST_FILE).write_bytes(format_manifest(manifest))
 
 
-def refuse_bundle(output_dir: Path) -> None:
-    """Raise UserError if an output folder is a bundle or lies in one, which would then not fit its manifest."""
-    for place in (output_dir.resolve(), *output_dir.resolve().parents):
-        if (place / MANIFEST_FILE).is_file() and (place / CRATE_FILE).is_file():
-            raise UserError(f"{output_dir} is or lies in the bundle {place}: name another output_dir")
+def _read_listed(bundle: Path, path: str, manifest: Manifest) -> bytes:
+    try:
+        content = read_bundle_file(bundle, path)
+    except OSError as error:
+        reason = extract_first_line(error)
+    else:
+        if describe_content(content) == manifest.files[path]:
+            return content
+        reason = "it is not the file that the manifest lists"
+    raise UserError(f"{bundle / path} can't be imported: {reason}; {NOTHING_IMPORTED}")
 
 
-def require_known_analysis(bundle: Path, manifest: Manifest, output_dir: str) -> None:
-    """Require that a bundle without runs is of an experiment that trains nothing, so that its page is the analysis's.
-
-    The files of an analysis that are put beside a report of trained runs would be shown on the page of that report.
-
-    Raises:
-        UserError: this version has no such experiment, or there is a report of trained runs in the output folder.
-    """
-    name = manifest.experiment
-    file = find_config("experiment", name) if name else None
-    analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if file else None
-    if name is None or not analysis or analysis.get("trains"):
-        raise UserError(
-            f"{bundle} has an analysis and no runs, and {name or 'a bundle without a name'} is no experiment of "
-            f"this version that trains nothing; {NOTHING_IMPORTED}"
-        )
-    folder = report_folder(output_dir, name)
-    for report in (REPORT_FILE, "runs.parquet"):
-        if os.path.lexists(folder / report):
-            raise UserError(
-                f"{folder} has a report of trained runs ({report}), beside which no analysis can be imported; "
-                f"{NOTHING_IMPORTED}: import it into another output_dir"
-            )
-
-
-def place_files(manifest: Manifest, files: dict[str, Path], output_dir: str) -> dict[Path, Path]:
+def _place_files(manifest: Manifest, copy: Path, output_dir: str) -> dict[Path, Path]:
     """Return where in the output folder each copy belongs: place -> copy.
 
-    A report is made anew from the runs, and so is the analysis of trained runs. The files of an analysis that trains
-    nothing belong into its folder, ``about.json`` last.
+    The rows of an analysis that trains nothing belong into its folder, about.json last. Those of trained runs are
+    computed again for the report.
     """
     places = {}
     for key in manifest.runs:
-        folder = RunFolder(output_dir, key).path
-        for name in ORDER:
-            if copy := files.get(name_run_file(key, name)):
-                places[folder / name] = copy
+        for name, path in manifest.list_run_files(key).items():
+            places[RunFolder(output_dir, key).path / name] = copy / path
     if not manifest.runs:
-        for name in sorted(manifest.analysis, key=lambda name: name == ABOUT_FILE):
-            places[report_folder(output_dir, manifest.experiment) / name] = files[f"{REPORT_FOLDER}/{name}"]
+        names = [path.rpartition("/")[2] for path in manifest.files if path.startswith(f"{ANALYSIS_FOLDER}/")]
+        for name in sorted(names, key=lambda name: name == ABOUT_FILE):
+            places[report_folder(output_dir, manifest.experiment) / name] = copy / ANALYSIS_FOLDER / name
     return places
 
 
-def require_no_conflict(manifest: Manifest, places: dict[Path, Path], output_dir: str) -> None:
+def _require_no_conflict(manifest: Manifest, places: dict[Path, Path], output_dir: str) -> None:
     """Raise UserError if the output folder has other results of a run, or a process is carrying it out there.
 
     The config of a run that is there may differ, such as in the names of folders: the record decides.
@@ -164,7 +127,7 @@ def require_no_conflict(manifest: Manifest, places: dict[Path, Path], output_dir
             conflicts.append(f"{folder} is being carried out")
     for place, copy in places.items():
         decides = place.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
-        if decides and os.path.lexists(place) and not has_content(place, copy):
+        if decides and os.path.lexists(place) and not _has_content(place, copy):
             conflicts.append(f"{place} has other content")
     if conflicts:
         more = f" and {len(conflicts) - MAX_NAMED} more" if len(conflicts) > MAX_NAMED else ""
@@ -174,8 +137,7 @@ def require_no_conflict(manifest: Manifest, places: dict[Path, Path], output_dir
         )
 
 
-def has_content(file: Path, copy: Path) -> bool:
-    """Return True if a file is a regular one with the content of another."""
+def _has_content(file: Path, copy: Path) -> bool:
     expected = copy.read_bytes()
     try:
         return not file.is_symlink() and read_bounded(file, len(expected)) == expected
@@ -183,8 +145,8 @@ def has_content(file: Path, copy: Path) -> bool:
         return False
 
 
-def move_files(manifest: Manifest, places: dict[Path, Path], output_dir: str) -> Merged:
-    """Move the copies to their places, where there is no file yet, and note the import in the output folder.
+def _move_files(manifest: Manifest, places: dict[Path, Path], copy: Path, output_dir: str) -> Merged:
+    """Move the copies to their places, where there is no file yet, and write the bundle's plan.
 
     Raises:
         UserError: another process has begun to carry out one of the runs; the same command goes on later.
@@ -192,29 +154,26 @@ def move_files(manifest: Manifest, places: dict[Path, Path], output_dir: str) ->
     """
     mark_output_folder(output_dir)
     new_runs, new_files = [], []
-    for key, run in manifest.runs.items():
+    for key, written in manifest.runs.items():
         folder = RunFolder(output_dir, key)
-        own = {place: places[place] for name in ORDER if (place := folder.path / name) in places}
+        own = {folder.path / name: places[folder.path / name] for name in manifest.list_run_files(key)}
         if all(place.exists() for place in own):
             continue
         with folder.lock() as is_locked:
             if not is_locked:
                 raise UserError(f"{folder.path} is being carried out: repeat the import when it has ended")
-            if not folder.result_file.exists():
-                new_runs.append(key)
-                ended = min(run.ended, time.time())
-                os.utime(own[folder.result_file], (ended, ended))
-            for place, copy in own.items():
-                if not place.exists() or folder.key in new_runs:
-                    copy.replace(place)
+            is_new = not folder.result_file.exists()
+            new_runs += [key] if is_new else []
+            os.utime(own[folder.result_file], (min(written, time.time()),) * 2)
+            for place, source in own.items():
+                if is_new or not place.exists():
+                    source.replace(place)
     if not manifest.runs:
-        for place, copy in places.items():
+        for place, source in places.items():
             if not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
-                copy.replace(place)
+                source.replace(place)
                 new_files.append(place)
     if manifest.runs:
-        rows = [read_stored_row(output_dir, RunFolder(output_dir, key).path) for key in manifest.runs]
-        runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
-        write_plan(output_dir, Plan(manifest.experiment, manifest.commands, runs))
+        write_plan(output_dir, parse_plan((copy / PLAN_FILE).read_bytes(), output_dir))
     return Merged(manifest, new_runs, new_files)

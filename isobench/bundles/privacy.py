@@ -5,17 +5,15 @@ proves by its checksum that nobody changed it, unless the user asks for an anony
 """
 
 import getpass
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 import yaml
 
-from isobench.common.checksums import JSON_ENTRY, add_json_checksum, add_text_checksum
+from isobench.common.checksums import add_text_checksum
 from isobench.common.errors import UserError
 from isobench.config.command_line import CONFIG_DIR_FLAGS
 from isobench.runs.layout import run_folder_name
@@ -45,7 +43,6 @@ TOKENS = {
 SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$")
 MIN_SECRET = 12  # characters; shorter values of such variables may be words of their own
 UNKNOWN = "anonymous"
-COMPRESSED_ENDINGS = (".png", ".parquet")
 SHORTEST_IN_COMPRESSED = 5  # in a megabyte a given word of 5 bytes stands by chance once in a million files
 ORDINARY_WORDS = frozenset(
     (
@@ -180,17 +177,11 @@ def hide_path_value(value: Any) -> Any:
     return value
 
 
-def anonymise_json(text: bytes) -> bytes:
-    """Return the text of an analysis's about.json without names of users and folders, with a checksum of its own.
-
-    Raises:
-        ValueError: it is no JSON.
-    """
-    content = hide_paths_in_value({k: v for k, v in orjson.loads(text).items() if k != JSON_ENTRY})
-    content["runs"] = [anonymise_config(config) for config in content.get("runs", [])]
-    provenance = content.get("provenance", {})
-    provenance["command"] = hide_paths_in_arguments(provenance.get("command", []))
-    return json.dumps(add_json_checksum(content), indent=1).encode() + b"\n"
+def anonymise_about(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of an analysis's about.json without names of users and folders."""
+    hidden: dict[str, Any] = hide_paths_in_value(about)
+    hidden["provenance"]["command"] = hide_paths_in_arguments(about["provenance"]["command"])
+    return hidden
 
 
 def format_config(config: Mapping[str, Any], key: str) -> bytes:
@@ -214,7 +205,7 @@ def require_anonymous(path: str, content: bytes, names: Iterable[str]) -> None:
     Short names are not looked for in compressed files, whose bytes hold every short word by chance.
     """
     home = str(Path.home())
-    shortest = SHORTEST_IN_COMPRESSED if path.endswith(COMPRESSED_ENDINGS) else 1
+    shortest = SHORTEST_IN_COMPRESSED if path.endswith(".parquet") else 1
     telling = [name for name in names if name.lower() not in ORDINARY_WORDS and len(name) >= shortest]
     for name in (*telling, *([home] if len(home) > 1 else [])):
         if re.search(rb"(?<![\w-])" + re.escape(name.encode()) + rb"(?![\w-])", content):

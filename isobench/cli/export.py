@@ -10,36 +10,35 @@ import orjson
 
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import list_analysis_inputs, read_about
-from isobench.bundles.crate import require_rocrate
-from isobench.bundles.export import Contents, export_bundle
-from isobench.bundles.layout import is_analysis_file
-from isobench.bundles.manifest import Manifest, require_plain_command
+from isobench.bundles.export import export_bundle
+from isobench.bundles.manifest import Manifest
 from isobench.bundles.privacy import find_places, find_remains, hide_paths_in_arguments, list_user_names
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
-from isobench.common.files import replace_non_finite, sha256_file
+from isobench.common.files import replace_non_finite
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
-from isobench.runs.layout import ABOUT_FILE, report_folder
-from isobench.runs.plan import read_plans
+from isobench.runs.layout import report_folder
+from isobench.runs.plan import Plan, read_plans
 from isobench.runs.row import Row, check_predictions
-from isobench.sweep.plan import convert_to_overrides, format_command
+from isobench.sweep.plan import convert_to_overrides
 from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, take_own_experiment
 
 MAX_NAMED = 5
 
 
-def main() -> None:
-    """Parse the command line and run the command."""
+def main(prog: str = "python -m isobench export") -> None:
+    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = FlagParser(
-        prog="isobench export",
+        prog=prog,
         usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
         description="Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
-        "report, the commands, and a manifest with the sha256 of every file. Give it the sweep's own arguments; "
-        "+experiment=NAME alone takes every run of this experiment that was asked for in the output folder. A bundle "
-        "of this experiment in FOLDER is replaced. No weights and no checkpoints are written.",
+        "plan, the rows of its analysis, and a manifest with the sha256 of every file. Give it the sweep's own "
+        "arguments; +experiment=NAME alone takes every run of this experiment that was asked for in the output "
+        "folder. A bundle of this experiment in FOLDER is replaced. No weights and no checkpoints are written. "
+        "isobench report FOLDER shows a bundle.",
         allow_abbrev=False,
     )
     parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
@@ -67,11 +66,9 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     """Write a bundle of an experiment's ended runs and print what is in it.
 
     Raises:
-        UserError: no experiment is named, no run has ended, a run is damaged, a sweep of the experiment can't be
-            planned any more, or the folder holds something else.
+        UserError: no experiment is named, no run has ended, a run is damaged, or the folder holds something else.
         StorageError: the folder can't be written.
     """
-    require_rocrate()
     check_typed_settings(arguments)
     overrides = convert_to_overrides(arguments)
     is_general = are_general(drop_selection(overrides))
@@ -82,19 +79,18 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     cfg = rows[0].cfg
     experiment = cfg.experiment
     trains = not cfg.analysis or needs_training(cfg.analysis)
-    ended = select_ended(rows) if trains else []
-    analysis = find_analysis_files(rows, trains)
-    commands = list_commands(cfg.output_dir, experiment.name, arguments, is_general)
-    planned = len(rows) if trains else 0
-    manifest = export_bundle(target, Contents(experiment, ended, commands, planned, analysis, anonymous, licence))
-    print_summary(target, manifest)
+    ended = _select_ended(rows) if trains else []
+    runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
+    plan = Plan(experiment.name, _list_commands(cfg.output_dir, experiment.name, arguments, is_general), runs)
+    manifest = export_bundle(target, plan, ended, _find_analysis(rows, trains), anonymous, licence)
+    _print_summary(target, manifest, len(runs) if trains else 0)
     if anonymous:
-        print_remains(target, manifest)
+        _print_remains(target, manifest)
     else:
-        print_places(ended)
+        _print_places(ended)
 
 
-def select_ended(rows: list[Row]) -> list[Row]:
+def _select_ended(rows: list[Row]) -> list[Row]:
     """Return the runs that have ended.
 
     Raises:
@@ -111,88 +107,59 @@ def select_ended(rows: list[Row]) -> list[Row]:
     return ended
 
 
-def find_analysis_files(rows: list[Row], trains: bool) -> list[Path]:
-    """Find the files of the experiment's analysis; none if it has no analysis.
-
-    Args:
-        rows: the planned runs.
-        trains: whether these are trained runs, so that a bundle is of use without the analysis.
+def _find_analysis(rows: list[Row], trains: bool) -> Path | None:
+    """Return the folder of the runs' analysis; None, with a line that says why, if trained runs have none.
 
     Raises:
-        UserError: the analysis is missing, was made of other runs or settings, or a file of it is damaged. If
-            ``trains``, only a damaged file is an error, and the others give one line.
+        UserError: the analysis of an experiment that trains nothing is missing, or was made with other settings.
     """
     cfg = rows[0].cfg
     if not cfg.analysis:
-        return []
+        return None
     folder = report_folder(cfg.output_dir, cfg.experiment.name)
     about = read_about(folder)
     if trains and not cfg.analysis.get("unfinished"):
         rows = [row for row in rows if row.record is not None and row.record.status == "finished"]
     expected = replace_non_finite(list_analysis_inputs(rows)) if rows else {}
     expected["ended"] = [row.folder.key for row in rows if row.record is not None]
-    if about is None or not rows or any(about.get(name) != value for name, value in expected.items()):
-        command = "isobench report" if trains else "python -m isobench"
-        reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"
-        if not trains:
-            raise UserError(reason)
-        print(f"Without the analysis: {reason}")
-        return []
-    for name, sha256 in about["sha256"].items():
-        if not is_analysis_file(name):
-            raise UserError(f"{folder / name} can't be exported: no bundle has an analysis's file of this name")
-        if not (folder / name).is_file() or sha256_file(folder / name) != sha256:
-            raise UserError(f"{folder / name} is damaged or missing: repeat the analysis")
-    return [*(folder / name for name in sorted(about["sha256"])), folder / ABOUT_FILE]
+    if about is not None and rows and all(about.get(name) == value for name, value in expected.items()):
+        return folder
+    command = "isobench report" if trains else "python -m isobench"
+    reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"
+    if not trains:
+        raise UserError(reason)
+    print(f"Without the analysis: {reason}")
+    return None
 
 
-def list_commands(output_dir: str, experiment: str | None, arguments: Sequence[str], is_general: bool) -> list[str]:
-    """List the commands that make the runs, each once, without names of folders of this machine.
+def _list_commands(output_dir: str, experiment: str | None, arguments: Sequence[str], is_general: bool) -> list[str]:
+    """List the commands that made the runs, each once, without names of folders of this machine.
 
     Args:
-        output_dir: the output folder, which remembers commands and imported bundles.
+        output_dir: the output folder, whose plans have the commands.
         experiment: the experiment's name.
         arguments: those that were typed.
-        is_general: whether these only name the experiment, so that the remembered commands make its runs.
+        is_general: whether these only name the experiment.
     """
-    lines = []
-    if is_general:
-        lines = [line for plan in read_plans(output_dir, experiment) for line in plan.commands]
-    lines = lines or [format_command(["-m", *drop_selection(arguments)])]
-    return list(dict.fromkeys(quote_command(line) for line in lines))
+    plans = read_plans(output_dir, experiment) if is_general else []
+    lines = [command for plan in plans for command in plan.commands]
+    lines = lines or [shlex.join(["python", "-m", "isobench", "-m", *drop_selection(arguments)])]
+    return list(dict.fromkeys(shlex.join(hide_paths_in_arguments(shlex.split(line))) for line in lines))
 
 
-def quote_command(line: str) -> str:
-    """Quote every argument of a command, some of which somebody else may have written, so that a shell runs only it.
-
-    Raises:
-        UserError: it does not start isobench, or an argument can't stand in one printable line.
-    """
-    try:
-        return require_plain_command(shlex.join(hide_paths_in_arguments(shlex.split(line))))
-    except ValueError as error:
-        shown = replace_control_characters(line)[:200]
-        raise UserError(
-            f"the command {shown} can't be exported: {error}; give export the sweep's arguments"
-        ) from error
-
-
-def print_summary(target: Path, manifest: Manifest) -> None:
-    """Print how many runs are in a bundle, what they lack, and how large it is."""
+def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
+    """Print how many runs are in a bundle, and how large it is."""
     size = sum(file.bytes for file in manifest.files.values())
-    if missing := manifest.planned - len(manifest.runs):
+    if missing := planned - len(manifest.runs):
         words = "1 has" if missing == 1 else f"{missing} have"
-        print(f"Exported {len(manifest.runs)} of {manifest.planned} runs; {words} not ended: export again later")
+        print(f"Exported {len(manifest.runs)} of {planned} runs; {words} not ended: export again later")
     elif manifest.runs:
-        print(f"Exported all {format_count(manifest.planned, 'run')}")
-    removed = [run.folder for run in manifest.runs.values() if run.predictions == "removed"]
-    if removed:
-        print(f"Without predictions, which were removed: {', '.join(removed)}")
-    print(f"Bundle: {target}, {len(manifest.files) + 2} files, {size / 2**20:.1f} MiB")
+        print(f"Exported all {format_count(planned, 'run')}")
+    print(f"Bundle: {target}, {len(manifest.files) + 1} files, {size / 2**20:.1f} MiB")
     print(f"Check it: isobench verify {shlex.quote(str(target))}")
 
 
-def print_remains(target: Path, manifest: Manifest) -> None:
+def _print_remains(target: Path, manifest: Manifest) -> None:
     """Say what an anonymous bundle still tells, for the user to judge."""
     texts = ((target / path).read_bytes() for path in manifest.files if not path.endswith(".parquet"))
     remains = find_remains(list_user_names(), texts)
@@ -202,7 +169,7 @@ def print_remains(target: Path, manifest: Manifest) -> None:
         print(replace_control_characters(f"{text}; read them before you publish"))
 
 
-def print_places(rows: list[Row]) -> None:
+def _print_places(rows: list[Row]) -> None:
     """Say which machines and folders the records name."""
     machines, paths = find_places(orjson.loads(row.folder.result_file.read_bytes()) for row in rows)
     named = [f"machines ({', '.join(machines[:3])})"] if machines else []
@@ -210,3 +177,7 @@ def print_places(rows: list[Row]) -> None:
     if named:
         text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
         print(replace_control_characters(text))
+
+
+if __name__ == "__main__":
+    main()

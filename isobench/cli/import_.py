@@ -1,5 +1,6 @@
 """Run ``isobench import``: merge bundles into an output folder. The file has an underscore: import is a keyword."""
 
+import sys
 from pathlib import Path
 
 from isobench.bundles.manifest import read_manifest
@@ -9,9 +10,6 @@ from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import format_count, replace_control_characters
-from isobench.config.schema import Config
-from isobench.runs.layout import run_folder_name
-from isobench.runs.record import RunRecord
 
 DEFAULT_OUTPUT_DIR = "outputs"
 
@@ -22,10 +20,9 @@ def main() -> None:
         prog="isobench import",
         usage="%(prog)s [-h] FOLDER [FOLDER ...] [output_dir=FOLDER]",
         description="Merges bundles (isobench export) into an output folder, so that isobench report and status show "
-        "their runs. The runs go to output_dir (default: outputs). Every checksum and every record is checked first, "
-        "and nothing that a bundle names is run. Runs that are there already stay; if one has other results there, "
-        "nothing of its bundle is imported. Scores and tables are not computed again: isobench verify FOLDER does "
-        "that.",
+        "their runs. The runs go to output_dir (default: outputs). Each bundle is verified first (isobench verify), "
+        "and nothing that it names is run. Runs that are there already stay; if one has other results there, "
+        "nothing of its bundle is imported.",
         allow_abbrev=False,
     )
     parser.add_argument("arguments", metavar="FOLDER", nargs="+", help="a bundle; ./a=b if its name has a =")
@@ -53,18 +50,13 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
         print(replace_control_characters(describe_import(merged, output_dir)))
 
 
-def find_problems(record: RunRecord, cfg: Config, predictions: bytes | None) -> list[str]:
-    """Return what in a run's record contradicts its config, as ``isobench verify`` finds it.
+def find_problems(bundle: Path) -> list[str]:
+    """Return what is wrong with a bundle, as ``isobench verify`` finds it."""
+    from isobench.verification.outcomes import FAILS
+    from isobench.verification.verify import Options, verify  # it imports torch, without which --help is quick
 
-    Raises:
-        Exception: the predictions are not of the form that runs write.
-    """
-    from isobench.verification.predictions import read_predictions  # it imports torch, without which --help is quick
-    from isobench.verification.run_check import find_contradictions
-
-    if predictions is not None:
-        read_predictions(predictions, cfg.task, record.data.examples)
-    return find_contradictions(cfg, record, run_folder_name(record.key))
+    outcomes = verify(bundle, Options(), show_progress=sys.stderr.isatty())
+    return [f"{entry.subject}: {entry.text}" for entry in outcomes.list_entries(FAILS)]
 
 
 def read_output_dir(settings: list[str]) -> str:
@@ -92,8 +84,6 @@ def describe_import(merged: Merged, output_dir: str) -> str:
         name = f" +experiment={manifest.experiment}" if manifest.experiment else ""
         place = "" if output_dir == DEFAULT_OUTPUT_DIR else f" output_dir={output_dir}"
         lines.append(f"Show them: isobench {'report' if name else 'status'}{name}{place}")
-        if manifest.analysis:
-            lines.append("Its analysis is not imported: the report makes it of all runs")
     else:
         lines.append(f"Imported {format_count(len(merged.new_files), 'file')} of the analysis {manifest.experiment}")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, replace_control_characters
-from isobench.verification.ledger import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Ledger
+from isobench.verification.outcomes import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
 
 if TYPE_CHECKING:
     from isobench.verification.sources import Locations
@@ -25,19 +26,24 @@ def main() -> None:
     """Parse the command line and run the command."""
     parser = FlagParser(
         prog="isobench verify",
-        usage="%(prog)s [-h] [--level 1|2] [--retrain N [--seed S]] [--trust] [--json] FOLDER [FOLDER ...] "
-        "[data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]",
-        description="Checks bundles or output folders. Level 1 computes scores, tables and keys again and "
-        "compares sums. Level 2 also compares data, weights, code and machine with the records. --retrain trains N "
-        "finished runs of each folder again, drawn at random; failed runs are never drawn. "
-        "Levels 1 and 2 run no code that a folder's files name. Exit code 1 if "
-        "anything fails. Say with data.root, data.cache and encoder.path where data and weights are here.",
+        usage="%(prog)s [-h] [--level 1|2] [--recompute] [--retrain N [--seed S]] [--trust] [--json] FOLDER "
+        "[FOLDER ...] [data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]",
+        description="Checks bundles or output folders. Level 1 compares checksums, and computes keys, scores and the "
+        "rows of analyses of trained runs again. Level 2 also compares data, weights, code and machine with the "
+        "records. --retrain trains N finished runs of each folder again, drawn at random; failed runs are never "
+        "drawn. No code that a folder's files name is run. Exit code 1 if anything fails. Say with data.root, "
+        "data.cache and encoder.path where data and weights are here.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "arguments", metavar="FOLDER", nargs="+", help="a bundle or output folder; ./a=b if it has a ="
     )
     parser.add_argument("--level", type=int, choices=(1, 2), default=1, help="1 (default), or 2: data, weights, code")
+    parser.add_argument(
+        "--recompute",
+        action="store_true",
+        help="also compute the rows of analyses again that train nothing, from data and weights",
+    )
     parser.add_argument(
         "--retrain",
         type=read_count,
@@ -74,33 +80,35 @@ def print_outcome(options: argparse.Namespace) -> None:
     folders, settings = split_folders(options.arguments)
     if not folders:
         raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
-    chosen = Options(options.level, options.retrain, options.seed, read_locations(settings, options.trust))
-    ledgers: dict[Path, Ledger] = {}
+    chosen = Options(
+        options.level, options.recompute, options.retrain, options.seed, read_locations(settings, options.trust)
+    )
+    verified: dict[Path, Outcomes] = {}
     problems: dict[Path, str] = {}
     for folder in folders:
         try:
-            ledgers[folder] = verify(folder, chosen)
+            verified[folder] = verify(folder, chosen, show_progress=sys.stderr.isatty())
         except UserError as error:
             problems[folder] = str(error)
         else:
             if not options.json:
-                print_ledger(ledgers[folder], folder)
+                print_outcomes(verified[folder], folder)
     if options.json:
-        told = [{"folder": str(folder), **ledger.to_json()} for folder, ledger in ledgers.items()]
+        told = [{"folder": str(folder), **outcomes.to_json()} for folder, outcomes in verified.items()]
         told += [{"folder": str(folder), "error": problem} for folder, problem in problems.items()]
         print(json.dumps(told, indent=1))
     elif len(folders) > 1:
-        failed = ", ".join(str(folder) for folder, ledger in ledgers.items() if ledger.has_failed)
+        failed = ", ".join(str(folder) for folder, outcomes in verified.items() if outcomes.has_failed)
         outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
-        print(clean(f"{len(ledgers)} of {len(folders)} folders verified. {outcome}"))
-    stop_with_exit_code(ledgers, problems, bool(options.retrain))
+        print(clean(f"{len(verified)} of {len(folders)} folders verified. {outcome}"))
+    stop_with_exit_code(verified, problems, bool(options.retrain))
 
 
-def stop_with_exit_code(ledgers: Mapping[Path, Ledger], problems: Mapping[Path, str], is_retrained: bool) -> None:
+def stop_with_exit_code(verified: Mapping[Path, Outcomes], problems: Mapping[Path, str], is_retrained: bool) -> None:
     """Raise what the exit code of the command follows from; nothing if all holds.
 
     Args:
-        ledgers: the outcome of each folder that was verified.
+        verified: the outcome of each folder that was verified.
         problems: why each of the other folders can't be verified.
         is_retrained: True if runs were to be trained again.
 
@@ -108,11 +116,11 @@ def stop_with_exit_code(ledgers: Mapping[Path, Ledger], problems: Mapping[Path, 
         SystemExit: 1 if anything fails.
         UserError: nothing fails, and a folder can't be verified or no run of any folder be trained again.
     """
-    if any(ledger.has_failed for ledger in ledgers.values()):
+    if any(outcomes.has_failed for outcomes in verified.values()):
         raise SystemExit(1)
     if problems:
         raise UserError("; ".join(problems.values()))
-    untrained = {folder: ledger.find_untrained() for folder, ledger in ledgers.items()} if is_retrained else {}
+    untrained = {folder: outcomes.find_untrained() for folder, outcomes in verified.items()} if is_retrained else {}
     if untrained and all(untrained.values()):
         reasons = "; ".join(f"{folder}: {reason}" for folder, reason in untrained.items())
         raise UserError(f"no run can be trained again: {reasons}")
@@ -144,14 +152,14 @@ def read_locations(settings: list[str], trust: bool) -> "Locations":
     return Locations(root, tuple(values["encoder.path"]), cache, trust)
 
 
-def print_ledger(ledger: Ledger, folder: Path) -> None:
+def print_outcomes(outcomes: Outcomes, folder: Path) -> None:
     """Print a line for each failure, one for each kind of difference and of what was not checked, and the counts."""
     out = make_console()
-    for entry in ledger.list_entries(FAILS):
+    for entry in outcomes.list_entries(FAILS):
         out.print(clean(f"{entry.subject}  {entry.check}: {entry.text}"), highlight=False, soft_wrap=True)
     for outcome in (DIFFERS, UNCHECKED):
         subjects: dict[tuple[str, str], list[str]] = {}
-        for entry in ledger.list_entries(outcome):
+        for entry in outcomes.list_entries(outcome):
             subjects.setdefault((entry.check, entry.text), []).append(entry.subject)
         for (check, text), names in subjects.items():
             where = f"{len(names)} times" if len(names) > 1 else names[0]
@@ -161,10 +169,10 @@ def print_ledger(ledger: Ledger, folder: Path) -> None:
     table.add_column("what was checked", overflow="fold")
     for outcome in OUTCOMES:
         table.add_column(outcome, justify="right")
-    for check, counts in ledger.count().items():
+    for check, counts in outcomes.count().items():
         table.add_row(check, CHECKS[check], *(str(counts[outcome] or "-") for outcome in OUTCOMES))
     out.print(table)
-    failed = sorted({entry.subject for entry in ledger.entries if entry.outcome == FAILS})
+    failed = sorted({entry.subject for entry in outcomes.entries if entry.outcome == FAILS})
     out.print(f"{len(failed)} of its runs and files fail." if failed else "Nothing that was checked fails.")
 
 

@@ -4,25 +4,28 @@ import random
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from isobench.common.errors import extract_first_line
 from isobench.common.terminal import print_note
 from isobench.config.schema import Checkpoint, Config, Experiment, Tracking
-from isobench.runs.layout import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.layout import PREDICTIONS_FILE, run_folder_name
 from isobench.runs.record import RunRecord
-from isobench.runs.record_file import parse_record
-from isobench.runs.tolerance import limit_tolerance
-from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
-from isobench.verification.ledger import Ledger
+from isobench.verification.classes import NotAvailable, use_own_classes
+from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
+from isobench.verification.outcomes import Outcomes
 from isobench.verification.predictions import PredictedSplit, read_predictions
 from isobench.verification.run_check import CheckedRun
-from isobench.verification.sources import Locations, NotAvailable, find_matching_folder, locate_data
-from isobench.verification.targets import find_foreign_code, name_monitors_anew
+from isobench.verification.sources import Locations, find_matching_folder, locate_data
 
 ARITHMETIC_PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")
+# How far a run may be from its record on another processor or with other threads: sums are then rounded in another
+# order, and training makes the difference larger. It is a choice of ours; benchmarks/tolerance.py measures them.
+TOLERANCE = {
+    "score": 0.02,  # difference of the reported score, a fraction
+    "logits": 0.1,  # root mean square difference of the reported epoch's logits
+}
 
 
 def retrain_runs(
@@ -31,10 +34,12 @@ def retrain_runs(
     count: int,
     seed: int,
     locations: Locations,
-    declared: Mapping[str, float],
-    ledger: Ledger,
+    outcomes: Outcomes,
 ) -> None:
     """Train some of the finished runs again, drawn at random, and compare what they give with their records.
+
+    Failed runs are never drawn, and neither are runs whose predictions can't be used, which is a failure already.
+    A run that can't be trained here is noted as not checked. Each other gives a line on standard error as it starts.
 
     Args:
         folder: the verified folder.
@@ -42,54 +47,44 @@ def retrain_runs(
         count: how many are drawn; all if there are fewer.
         seed: of the draw.
         locations: where data and weights are, and whether foreign classes may be used.
-        declared: the tolerance that the bundle declares.
-        ledger: where the outcomes go.
-
-    Failed runs are never drawn, and neither are runs whose predictions can't be used, which is a failure already.
-    A run that can't be trained here is noted as not checked. Each other gives a line on standard error as it starts.
+        outcomes: where the outcomes go.
     """
     usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
     finished = sorted(name for name, record in usable.items() if record.status == "finished")
     if failed := len(usable) - len(finished):
-        ledger.skip("runs", "retrained", f"{failed} failed run(s), which are never drawn")
+        outcomes.skip("runs", "retrained", f"{failed} failed run(s), which are never drawn")
     if not finished:
-        ledger.skip("runs", "retrained", "there is no finished run with an intact record and config")
+        outcomes.skip("runs", "retrained", "there is no finished run with an intact record and config")
     drawn = random.Random(seed).sample(finished, min(count, len(finished)))
-    tolerance = limit_tolerance(declared)
     for number, name in enumerate(drawn, 1):
-        cfg = runs[name].cfg
+        cfg, record = runs[name].cfg, usable[name]
         assert cfg is not None
         try:
-            record = parse_record(folder.read(f"runs/{name}/{RECORD_FILE}"), Path(name))
             with tempfile.TemporaryDirectory() as output_dir:
-                prepared = prepare_config(cfg, record, output_dir, locations)
+                prepared = _prepare_config(cfg, record, output_dir, locations)
                 print_note(f"trains run {number} of {len(drawn)} again: {name}")
                 trained = train_again(prepared)
-                judge(folder, name, cfg, (record, *trained), tolerance, ledger)
+                judge(folder, name, cfg, (record, *trained), outcomes)
         except Exception as error:  # what a stranger's config makes of training may raise anything
-            ledger.skip(name, "retrained", extract_first_line(error))
+            outcomes.skip(name, "retrained", extract_first_line(error))
 
 
-def prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: Locations) -> Config:
+def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: Locations) -> Config:
     """Return a run's config for training it again here, with as many threads as its record tells.
 
     Raises:
         NotAvailable: it runs foreign code, its data or weights are not here, or it was trained on another device.
         UserError: data or weights are missing.
     """
-    cfg = name_monitors_anew(cfg)
-    foreign = find_foreign_code(cfg)
-    if foreign and not locations.trust:
-        raise NotAvailable(f"{foreign}, and code that isobench does not bring is run with --trust only")
+    cfg = cfg if locations.trust else use_own_classes(cfg)
     if record.provenance.gpus and record.dropout == "torch" and not has_gpu():
         raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
+    threads = max(1, record.provenance.threads)
     return replace(
         cfg,
         data=locate_data(cfg, locations),
         encoder=find_matching_folder(record.encoder.fingerprint, cfg, locations) if cfg.encoder.path else cfg.encoder,
-        trainer=replace(
-            cfg.trainer, accelerator="auto", threads=max(1, record.provenance.threads), progress_bar=False
-        ),
+        trainer=replace(cfg.trainer, accelerator="auto", threads=threads, progress_bar=False),
         checkpoint=Checkpoint(minutes=None),
         tracking=Tracking(),
         experiment=Experiment(),
@@ -133,8 +128,7 @@ def judge(
     name: str,
     cfg: Config,
     trained: tuple[RunRecord, RunRecord, bytes],
-    tolerance: Mapping[str, float],
-    ledger: Ledger,
+    outcomes: Outcomes,
 ) -> None:
     """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
 
@@ -143,37 +137,36 @@ def judge(
         name: the run's folder.
         cfg: its config.
         trained: its record, the record of the repetition, and the repetition's predictions.
-        tolerance: largest differences of ``score`` and ``logits``.
-        ledger: where the outcome goes.
+        outcomes: where the outcome goes.
     """
     old, new, content = trained
     if new.key != old.key:
-        ledger.fail(name, "retrained", f"its config gives the run {run_folder_name(new.key)} with the data here")
+        outcomes.fail(name, "retrained", f"its config gives the run {run_folder_name(new.key)} with the data here")
         return
     if new.failure is not None or new.best is None or old.best is None:
-        ledger.fail(
+        outcomes.fail(
             name, "retrained", f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
         )
         return
     file = f"runs/{name}/{PREDICTIONS_FILE}"
-    stored = folder.read(file, PREDICTIONS_LIMIT) if folder.has(file) else None
+    stored = folder.read(file, TABLE_LIMIT) if folder.has(file) else None
     before = read_predictions(stored, cfg.task, {}) if stored is not None else None
     after = read_predictions(content, cfg.task, {})
     is_equal = old.history == new.history and (before is None or are_equal(before, after))
-    difference, problem = describe_difference(old, new, before, after, tolerance)
+    difference, problem = describe_difference(old, new, before, after)
     if is_equal:
-        ledger.hold(name, "retrained")
+        outcomes.hold(name, "retrained")
         if before is None:
-            ledger.skip(name, "retrained", "no predictions to compare; its history is equal to the bit")
+            outcomes.skip(name, "retrained", "no predictions to compare; its history is equal to the bit")
     elif is_same_machine(old, new):
-        ledger.fail(
+        outcomes.fail(
             name, "retrained", f"trained again on the same kind of machine it gives other numbers: {difference}"
         )
     elif problem:
-        ledger.fail(name, "retrained", f"trained again it is outside of the tolerance: {problem}")
+        outcomes.fail(name, "retrained", f"trained again it is outside of the tolerance: {problem}")
     else:
-        ledger.hold(name, "retrained")
-        ledger.differ(name, "retrained", f"not equal to the bit, on another kind of machine; within: {difference}")
+        outcomes.hold(name, "retrained")
+        outcomes.differ(name, "retrained", f"not equal to the bit, on another kind of machine; within: {difference}")
 
 
 def are_equal(before: Mapping[str, PredictedSplit], after: Mapping[str, PredictedSplit]) -> bool:
@@ -191,7 +184,6 @@ def describe_difference(
     new: RunRecord,
     before: Mapping[str, PredictedSplit] | None,
     after: Mapping[str, PredictedSplit],
-    tolerance: Mapping[str, float],
 ) -> tuple[str, str]:
     """Describe by how much score and logits differ, and which of them exceed the tolerance (empty if none)."""
     assert old.best is not None
@@ -199,8 +191,8 @@ def describe_difference(
     sizes = {"score": abs(old.best.score - new.best.score)}
     if before is not None:
         sizes |= measure_logits(before, after)
-    words = {name: f"{name} by {size:.2g} (tolerance {tolerance[name]:g})" for name, size in sizes.items()}
-    return ", ".join(words.values()), ", ".join(words[name] for name in sizes if not sizes[name] <= tolerance[name])
+    words = {name: f"{name} by {size:.2g} (tolerance {TOLERANCE[name]:g})" for name, size in sizes.items()}
+    return ", ".join(words.values()), ", ".join(words[name] for name in sizes if not sizes[name] <= TOLERANCE[name])
 
 
 def measure_logits(before: Mapping[str, PredictedSplit], after: Mapping[str, PredictedSplit]) -> dict[str, float]:

@@ -1,27 +1,35 @@
-"""Check one run by its own files: record, config and key agree with each other. Reads nothing else."""
+"""Check runs by their own files: record, config, key, predictions and scores agree with each other."""
 
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from isobench.common.checksums import check_text_checksum
-from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import replace_non_finite
+from isobench.common.errors import extract_first_line
+from isobench.common.files import replace_non_finite, sha256_json
 from isobench.common.provenance import read_git_state, read_package_version
 from isobench.common.reading import SETTINGS_LIMIT
 from isobench.config.bounds import check_value
-from isobench.config.schema import LAST_EPOCH, Config, config_from_plain
+from isobench.config.schema import LAST_EPOCH, Config, Task, config_from_plain
 from isobench.data.scale import find_scale_differences
-from isobench.runs.identity import compute_key
+from isobench.metrics.generated_text import evaluate_texts
+from isobench.metrics.task import evaluate_predictions, is_constant
+from isobench.runs.identity import compute_key, select_decisive
 from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.listing import parse_config
-from isobench.runs.record import Provenance, RunRecord
+from isobench.runs.record import RunRecord
 from isobench.runs.record_file import parse_record
 from isobench.runs.seeding import resolve_seeds
-from isobench.verification.folder import PREDICTIONS_LIMIT, VerifiedFolder
-from isobench.verification.ledger import Ledger
-from isobench.verification.predictions import read_predictions
-from isobench.verification.scores import check_scores
-from isobench.verification.targets import find_foreign_code, find_renamed_class, name_monitors_anew
+from isobench.verification.classes import find_other_class
+from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
+from isobench.verification.outcomes import Outcomes
+from isobench.verification.predictions import PredictedSplit, read_predictions
+
+ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction
 
 
 @dataclass
@@ -30,7 +38,7 @@ class CheckedRun:
 
     Args:
         name: the folder's name, the first digits of the run's key.
-        record: None if it has not ended, or its record can't be read.
+        record: None if it has not ended, or its record or config can't be used.
         cfg: None if its config can't be read or is not valid.
         labels: split -> hash of the labels in its predictions; None if these are absent or can't be read.
         has_unusable_predictions: its file of predictions is a link, damaged, or not of the form that runs write.
@@ -43,108 +51,67 @@ class CheckedRun:
     has_unusable_predictions: bool = False
 
 
-class Code:
-    """The version of isobench that verifies.
-
-    ``commit`` is None outside of a checkout.
-    """
-
-    def __init__(self) -> None:
-        """Read commit and version."""
-        git = read_git_state()
-        self.commit, self.version = (git["commit"] if git else None), read_package_version("isobench")
-
-    def wrote(self, provenance: Provenance) -> bool:
-        """Return True if this version made a record, as far as the record tells."""
-        commit = provenance.git.commit if provenance.git else None
-        return commit == self.commit and provenance.versions.get("isobench") == self.version
-
-
-def check_run(folder: VerifiedFolder, name: str, code: Code, ledger: Ledger) -> CheckedRun:
-    """Check a run's record, config, key and scores.
+def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedRun:
+    """Check a run's record, config, key and scores; nothing that its files name is opened.
 
     A run without a record has not ended; in a bundle that is a failure, because every run of a bundle has one.
     """
     run, path = CheckedRun(name), f"runs/{name}"
     try:
-        run.cfg = read_config(folder, name)
+        run.cfg = read_config(folder.read(f"{path}/{CONFIG_FILE}", SETTINGS_LIMIT), name)
     except Exception as error:  # a stranger's config may be wrong in any way
-        ledger.fail(name, "config", f"config.yaml can't be used: {extract_first_line(error)}")
+        outcomes.fail(name, "config", f"config.yaml can't be used: {extract_first_line(error)}")
     try:
-        run.record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), Path(path, RECORD_FILE))
+        record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), Path(path, RECORD_FILE))
+        if run.cfg is not None:
+            _check_contents(folder, name, run.cfg, record, outcomes)
+            run.record = record
+            _check_predictions(folder, run, outcomes)
     except FileNotFoundError as error:
         if folder.is_bundle or f"{path}/{RECORD_FILE}" in folder.refused:
-            ledger.fail(name, "record", extract_first_line(error))
+            outcomes.fail(name, "record", extract_first_line(error))
         else:
-            ledger.skip(name, "record", "it has not ended")
-        return run
-    except (UserError, OSError) as error:
-        ledger.fail(name, "record", extract_first_line(error))
-        return run
-    try:
-        check_contents(folder, run, code, ledger)
+            outcomes.skip(name, "record", "it has not ended")
     except Exception as error:  # as above
-        ledger.fail(name, "record", f"it can't be checked: {extract_first_line(error)}")
+        outcomes.fail(name, "record", extract_first_line(error))
         run.record = None
     return run
 
 
-def check_contents(folder: VerifiedFolder, run: CheckedRun, code: Code, ledger: Ledger) -> None:
-    """Check a run's config, record, key and scores against each other; without a config drop the record too."""
-    name, record, cfg = run.name, run.record, run.cfg
-    if cfg is None or record is None:
-        run.record = None  # no table can be made of it
-        return
-    renamed = find_renamed_class(cfg)  # the class of a method is not in the key
-    ledger.judge(name, "config", compare_configs(cfg, record) + ([renamed] if renamed else []))
-    if foreign := find_foreign_code(name_monitors_anew(cfg)):
-        ledger.differ(name, "config", f"{foreign}, which isobench does not bring")
-    ledger.judge(name, "record", find_contradictions(cfg, record, name))
-    check_scale(cfg, record, name, code, ledger)
-    ledger.judge(name, "key", compare_key(cfg, record))
-    read_and_check_scores(folder, run, ledger)
-
-
-def read_config(folder: VerifiedFolder, name: str) -> Config:
-    """Read a run's config and check every value's type and bounds; nothing that it names is opened.
+def read_config(content: bytes, name: str) -> Config:
+    """Read a run's config and check every value's type and bounds; ``name``: of its folder.
 
     Raises:
-        Exception: it is damaged, or not valid in this version.
+        Exception: it is damaged, another run's, or not valid in this version.
     """
-    text = folder.read(f"runs/{name}/{CONFIG_FILE}", SETTINGS_LIMIT).decode()
-    cfg = parse_config(check_text_checksum(text, name))
+    cfg = parse_config(check_text_checksum(content.decode(), name))
     check_value("", cfg, Config)
     return cfg
 
 
-def compare_configs(cfg: Config, record: RunRecord) -> list[str]:
-    """Return what is wrong if the record's config is not that of config.yaml."""
-    if record.config == replace_non_finite(asdict(cfg)):
-        return []
-    try:  # an earlier version's has fewer settings, and the absent ones have their defaults
-        recorded = config_from_plain(record.config)
-    except Exception as error:  # as above
-        return [f"the record's config can't be used: {extract_first_line(error)}"]
-    names = [name for name, value in vars(cfg).items() if getattr(recorded, name) != value]
-    return [f"the record's config and config.yaml differ in {', '.join(names)}"] if names else []
-
-
-def compare_key(cfg: Config, record: RunRecord) -> list[str]:
-    """Return what is wrong if the config and the recorded fingerprints don't give the record's key."""
-    key = compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint)
-    return [] if key == record.key else [f"its config and fingerprints give the key {run_folder_name(key)}"]
-
-
-def find_contradictions(cfg: Config, record: RunRecord, name: str) -> list[str]:
-    """Return what in a record contradicts its config or its folder's name, beyond what reading it has checked."""
-    problems = []
-    if run_folder_name(record.key) != name:
-        problems.append(f"its record is that of {run_folder_name(record.key)}")
+def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
+    """Check that record, config, key and folder are of one run."""
+    other_class = find_other_class(cfg)  # the class of a method is not in the key
+    outcomes.judge(name, "config", [*_compare_configs(cfg, record), *([other_class] if other_class else [])])
+    problems = [] if run_folder_name(record.key) == name else [f"its record is that of {run_folder_name(record.key)}"]
     if record.seeds != resolve_seeds(cfg):
         problems.append("its seeds are not those of its config")
     if record.scale.name != cfg.scale:
         problems.append(f"its scale {record.scale.name!r} is not that of its config")
-    return problems + check_schedule(cfg, record)
+    outcomes.judge(name, "record", problems + check_schedule(cfg, record))
+    _check_scale(name, cfg, record, outcomes)
+    key = compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint)
+    is_same = key == record.key
+    outcomes.judge(name, "key", [] if is_same else [f"its settings and fingerprints give {run_folder_name(key)}"])
+
+
+def _compare_configs(cfg: Config, record: RunRecord) -> list[str]:
+    """Return what is wrong if the record's config is not that of config.yaml."""
+    if record.config == replace_non_finite(asdict(cfg)):
+        return []
+    recorded = config_from_plain(record.config)  # an earlier version's has fewer settings
+    names = [name for name, value in vars(cfg).items() if getattr(recorded, name) != value]
+    return [f"the record's config and config.yaml differ in {', '.join(names)}"] if names else []
 
 
 def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
@@ -160,7 +127,7 @@ def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
     return []
 
 
-def check_scale(cfg: Config, record: RunRecord, name: str, code: Code, ledger: Ledger) -> None:
+def _check_scale(name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
     """Check what the record says of the differences from the paper's setting; other versions may say it otherwise.
 
     A record that says less is a failure in any case: a report would take the run for one at the paper's scale.
@@ -168,42 +135,101 @@ def check_scale(cfg: Config, record: RunRecord, name: str, code: Code, ledger: L
     """
     found = set(find_scale_differences(replace(cfg, data=replace(cfg.data, root=None))))
     recorded = {phrase for phrase in record.scale.differs if not phrase.startswith("read from ")}
-    if found == recorded:
-        return
     text = f"its differences from the paper's setting should be: {'; '.join(sorted(found)) or 'none'}"
-    if code.wrote(record.provenance) or len(recorded) < len(found):
-        ledger.fail(name, "record", text)
-    else:
-        ledger.differ(name, "record", f"{text}, by this version; another version made the record")
+    git = record.provenance.git
+    made_by = (git.commit if git else None, record.provenance.versions.get("isobench"))
+    if found != recorded and (made_by == read_software() or len(recorded) < len(found)):
+        outcomes.fail(name, "record", text)
+    elif found != recorded:
+        outcomes.differ(name, "record", f"{text}, by this version; another version made the record")
 
 
-def read_and_check_scores(folder: VerifiedFolder, run: CheckedRun, ledger: Ledger) -> None:
-    """Check the reported epoch's scores by the run's predictions."""
-    record, cfg = run.record, run.cfg
+@cache
+def read_software() -> tuple[str | None, str | None]:
+    """Return the commit, None outside of a checkout, and the version of isobench that verifies."""
+    git = read_git_state()
+    return (git["commit"] if git else None), read_package_version("isobench")
+
+
+def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcomes) -> None:
+    """Compare a run's predictions with their checksum, and compute the reported epoch's scores again from them."""
+    record, cfg, file = run.record, run.cfg, f"runs/{run.name}/{PREDICTIONS_FILE}"
     assert record is not None
     assert cfg is not None
-    file = f"runs/{run.name}/{PREDICTIONS_FILE}"
-    if record.best is None:
-        if folder.has(file) or file in folder.refused:
-            ledger.fail(run.name, "scores", "it has predictions, and no epoch ended")
-            run.has_unusable_predictions = True
-        return
     if not folder.has(file) and file not in folder.refused:
-        ledger.skip(run.name, "scores", "no predictions")
+        if record.best is not None:
+            outcomes.skip(run.name, "scores", "no predictions")
         return
     try:
-        content = folder.read(file, PREDICTIONS_LIMIT)
-        problems = []
-        if record.predictions is None:
-            problems = ["its record names no predictions"]
-        elif folder.digest(file) != record.predictions.sha256:
-            problems = ["the sha256 of its predictions is not the record's"]
+        if record.best is None or record.predictions is None:
+            raise ValueError("its record names none")
+        content = folder.read(file, TABLE_LIMIT)
+        if folder.digest(file) != record.predictions.sha256:
+            raise ValueError("their sha256 is not the record's")
         splits = read_predictions(content, cfg.task, record.data.examples)
     except Exception as error:  # a damaged Parquet file may raise anything
-        ledger.fail(run.name, "scores", f"its predictions can't be used: {extract_first_line(error)}")
+        outcomes.fail(run.name, "scores", f"its predictions can't be used: {extract_first_line(error)}")
         run.has_unusable_predictions = True
         return
-    for problem in problems:
-        ledger.fail(run.name, "scores", problem)
-    check_scores(run.name, record, cfg.task, splits, ledger)
+    _check_scores(run.name, record, cfg.task, splits, outcomes)
     run.labels = {split: own.hash_labels() for split, own in splits.items()}
+
+
+def _check_scores(
+    name: str, record: RunRecord, task: Task, splits: Mapping[str, PredictedSplit], outcomes: Outcomes
+) -> None:
+    """Compare every metric of the reported epoch with the one that its predictions give.
+
+    A difference in the last digits is no failure: a record can't tell all that decides them, because virtual machines
+    hide the model of their processor.
+    """
+    assert record.best is not None
+    problems, roundings = list[str](), list[str]()
+    for split in task.evaluated:
+        recorded = record.best.metrics(split)
+        for metric, value in _compute_metrics(task, splits[split]).items():
+            text = f"{metric} on {split} is {recorded.get(metric)}, and its predictions give {value}"
+            if not _is_close(recorded.get(metric), value):
+                problems.append(text)
+            elif recorded.get(metric) != value and not math.isnan(value):
+                roundings.append(text)
+        if lacking := set(task.metrics) - recorded.keys():
+            problems.append(f"its reported epoch lacks {', '.join(sorted(lacking))} on {split}")
+    outcomes.judge(name, "scores", problems)
+    for text in roundings:
+        outcomes.differ(name, "scores", f"{text}: rounding of other versions or of another processor")
+
+
+def _compute_metrics(task: Task, split: PredictedSplit) -> dict[str, Any]:
+    """Compute a split's metrics as the training loop does, and whether the model predicts one thing for all."""
+    if task.generation:
+        scores = evaluate_texts(list(task.metrics), list(split.labels), list(split.predictions))
+    else:
+        scores = evaluate_predictions(list(task.metrics), split.labels, split.predictions)
+    return {**scores, "constant_predictor": bool(is_constant(split.predictions))}
+
+
+def _is_close(recorded: Any, computed: Any) -> bool:
+    """Compare a recorded metric, None where it is undefined, with a computed one, where it is NaN then."""
+    if isinstance(computed, bool) or type(recorded) not in (int, float):
+        return recorded is computed or (recorded is None and math.isnan(computed))
+    return math.isclose(recorded, computed, rel_tol=ROUNDING, abs_tol=ROUNDING)
+
+
+def check_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
+    """Check that runs on the same data and task have the same labels; those that fewer runs have are wrong."""
+    groups: dict[str, dict[str, str]] = {}
+    for run in runs:
+        if run.record and run.cfg and run.labels:
+            group = sha256_json([run.record.data.fingerprint, select_decisive("task", run.cfg.task)])
+            groups.setdefault(group, {})[run.name] = sha256_json(run.labels)
+    for labels_by_name in groups.values():
+        counts = Counter(labels_by_name.values())
+        most = max(counts.values())
+        usual = [labels for labels, count in counts.items() if count == most]
+        for name, labels in labels_by_name.items():
+            others = len(labels_by_name) - counts[labels]
+            is_right = usual == [labels]
+            problem = f"its labels are not those of {others} other run(s) on the same data"
+            if len(labels_by_name) > 1:
+                outcomes.judge(name, "labels", [] if is_right else [problem])

@@ -1,8 +1,10 @@
-"""Level 2: compare data and weights with the fingerprints in the records, and labels with those of the data.
+"""Level 2: compare data and weights with the fingerprints in the records, and code and machine with what they say.
 
 Paths in a config are not followed, because the config may be a stranger's: the user says where data and weights are.
 """
 
+import os
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.provenance import RECORDED_PACKAGES, read_cpu_name, read_instruction_set, read_package_version
 from isobench.config.schema import HELD_OUT, Config, Data, Encoder, Task
 from isobench.data import pairs, sources, weights
-from isobench.verification.ledger import Ledger
+from isobench.runs.record import RunRecord
+from isobench.verification.classes import NotAvailable
+from isobench.verification.outcomes import Outcomes
 from isobench.verification.predictions import PredictedSplit
-from isobench.verification.run_check import CheckedRun
-
-
-class NotAvailable(Exception):
-    """Data or weights are not at hand, so that they can't be compared."""
+from isobench.verification.run_check import CheckedRun, read_software
 
 
 @dataclass(frozen=True)
@@ -38,35 +39,37 @@ class Locations:
     trust: bool = False
 
 
-def check_sources(runs: Mapping[str, CheckedRun], locations: Locations, ledger: Ledger) -> None:
-    """Compare every run's data, labels and weights with its record; those that runs share are read once."""
-    call_once = Memo()
+def check_sources(runs: Mapping[str, CheckedRun], locations: Locations, outcomes: Outcomes) -> None:
+    """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
+    call_once, here = _Memo(), _describe_here()
     for run in runs.values():
         if run.record is None or run.cfg is None:
             continue
-        cfg, record = run.cfg, run.record
         for check, recorded, fingerprint in (
-            ("data", record.data.fingerprint, fingerprint_data),
-            ("weights", record.encoder.fingerprint, fingerprint_weights),
+            ("data", run.record.data.fingerprint, _fingerprint_data),
+            ("weights", run.record.encoder.fingerprint, _fingerprint_weights),
         ):
             try:
-                found = fingerprint(cfg, locations, call_once)
+                found = fingerprint(run.cfg, locations, call_once)
+                problems = [] if recorded in found else [_describe_change(check, recorded, found)]
+                if check == "data" and not problems:
+                    problems = _compare_labels(run, locations, call_once)
             except (NotAvailable, UserError, OSError) as error:
-                ledger.skip(run.name, check, extract_first_line(error))
-                continue
-            if recorded in found:
-                ledger.hold(run.name, check)
-                if check == "data" and run.labels is not None:
-                    check_labels_by_data(run, locations, call_once, ledger)
+                outcomes.skip(run.name, check, extract_first_line(error))
             else:
-                ledger.fail(run.name, check, describe_change(check, recorded, found))
+                outcomes.judge(run.name, check, problems)
+        there = _describe_there(run.record)
+        names = [name for name in there if name in here and here[name] != there[name]]
+        for name in names:
+            outcomes.differ(run.name, "environment", f"{name} is {here[name]} here and was {there[name]}")
+        if not names:
+            outcomes.hold(run.name, "environment")
 
 
-class Memo:
+class _Memo:
     """Calls a function once for equal arguments, and raises its error again when it is asked again."""
 
     def __init__(self) -> None:
-        """Start with no results."""
         self.results: dict[str, Any] = {}
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -89,9 +92,7 @@ def locate_data(cfg: Config, locations: Locations) -> Data:
         NotAvailable: the config names a path, and the user has not said where the data are.
     """
     data = replace(cfg.data, cache=locations.cache)
-    if cfg.task.generation and cfg.task.generation.grammar:
-        return data
-    source = sources.find_data_source(cfg.task, cfg.data)
+    source = None if _is_generated(cfg.task) else sources.find_data_source(cfg.task, cfg.data)
     if source == "files" and not locations.trust:
         raise NotAvailable("its data.files are paths, which are followed with --trust only")
     if source == "parquet":
@@ -101,26 +102,19 @@ def locate_data(cfg: Config, locations: Locations) -> Data:
     return data
 
 
-def fingerprint_data(cfg: Config, locations: Locations, call_once: Memo) -> list[dict[str, str]]:
-    """Return the fingerprint of a run's data as they are here.
+def _is_generated(task: Task) -> bool:
+    return bool(task.generation and task.generation.grammar)
 
-    Raises:
-        NotAvailable: they are not at hand.
-        UserError: they are missing.
-    """
-    if sources.find_data_source(cfg.task, cfg.data) == "hub" and not (
-        cfg.task.generation and cfg.task.generation.grammar
-    ):
+
+def _fingerprint_data(cfg: Config, locations: Locations, call_once: _Memo) -> list[dict[str, str]]:
+    """Return the fingerprint of a run's data as they are here."""
+    if not _is_generated(cfg.task) and sources.find_data_source(cfg.task, cfg.data) == "hub":
         raise NotAvailable(f"its data are the hub's, at the revision {str(cfg.task.revision)[:12]}")
     return [call_once(sources.fingerprint_data, cfg.task, locate_data(cfg, locations))]
 
 
-def list_encoders(cfg: Config, locations: Locations) -> list[Encoder]:
-    """List a run's encoder with each of the folders that it may be in.
-
-    Raises:
-        NotAvailable: it was read from a folder, and the user has named none.
-    """
+def _list_encoders(cfg: Config, locations: Locations) -> list[Encoder]:
+    """List a run's encoder with each of the folders that it may be in."""
     if not cfg.encoder.path:
         return [cfg.encoder]
     folders = [*locations.encoders, *([cfg.encoder.path] if locations.trust else [])]
@@ -129,40 +123,40 @@ def list_encoders(cfg: Config, locations: Locations) -> list[Encoder]:
     return [replace(cfg.encoder, path=folder) for folder in folders]
 
 
-def fingerprint_weights(cfg: Config, locations: Locations, call_once: Memo) -> list[dict[str, str]]:
-    """Return the fingerprint of a run's pretrained weights as they are here, one for each folder that may hold them.
-
-    Raises:
-        NotAvailable: they are not at hand.
-        UserError: they are missing.
-    """
+def _fingerprint_weights(cfg: Config, locations: Locations, call_once: _Memo) -> list[dict[str, str]]:
+    """Return the fingerprint of a run's pretrained weights in each folder here that may hold them."""
     if weights.find_encoder_source(cfg.encoder) == "hub":
         raise NotAvailable(f"its weights are the hub's, at the revision {str(cfg.encoder.revision)[:12]}")
-    return [call_once(weights.fingerprint_encoder, encoder) for encoder in list_encoders(cfg, locations)]
+    return [call_once(weights.fingerprint_encoder, encoder) for encoder in _list_encoders(cfg, locations)]
 
 
-def describe_change(what: str, recorded: Mapping[str, str], found: list[dict[str, str]]) -> str:
+def find_matching_folder(recorded: Mapping[str, str], cfg: Config, locations: Locations) -> Encoder:
+    """Return a run's encoder in the folder here whose files are those of the record.
+
+    Raises:
+        NotAvailable: there is none.
+        UserError: a folder is not an encoder's.
+    """
+    for encoder in _list_encoders(cfg, locations):
+        if weights.fingerprint_encoder(encoder) == recorded:
+            return encoder
+    raise NotAvailable("no folder that was named has the weights of its record")
+
+
+def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[str, str]]) -> str:
     """Say which files of the data or the weights are not those of the record."""
     nearest = min(found, key=lambda own: len(set(own.items()) ^ set(recorded.items())))
     names = sorted(name for name in recorded.keys() | nearest.keys() if recorded.get(name) != nearest.get(name))
     return f"its {what} are not those of its record: {', '.join(names)}"
 
 
-def check_labels_by_data(run: CheckedRun, locations: Locations, call_once: Memo, ledger: Ledger) -> None:
-    """Compare the labels in a run's predictions with those of the data."""
-    cfg, labels = run.cfg, run.labels
-    assert cfg is not None
-    assert labels is not None
-    try:
-        expected = call_once(hash_data_labels, cfg.task, locate_data(cfg, locations))
-    except (NotAvailable, UserError, OSError) as error:
-        ledger.skip(run.name, "data", f"labels: {extract_first_line(error)}")
-        return
-    wrong = [split for split in labels if labels[split] != expected.get(split)]
-    if wrong:
-        ledger.fail(
-            run.name, "data", f"the labels of {', '.join(wrong)} in its predictions are not those of the data"
-        )
+def _compare_labels(run: CheckedRun, locations: Locations, call_once: _Memo) -> list[str]:
+    """Return what is wrong if the labels in a run's predictions are not those of the data."""
+    if run.labels is None or run.cfg is None:
+        return []
+    expected = call_once(hash_data_labels, run.cfg.task, locate_data(run.cfg, locations))
+    wrong = [split for split in run.labels if run.labels[split] != expected.get(split)]
+    return [f"the labels of {', '.join(wrong)} in its predictions are not those of the data"] if wrong else []
 
 
 def hash_data_labels(task: Task, data: Data) -> dict[str, str]:
@@ -174,29 +168,38 @@ def hash_data_labels(task: Task, data: Data) -> dict[str, str]:
             labels: Any = pairs.read_pairs(task, data, split, limit).targets
         else:
             labels = sources.read_examples(task, data, split, limit).labels
-        hashes[split] = hash_labels(labels, split == task.test_split)
+        hashes[split] = _hash_labels(labels, split == task.test_split)
     if task.held_out is not None:
         train = sources.read_examples(task, data, task.train_split, task.train_samples).labels
         chosen = sorted(sources.select_by_hash(len(train), round(task.held_out * len(train))))
-        hashes[HELD_OUT] = hash_labels(train[chosen], is_test=False)
+        hashes[HELD_OUT] = _hash_labels(train[chosen], is_test=False)
     return hashes
 
 
-def hash_labels(labels: Any, is_test: bool) -> str:
+def _hash_labels(labels: Any, is_test: bool) -> str:
     """Hash labels in the type in which predictions hold them: whole numbers for classes, else float64."""
     if isinstance(labels, np.ndarray) and (is_test or labels.dtype != np.int64):
         labels = labels.astype(np.float64)
     return PredictedSplit(labels, [], None).hash_labels()
 
 
-def find_matching_folder(recorded: Mapping[str, str], cfg: Config, locations: Locations) -> Encoder:
-    """Return a run's encoder in the folder here whose files are those of the record.
+def _describe_here() -> dict[str, Any]:
+    """Describe this code and this machine, by the names that ``_describe_there`` uses."""
+    return {
+        "commit": read_software()[0],
+        "python": platform.python_version(),
+        **{name: read_package_version(name) for name in RECORDED_PACKAGES},
+        "processor": read_cpu_name(),
+        "instruction set": read_instruction_set(),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+    }
 
-    Raises:
-        NotAvailable: there is none.
-        UserError: a folder is not an encoder's.
-    """
-    for encoder in list_encoders(cfg, locations):
-        if weights.fingerprint_encoder(encoder) == recorded:
-            return encoder
-    raise NotAvailable("no folder that was named has the weights of its record")
+
+def _describe_there(record: RunRecord) -> dict[str, Any]:
+    """Describe the code and the machine of a record."""
+    made = record.provenance
+    own = {"commit": made.git.commit if made.git else None, "python": made.python, **made.versions}
+    if made.instruction_set is not None:  # old records lack it
+        own["instruction set"] = made.instruction_set
+    return {**own, "processor": made.cpu, "cores": made.cores, "platform": made.platform}

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundle_tools import write_analysis_bundle
 from helpers import tiny_overrides
 from hydra.core.global_hydra import GlobalHydra
 
@@ -49,7 +48,6 @@ def bob(trained, tmp_path):
 @pytest.fixture
 def run_export(command, reviews, cache):
     """Export an output folder's experiment; returns exit code, output and error."""
-    pytest.importorskip("rocrate")
 
     def run(outputs: Path, target: Path, *more: str):
         settings = ["+experiment=glue_isobn", f"output_dir={outputs}", f"data.root={reviews}", f"data.cache={cache}"]
@@ -72,7 +70,6 @@ def run_report(command):
 @pytest.fixture(scope="session")
 def exported(trained, tmp_path_factory, reviews, cache):
     """Alice's bundle; tests copy it."""
-    pytest.importorskip("rocrate")
     target = tmp_path_factory.mktemp("bundle") / "alice"
     settings = ["+experiment=glue_isobn", f"output_dir={trained['alice']}", f"data.root={reviews}"]
     export.export([*settings, f"data.cache={cache}"], target)
@@ -82,9 +79,3 @@ def exported(trained, tmp_path_factory, reviews, cache):
 @pytest.fixture
 def bundle(exported, tmp_path):
     return Path(shutil.copytree(exported, tmp_path / "bundle"))
-
-
-@pytest.fixture
-def make_analysis_bundle(tmp_path):
-    """Write a bundle of an analysis without runs, for the given experiment or none; returns its folder."""
-    return lambda experiment, *more: write_analysis_bundle(tmp_path / "analysis", experiment, *more)

@@ -14,6 +14,7 @@ from isobench.cli import import_
 from isobench.cli.prune import find_orphans
 from isobench.common.errors import UserError
 from isobench.runs.heartbeat import Beat
+from isobench.runs.plan import parse_plan
 from isobench.runs.record_file import format_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
@@ -23,15 +24,13 @@ def read_runs(outputs):
     return pandas.read_parquet(outputs / "reports" / "glue_isobn" / "runs.parquet")
 
 
-def test_an_imported_experiment_has_the_same_report_without_its_data(bundle, run_import, run_report, tmp_path):
+def test_an_imported_experiment_has_the_same_report_without_its_data(alice, bundle, run_import, run_report, tmp_path):
     outputs = tmp_path / "outputs"
     code, out, err = run_import(bundle, outputs)
     assert (code, err) == (0, "")
     assert "Imported 4 runs" in out
-    code, _, err = run_report(outputs)
-    assert code == 0, err
-    for name in ("report.md", "tables.tex", "runs.csv", "epochs.csv", "report.html"):
-        assert (outputs / "reports" / "glue_isobn" / name).read_bytes() == (bundle / "report" / name).read_bytes()
+    assert run_report(outputs)[0] == run_report(alice)[0] == 0
+    pandas.testing.assert_frame_equal(read_runs(outputs), read_runs(alice), check_dtype=False)
     assert len(load_runs(outputs, experiment="glue_isobn")) == 4
 
 
@@ -60,10 +59,10 @@ def test_bundles_of_two_people_merge_into_one_report_and_one_bundle(
     assert sorted(read_runs(outputs)["seed"]) == [1, 1, 2, 2, 3, 3]
     code, _, err = run_export(outputs, tmp_path / "both")
     assert code == 0, err
-    commands = (tmp_path / "both" / "commands.txt").read_text()
-    assert "seed=1,2 " in commands
-    assert "seed=3 " in commands
-    created = [json.loads((tmp_path / name / "manifest.json").read_text())["created"] for name in ("second", "both")]
+    commands = parse_plan((tmp_path / "both" / "plan.json").read_bytes()).commands
+    assert ["seed=1,2 " in command for command in commands] == [True, False]
+    assert "seed=3 " in commands[1]
+    created = [json.loads((tmp_path / name / "bundle.json").read_text())["created"] for name in ("second", "both")]
     assert created[0] == created[1]
 
 
@@ -136,6 +135,8 @@ def test_an_interrupted_import_is_completed_by_the_next(bundle, run_import, tmp_
     monkeypatch.undo()
     assert not list(outputs.glob(".*"))
     assert not (outputs / "plans").exists()
+    assert run_import(bundle, outputs)[0] == 0
+    assert len(list((outputs / "plans").iterdir())) == 1
 
 
 def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
@@ -152,11 +153,11 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
         (["./a-b=c"], "a-b=c is no folder"),
         (["MISSING"], "is no folder"),
         (["output_dir=OUTPUTS"], "name the bundle to import"),
-        (["EMPTY"], "is no bundle: it has no manifest.json"),
+        (["EMPTY"], "is no bundle: it has no bundle.json"),
         ([], "required: FOLDER"),
         (["BUNDLE", "output_dir=BUNDLE"], "is or lies in the bundle"),
         (["BUNDLE", "output_dir=BUNDLE/runs/x"], "is or lies in the bundle"),
-        (["BUNDLE", "EMPTY", "output_dir=OUTPUTS"], "is no bundle: it has no manifest.json"),
+        (["BUNDLE", "EMPTY", "output_dir=OUTPUTS"], "is no bundle: it has no bundle.json"),
         (["BUNDLE", "--force"], "there is no flag --force"),
     ],
 )
@@ -176,7 +177,7 @@ def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
 
 def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tmp_path):
     damaged = Path(shutil.copytree(bundle, tmp_path / "damaged"))
-    (damaged / "report" / "report.md").write_text("changed")
+    (pick_run(damaged) / "config.yaml").write_text("changed")
     code, out, err = run_import(bundle, damaged, tmp_path / "outputs")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "nothing of this bundle is imported" in err

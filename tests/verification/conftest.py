@@ -1,6 +1,7 @@
 """Made-up folders that agree with themselves, for all tests of verification."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from made_up_runs import make_bundle, write_runs
@@ -18,5 +19,9 @@ def places(tmp_path_factory):
 @pytest.fixture(params=["outputs", "bundle"])
 def folder(request, places, tmp_path):
     """A copy of each kind of folder, to tamper with."""
-    shutil.copytree(places / request.param, tmp_path / request.param)
-    return tmp_path / request.param
+    return Path(shutil.copytree(places / request.param, tmp_path / request.param))
+
+
+@pytest.fixture
+def bundle(places, tmp_path):
+    return Path(shutil.copytree(places / "bundle", tmp_path / "bundle"))

@@ -1,50 +1,58 @@
 """isobench verify: what holds in intact folders, and that each kind of tampering is named."""
 
+import itertools
 import json
 import math
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
 import pytest
-from made_up_runs import write_manifest
-from tampering import (
-    WAYS,
-    change_byte,
-    change_data_row,
-    edit_record,
-    list_failures,
-    tamper,
-)
+from bundle_tools import repair, sign
+from helpers import make_config
+from tampering import CASES, NOT_IN_PREDICTIONS, change_byte, change_data_row, edit_record, list_failures, tamper
 
-from isobench.cli import verify as verify_command
 from isobench.common.errors import UserError
-from isobench.runs.tolerance import TOLERANCE, limit_tolerance
-from isobench.verification.ledger import DIFFERS, HOLDS, UNCHECKED
+from isobench.common.files import sha256_file
+from isobench.config.schema import Evaluation
+from isobench.metrics.task import evaluate_predictions
+from isobench.verification.classes import NotAvailable, find_other_class, read_own_classes, use_own_classes
+from isobench.verification.folder import VerifiedFolder
+from isobench.verification.outcomes import DIFFERS, HOLDS, UNCHECKED, Outcomes
+from isobench.verification.predictions import read_predictions
+from isobench.verification.retrain import retrain_runs
+from isobench.verification.run_check import CheckedRun, check_schedule
 from isobench.verification.sources import Locations
-from isobench.verification.targets import METHOD_CLASS, MONITOR_CLASS, find_foreign_class
 from isobench.verification.verify import Options, verify
 
 
 def test_an_intact_folder_holds(folder):
     assert list_failures(folder) == []
     counts = verify(folder, Options()).count()
-    assert {check: counts[check][HOLDS] for check in ("record", "config", "key", "scores", "labels")} == {
-        "record": 4, "config": 4, "key": 4, "scores": 4, "labels": 4,
-    }  # fmt: skip
-    assert counts["tables"] == {HOLDS: 7}
+    assert all(counts[check][HOLDS] == 4 for check in ("record", "config", "scores", "labels"))
+    assert counts["key"][HOLDS] == (5 if folder.name == "bundle" else 4)  # those of the plan too
 
 
-@pytest.mark.parametrize(("kind", "repair"), [("outputs", False), ("bundle", True)])
-@pytest.mark.parametrize("name", WAYS)
-def test_each_kind_of_tampering_is_named(places, tmp_path, name, kind, repair):
-    """In an output folder as it is, in a bundle with all checksums repaired; test_real_runs.py has the rest."""
+@pytest.mark.parametrize(("name", "kind", "repaired"), CASES)
+def test_each_kind_of_tampering_is_named(places, tmp_path, name, kind, repaired):
     folder = Path(shutil.copytree(places / kind, tmp_path / kind))
-    tamper(name, 1, folder, repair)
+    tamper(name, 1, folder, repaired)
     assert list_failures(folder), name
+
+
+@pytest.mark.parametrize("name", sorted(NOT_IN_PREDICTIONS))
+def test_what_only_training_again_can_find_passes(bundle, name):
+    """The page on verify says so; a removed run is a planned one that the bundle does not have."""
+    tamper(name, 1, bundle, repair=True)
+    outcomes = verify(bundle, Options())
+    assert not outcomes.has_failed
+    texts = [entry.text for entry in outcomes.list_entries(UNCHECKED)]
+    assert texts == (["1 of the 4 planned runs is not in the bundle"] if name == "delete_run" else [])
 
 
 def test_level_2_names_changed_data_weights_and_other_versions(places, tmp_path):
@@ -52,12 +60,12 @@ def test_level_2_names_changed_data_weights_and_other_versions(places, tmp_path)
         shutil.copytree(places / name, tmp_path / name)
     here = Locations(root=str(tmp_path / "data"), encoders=(str(tmp_path / "encoder"),))
     level_2 = Options(level=2, locations=here)
-    ledger = verify(places / "outputs", level_2)
-    counts = ledger.count()
+    outcomes = verify(places / "outputs", level_2)
+    counts = outcomes.count()
     assert counts["data"] == counts["weights"] == {HOLDS: 4}
-    texts = {entry.text for entry in ledger.list_entries(DIFFERS)}
+    texts = {entry.text for entry in outcomes.list_entries(DIFFERS)}
     assert any(text.startswith("python is ") for text in texts)  # made-up records say 3.11
-    assert not ledger.has_failed
+    assert not outcomes.has_failed
     change_data_row(random.Random(0), tmp_path / "data")
     assert len(list_failures(places / "outputs", level_2)) == 4
     change_byte(random.Random(0), tmp_path / "encoder" / "model.safetensors")
@@ -66,13 +74,9 @@ def test_level_2_names_changed_data_weights_and_other_versions(places, tmp_path)
 
 
 def test_level_2_follows_no_path_of_a_config_unless_it_is_trusted(places):
-    ledger = verify(places / "bundle", Options(level=2))
-    unchecked = {entry.text for entry in ledger.list_entries(UNCHECKED)}
-    assert unchecked == {
-        "it read data.root: add data.root=FOLDER with the same files",
-        "its encoder was read from a folder: add encoder.path=FOLDER with the same files",
-    }
-    trusted = verify(places / "bundle", Options(level=2, locations=Locations(trust=True))).count()
+    outcomes = verify(places / "outputs", Options(level=2))
+    assert outcomes.count()["data"] == outcomes.count()["weights"] == {UNCHECKED: 4}
+    trusted = verify(places / "outputs", Options(level=2, locations=Locations(trust=True))).count()
     assert trusted["data"] == trusted["weights"] == {HOLDS: 4}
 
 
@@ -80,15 +84,10 @@ def test_a_run_without_predictions_is_counted_as_not_checked(folder):
     next(folder.glob("runs/*/predictions.parquet")).unlink()
     if folder.name == "bundle":
         assert list_failures(folder)[0].endswith("predictions.parquet files: it is missing")
-        write_manifest(folder)
-    ledger = verify(folder, Options())
-    assert not ledger.has_failed
-    assert ledger.count()["scores"] == {HOLDS: 3, UNCHECKED: 1}
-    texts = {entry.check: entry.text for entry in ledger.list_entries(UNCHECKED)}
-    assert texts.keys() == {"scores", "tables"}
-    assert texts["scores"] == "no predictions"
-    assert ledger.count()["tables"][HOLDS] >= 4  # the rows and what did not change
-    assert sum(ledger.count()["tables"].values()) == 7
+        repair(folder)
+    outcomes = verify(folder, Options())
+    assert not outcomes.has_failed
+    assert outcomes.count()["scores"] == {HOLDS: 3, UNCHECKED: 1}
 
 
 def test_a_score_that_differs_in_its_last_digit_is_named_and_is_no_failure(folder):
@@ -104,19 +103,14 @@ def test_a_score_that_differs_in_its_last_digit_is_named_and_is_no_failure(folde
 
     edit_record(run, change, repair=True)
     if folder.name == "bundle":
-        write_manifest(folder)
-    ledger = verify(folder, Options())
-    assert ledger.count()["scores"] == {HOLDS: 4, DIFFERS: 1}
-    (entry,) = (entry for entry in ledger.list_entries(DIFFERS) if entry.check == "scores")
-    assert entry.subject == run.name
-    assert entry.text.endswith("rounding of other versions or of another processor")
+        repair(folder)
+    outcomes = verify(folder, Options())
+    assert outcomes.count()["scores"] == {HOLDS: 4, DIFFERS: 1}
+    assert [entry.subject for entry in outcomes.list_entries(DIFFERS)] == [run.name]
 
 
 def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder):
     """Labels and score of one run agree again; the other runs on the same data tell."""
-    from isobench.common.files import sha256_file
-    from isobench.metrics.task import evaluate_predictions
-
     run = sorted(folder.glob("runs/*"))[0]
     file = run / "predictions.parquet"
     table = pyarrow.parquet.read_table(file)
@@ -135,15 +129,15 @@ def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder)
                 epoch |= {"score": metrics["accuracy"], "selection": metrics["accuracy"]}
 
     edit_record(run, change, repair=True)
-    failures = [text for text in list_failures(folder) if " labels:" in text]
+    failures = [text for text in list_failures(folder) if " files: " not in text]
     assert failures == [f"{run.name} labels: its labels are not those of 3 other run(s) on the same data"]
-    assert not [text for text in list_failures(folder) if " scores:" in text]
 
 
-def test_what_is_added_is_named_in_a_bundle(places, tmp_path):
-    shutil.copytree(places / "bundle", tmp_path / "bundle")
-    (tmp_path / "bundle" / "report" / "more.html").write_text("x")
-    assert list_failures(tmp_path / "bundle") == ["report/more.html files: the manifest does not name it"]
+def test_what_is_added_to_a_bundle_is_named(bundle):
+    (bundle / "more.html").write_text("x")
+    assert list_failures(bundle) == ["more.html files: the manifest does not name it"]
+    repair(bundle)
+    assert any("it lists the file 'more.html'" in failure for failure in list_failures(bundle))
 
 
 def test_hostile_files_are_refused_without_being_read(folder):
@@ -153,91 +147,119 @@ def test_hostile_files_are_refused_without_being_read(folder):
     (runs[1] / "predictions.parquet").write_bytes(b"PAR1 no Parquet PAR1")
     (runs[2] / "config.yaml").write_text("a: &a [1]\nb: *a\n")
     (runs[3] / "result.json").write_text("[" * 100_000)
-    shutil.rmtree(next(iter([*folder.glob("reports/runs"), folder / "report"])))
     failures = "\n".join(list_failures(folder))
     for text in ("it is no regular file", "its predictions can't be used", "config.yaml can't be used", "is damaged"):
         assert text in failures
 
 
-def test_only_classes_that_isobench_defines_are_made():
-    own = {"_target_": "isobench.calibration.IsoBN", "beta": 0.5}
-    assert find_foreign_class(own, METHOD_CLASS) is None
-    assert find_foreign_class({"_target_": "isobench.calibration.isobn.IsoBN"}, METHOD_CLASS) is None
-    drift = {"_target_": "isobench_papers.isobn.drift_monitor.ClassifierDrift"}
-    assert find_foreign_class(drift, MONITOR_CLASS) is None
-    for target in (
-        "os.system", "isobench.calibration.chain.torch.hub.load", "isobench.analyses.runner.hydra.utils.instantiate",
-        "isobench.calibration.chain.Any", "isobench.calibration.Nothing", "isobench.cli.prune.RunFolder",
-        "isobench.analyses.runner.Table",
-    ):  # fmt: skip
-        assert find_foreign_class({"_target_": target}, METHOD_CLASS), target
-        assert find_foreign_class({"_target_": target}, MONITOR_CLASS), target
-    nested = own | {"beta": [{"_target_": "os.system", "command": "true"}]}
-    assert find_foreign_class(nested, METHOD_CLASS) == "has settings that Hydra would carry out"
+def test_folders_that_are_too_deep_are_named_and_the_rest_is_checked(bundle):
+    (bundle / "analysis" / "/".join("abcdefghij")).mkdir(parents=True)
+    tamper("change_isotropy", 3, bundle, repair=False)
+    failures = list_failures(bundle)
+    assert any("isobench writes no folders as deep" in failure for failure in failures)
+    assert any("record: " in failure for failure in failures)
 
 
-def test_a_bundle_can_declare_a_smaller_tolerance_only():
-    assert limit_tolerance({}) == TOLERANCE
-    assert limit_tolerance({"score": 0.5, "logits": "large"}) == TOLERANCE
-    assert limit_tolerance({"score": 0.001, "logits": -1}) == TOLERANCE | {"score": 0.001}
-
-
-def test_the_command_prints_what_fails_and_exits_with_1(folder, command):
-    main = verify_command.main
-    code, out, err = command(main, str(folder))
-    assert (code, err) == (0, "")
-    assert "Nothing that was checked fails." in out
-    tamper("change_score", 3, folder, repair=True)
-    code, out, _ = command(main, str(folder))
-    assert code == 1
-    assert "scores: accuracy on validation is" in out
-    code, out, _ = command(main, "--json", str(folder))
-    assert code == 1
-    assert [(told["folder"], told["failed"]) for told in json.loads(out)] == [(str(folder), True)]
-
-
-def test_several_folders_are_verified_by_one_command(places, folder, command):
-    main, intact = verify_command.main, places / "outputs"
-    code, out, _ = command(main, str(intact), str(folder))
-    assert code == 0
-    assert "2 of 2 folders verified. Nothing that was checked fails." in out
-    tamper("change_score", 3, folder, repair=True)
-    code, out, _ = command(main, str(folder), str(intact))
-    assert (code, out.count("Verified: ")) == (1, 2)
-    assert f"2 of 2 folders verified. These fail: {folder}\n" in out
-    code, out, _ = command(main, "--json", str(intact), str(folder))
-    assert [told["failed"] for told in json.loads(out)] == [False, True]
-    code, out, err = command(main, "/nowhere", str(intact), str(intact))
-    assert (code, "1 of 2 folders verified. Nothing that was checked fails." in out) == (2, True)
-    assert "/nowhere is no folder" in err
-    code, out, _ = command(main, "--json", "/nowhere", str(folder))
-    assert code == 1  # a failure is not hidden by a folder that can't be verified
-    assert [told.get("error", "")[:20] for told in json.loads(out)] == ["", "/nowhere is no folde"]
+def test_a_bundle_without_its_manifest_is_no_output_folder(bundle):
+    (bundle / "bundle.json").unlink()
+    assert any(failure.startswith("bundle.json files: ") for failure in list_failures(bundle))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("change", "message"),
     [
-        (["/nowhere"], "no folder"),
-        (["data.root=/"], "name the bundle or output folder"),
-        (["FOLDER", "data.root=/nowhere"], "data.root=/nowhere: /nowhere is no folder"),
-        (["FOLDER", "data.rot=x"], "did you mean data.root"),
-        (["FOLDER", "+data.root=x"], "did you mean data.root"),
-        (["a=b"], "./a=b"),
-        (["FOLDER", "a=b"], "a folder is ./a=b"),
-        (["FOLDER", "--level", "2", "data.rot=x"], "did you mean data.root"),
-        (["FOLDER", "--level", "3"], "invalid choice"),
-        (["FOLDER", "--retrain", "0"], "at least 1"),
+        ({"anonymous": True}, "its record names a machine"),
+        ({"experiment": "glue_isobn"}, "it is a plan of None"),
+        ({"runs": {"0" * 64: 1.0}}, "runs/"),
     ],
 )
-def test_mistakes_are_one_line(places, command, arguments, message):
-    arguments = [str(places / "outputs") if text == "FOLDER" else text for text in arguments]
-    code, _, err = command(verify_command.main, *arguments)
-    assert code == 2
-    assert err.count("\n") == 1
-    assert message in err
+def test_what_a_manifest_says_is_compared(bundle, change, message):
+    sign(bundle, lambda manifest: manifest.update(change))
+    assert any(message in failure for failure in list_failures(bundle)), list_failures(bundle)
 
 
-def test_a_folder_without_runs_is_refused(tmp_path):
+def test_a_method_of_another_class_is_named_and_never_made():
+    """The class is not in the key: isobench's own BatchNorm under the name of plain fine-tuning has plain's key."""
+    cfg = make_config("task=sst2", "calibration=none", "+experiment=isobn_drift")
+    assert cfg.monitors
+    assert find_other_class(cfg) is None
+    assert use_own_classes(cfg) == cfg
+    plain = cfg.calibration
+    for target, is_named in (
+        ("isobench.calibration.BatchNorm", True),
+        ("os.system", True),
+        ("isobench.calibration.former_module.Calibration", False),
+    ):
+        for changed in (plain | {"_target_": target}, plain | {"then": plain | {"_target_": target}}):
+            other = replace(cfg, calibration=changed)
+            assert (find_other_class(other) is not None) == is_named, target
+            assert target not in str(use_own_classes(other)), target
+    name, monitor = next(iter(cfg.monitors.items()))
+    other = replace(cfg, monitors={name: monitor | {"_target_": "isobench.analyses.runner.Table"}})
+    assert "the monitor" in str(find_other_class(other))
+    for foreign in ({"name": "mine"}, {"beta": [{"_target_": "os.system", "command": "true"}]}):
+        with pytest.raises(NotAvailable, match="--trust"):
+            use_own_classes(replace(cfg, calibration=plain | foreign))
+    assert read_own_classes()["calibration", "isobn_paper"].endswith(".IsoBN")
+
+
+def test_failed_runs_and_unusable_predictions_are_not_drawn(folder):
+    runs = {name: CheckedRun(name) for name in ("a", "b", "c")}
+    for run, status in zip(runs.values(), ("failed", "finished", "failed"), strict=True):
+        run.record = SimpleNamespace(status=status)
+    runs["b"].has_unusable_predictions = True
+    outcomes = Outcomes()
+    retrain_runs(VerifiedFolder(folder), runs, 3, 0, Locations(), outcomes)
+    assert [entry.text for entry in outcomes.list_entries(UNCHECKED)] == [
+        "2 failed run(s), which are never drawn",
+        "there is no finished run with an intact record and config",
+    ]
+
+
+def test_the_epochs_of_a_history_are_those_that_its_config_evaluates():
+    cfg, history = make_config("optimization.patience=null"), [SimpleNamespace(epoch=epoch) for epoch in range(1, 30)]
+    for epochs, every in itertools.product(range(1, 8), (*range(1, 9), "last")):
+        one = replace(cfg, optimization=replace(cfg.optimization, epochs=epochs), evaluation=Evaluation(every=every))
+        interval = epochs if every == "last" else every
+        own = [epoch for epoch in history[:epochs] if epoch.epoch % interval == 0 or epoch.epoch == epochs]
+        assert check_schedule(one, SimpleNamespace(history=own, status="finished")) == []
+        assert check_schedule(one, SimpleNamespace(history=own[:-1], status="finished"))
+        assert check_schedule(one, SimpleNamespace(history=own[:-1], status="failed")) == []
+        assert check_schedule(one, SimpleNamespace(history=[*own, history[epochs]], status="finished"))
+    endless = replace(cfg, optimization=replace(cfg.optimization, epochs=10**400))  # they are not counted one by one
+    assert check_schedule(endless, SimpleNamespace(history=history[:1], status="finished"))
+
+
+def write_parquet(table):
+    """Write a table as somebody may who wants to fill the reader's memory: a text once, in very many rows."""
+    buffer = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(table, buffer, compression="zstd", store_schema=False)
+    return buffer.getvalue().to_pybytes()
+
+
+def test_a_small_file_can_not_fill_the_memory():
+    task = make_config("task=sst2").task
+    rows = 600
+    columns = {
+        "split": ["validation"] * rows, "index": list(range(rows)), "label": [0.0] * rows,
+        "prediction": [0.0] * rows, "logits": [[1.0, 0.0]] * rows,
+    }  # fmt: skip
+    assert read_predictions(write_parquet(pyarrow.table(columns)), task, {}).keys() == {"validation"}
+    long = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows), pyarrow.array(["x" * 2**19]))
+    for name, values, message in (
+        ("split", long, "its texts have more than 256 MiB"),
+        ("split", pyarrow.array(["x"] * rows, pyarrow.binary()), "the columns are"),
+        ("label", pyarrow.array([0] * rows), "the columns are"),
+    ):
+        content = write_parquet(pyarrow.table(columns | {name: values}))
+        assert len(content) < 2**19
+        with pytest.raises(ValueError, match=message):
+            read_predictions(content, task, {})
+
+
+def test_a_folder_without_runs_and_a_bundle_of_before_are_refused(tmp_path):
     with pytest.raises(UserError, match="neither a bundle"):
+        verify(tmp_path, Options())
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": 1}))
+    with pytest.raises(UserError, match="former format: copy its folder runs/"):
         verify(tmp_path, Options())

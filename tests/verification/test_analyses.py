@@ -1,0 +1,118 @@
+"""isobench verify computes the rows of analyses of trained runs again: changed rows fail, also with new checksums."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from bundle_tools import repair, write_signed_json
+from helpers import ROOT
+from tampering import list_failures
+
+from isobench.common.files import sha256_file
+from isobench.verification.analyses import find_differences
+from isobench.verification.outcomes import HOLDS, UNCHECKED
+from isobench.verification.verify import Options, verify
+
+RESULTS = ROOT / "experiments"
+
+
+def change_rows(bundle: Path, name: str, change) -> None:
+    """Change the rows of an analysis, and every checksum that tells of it."""
+    file = bundle / "analysis" / f"{name}.parquet"
+    table = pyarrow.parquet.read_table(file)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(change(table.to_pylist()), schema=table.schema), file)
+    change_about(bundle, lambda about: about["sha256"].update({file.name: sha256_file(file)}))
+
+
+def change_about(bundle: Path, change) -> None:
+    file = bundle / "analysis" / "about.json"
+    about = json.loads(file.read_text())
+    change(about)
+    write_signed_json(file, about)
+    repair(bundle)
+
+
+@pytest.fixture
+def drift(tmp_path) -> Path:
+    return Path(shutil.copytree(RESULTS / "isobn/results/isobn_drift", tmp_path / "isobn_drift"))
+
+
+def scale(column, factor):
+    return lambda rows: [row | {column: row[column] * factor} for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("column", "factor"), [("slope", -1), ("p_holm", 0.01), ("low", 1.001)])
+def test_a_changed_slope_of_the_dose_study_fails(tmp_path, column, factor):
+    bundle = Path(shutil.copytree(RESULTS / "isotropy_dial/results/isotropy_dial", tmp_path / "isotropy_dial"))
+
+    def change(rows):
+        place = next(place for place, row in enumerate(rows) if row["quantity"] == "score" and row["complete"])
+        rows[place][column] *= factor
+        return rows
+
+    change_rows(bundle, "slopes", change)
+    (failure,) = list_failures(bundle)
+    assert failure.startswith(f"analysis/slopes.parquet analysis: {column} in row ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: scale("cosine", 0.999)(rows),
+        lambda rows: rows[1:],
+        lambda rows: [*rows, rows[0]],
+        lambda rows: [row | {"encoder": "bert"} for row in rows],
+        lambda rows: [row | {"cosine": None} for row in rows],
+    ],
+)
+def test_changed_rows_of_an_analysis_of_runs_fail(drift, change):
+    outcomes = verify(drift, Options())
+    assert outcomes.count()["analysis"] == {HOLDS: 1}
+    assert not outcomes.has_failed
+    change_rows(drift, "drift", change)
+    (failure,) = list_failures(drift)
+    assert failure.startswith("analysis/drift.parquet analysis: ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about.update(ended=[]),
+        lambda about: about.update(keys=["0" * 64], ended=[]),
+        lambda about: about["analysis"].update(trains=False),
+        lambda about: about["experiment"].update(name="isobn_ev"),
+        lambda about: about["sha256"].update({"drift.parquet": "0" * 64}),
+        lambda about: about["sha256"].clear(),
+        lambda about: about.pop("keys"),
+    ],
+)
+def test_what_an_analysis_says_of_itself_is_compared(drift, change):
+    change_about(drift, change)
+    assert list_failures(drift)
+
+
+def test_an_analysis_is_computed_by_our_own_function(drift):
+    """What a stored file names as its function is not imported."""
+    change_about(drift, lambda about: about["analysis"].update(_target_="os.system"))
+    assert verify(drift, Options()).count()["analysis"] == {HOLDS: 1}
+    change_about(drift, lambda about: about["analysis"].update(command="true"))
+    assert verify(drift, Options()).count()["analysis"] == {UNCHECKED: 1}
+
+
+def test_rows_agree_within_the_tolerance():
+    def compare(column, other, tolerance=1e-6):
+        return list(find_differences(pyarrow.table({"x": column}), pyarrow.table({"x": other}), tolerance))
+
+    assert compare([1.0, 1e-9, None], [1.0 + 1e-8, 0.0, float("nan")]) == [
+        "x in row 3 is None, and computed again nan"
+    ]
+    assert compare([1.0, float("nan")], [1.0, float("nan")]) == []
+    assert compare([1.0, -1e-3], [1.0, 1e-3]) == ["x in row 2 is -0.001, and computed again 0.001"]
+    assert compare([True, False], [True, True])
+    assert compare(["a", "b"], ["a", "b"]) == []
+    assert compare(["a", "1"], ["a", "2"])
+    assert compare([1], [1, 1])

@@ -1,0 +1,71 @@
+"""The command isobench verify: what it prints, and its exit codes."""
+
+import json
+
+import pytest
+from tampering import tamper
+
+from isobench.cli import verify
+
+
+def test_the_command_prints_what_fails_and_exits_with_1(folder, command):
+    code, out, err = command(verify.main, str(folder))
+    assert (code, err) == (0, "")
+    assert "Nothing that was checked fails." in out
+    tamper("change_score", 3, folder, repair=True)
+    code, out, _ = command(verify.main, str(folder))
+    assert code == 1
+    assert "scores: accuracy on validation is" in out
+    code, out, _ = command(verify.main, "--json", str(folder))
+    assert code == 1
+    assert [(told["folder"], told["failed"]) for told in json.loads(out)] == [(str(folder), True)]
+
+
+def test_several_folders_are_verified_by_one_command(places, folder, command):
+    intact = places / "outputs"
+    code, out, _ = command(verify.main, str(intact), str(folder))
+    assert code == 0
+    assert "2 of 2 folders verified. Nothing that was checked fails." in out
+    tamper("change_score", 3, folder, repair=True)
+    code, out, _ = command(verify.main, str(folder), str(intact))
+    assert (code, out.count("Verified: ")) == (1, 2)
+    assert f"2 of 2 folders verified. These fail: {folder}\n" in out
+    code, out, err = command(verify.main, "/nowhere", str(intact), str(intact))
+    assert (code, "1 of 2 folders verified. Nothing that was checked fails." in out) == (2, True)
+    assert "/nowhere is no folder" in err
+    code, out, _ = command(verify.main, "--json", "/nowhere", str(folder))
+    assert code == 1  # a failure is not hidden by a folder that can't be verified
+    assert [told.get("error", "")[:20] for told in json.loads(out)] == ["", "/nowhere is no folde"]
+
+
+def test_outcomes_are_printed_though_no_run_can_be_trained_again(folder, command):
+    code, out, err = command(verify.main, "--retrain", "2", str(folder))
+    assert code == 2
+    assert "Nothing that was checked fails." in out
+    assert f"no run can be trained again: {folder}: it read data.root" in err
+    tamper("change_score", 3, folder, repair=True)
+    code, out, err = command(verify.main, "--retrain", "2", str(folder))
+    assert (code, err) == (1, "")
+    assert "not checked: retrained: it read data.root" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["/nowhere"], "no folder"),
+        (["data.root=/"], "name the bundle or output folder"),
+        (["FOLDER", "data.root=/nowhere"], "data.root=/nowhere: /nowhere is no folder"),
+        (["FOLDER", "data.rot=x"], "did you mean data.root"),
+        (["FOLDER", "+data.root=x"], "did you mean data.root"),
+        (["FOLDER", "a=b"], "a folder is ./a=b"),
+        (["FOLDER", "--level", "2", "data.rot=x"], "did you mean data.root"),
+        (["FOLDER", "--level", "3"], "invalid choice"),
+        (["FOLDER", "--retrain", "0"], "at least 1"),
+    ],
+)
+def test_mistakes_are_one_line(places, command, arguments, message):
+    arguments = [str(places / "outputs") if text == "FOLDER" else text for text in arguments]
+    code, _, err = command(verify.main, *arguments)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert message in err
