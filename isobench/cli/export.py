@@ -29,10 +29,10 @@ from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, ta
 MAX_NAMED = 5
 
 
-def main(prog: str = "python -m isobench export") -> None:
+def main() -> None:
     """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
     parser = FlagParser(
-        prog=prog,
+        prog="isobench export",
         usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
         description="Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
         "plan, the rows of its analysis, and a manifest with the sha256 of every file. Give it the sweep's own "

@@ -137,7 +137,8 @@ def read_hints(kind: Any) -> dict[str, Any]:
 
 def find_section(hint: Any) -> Any:
     """Return the dataclass or TypedDict that a hint names, perhaps in a list or with null beside it; else None."""
-    options = [option for option in (hint, *get_args(hint)) if is_dataclass(option) or is_typeddict(option)]
+    kinds = [option for option in (hint, *get_args(hint)) if isinstance(option, type)]  # a bound is none
+    options = [kind for kind in kinds if is_dataclass(kind) or is_typeddict(kind)]
     return options[0] if options else None
 
 

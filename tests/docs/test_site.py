@@ -22,6 +22,7 @@ def refuse(self, address):
 socket.socket.connect = socket.socket.connect_ex = refuse
 """
 LOADED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?\s(?:src|href)=["']?([^"'\s>]+)""")
+PACKAGES = ("calibration", "metrics")
 SHAPES = ("h1", "h2", "h3", "ul", "ol", "li", "pre", "table", "tr", "img")
 
 
@@ -100,7 +101,7 @@ def test_every_command_is_in_the_reference(reference):
     words = {
         file.stem.rstrip("_")
         for file in ROOT.glob("isobench/cli/*.py")
-        if "\ndef main(prog: str = " in file.read_text()
+        if "\ndef main(" in file.read_text() and file.stem != "choices"
     }
     words |= {"tasks", "encoders", "methods", "experiments"}
     assert len(words) >= 9
@@ -127,7 +128,7 @@ def test_every_setting_is_in_the_reference(reference):
     assert [name for name in settings if f"<td><code>{name}</code></td>" not in page] == []
     row = re.search(r"<td><code>optimization\.warmup</code></td>\s*(.*?)</tr>", page, re.DOTALL)[1]
     assert re.findall(r"<td>(.*?)</td>", row) == [
-        "a number; in [0, 1)",
+        "a number; at least 0; below 1",
         f"<code>{make_config().optimization.warmup}</code>",
         "share of all steps",
     ]
@@ -146,10 +147,10 @@ def test_every_public_name_is_in_the_reference(reference):
     import isobench
 
     page = reference("python")
-    assert set(isobench.__all__) == {*isobench.FUNCTIONS, *isobench.PACKAGES, "__version__"}
+    assert {*isobench.FUNCTIONS, *PACKAGES, "__version__"} <= set(isobench.__all__)
     assert "isobench.__version__" in page
     assert [name for name in isobench.FUNCTIONS if f'id="isobench.api.{name}"' not in page] == []
-    for package in isobench.PACKAGES:
+    for package in PACKAGES:
         page = reference(package)
         names = getattr(isobench, package).__all__
         assert [name for name in names if f'id="isobench.{package}.{name}"' not in page] == []
