@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Column, Table
 from rich.text import Text
 
 from isobench.common.terminal import PlainConsole, print_if_read, replace_control_characters
@@ -18,8 +18,8 @@ from isobench.runs.row import format_run_name
 from isobench.sweep.forecast import format_duration
 
 HEADINGS = ("run", "epoch", "step", "loss", "speed", "time left")
-OMITTED_FIRST = ("speed", "loss", "epoch", "step")  # columns that a narrow terminal does not show
-GAP = "  "  # between two columns
+OTHERS_WIDTH = 48  # characters of all columns but the first
+NARROW = 70  # characters; a terminal with fewer shows the first and the last column only
 RunningRun = tuple[Config, Path, int | None]  # a run's config, its folder, and the process that carries it out
 
 
@@ -36,53 +36,43 @@ class Board:
 
     def __init__(self, configs: Sequence[Config], console: Console | None = None) -> None:
         self.total, self.ended = len(configs), 0
-        self.shared_words = frozenset.intersection(*(frozenset(split_name(cfg)) for cfg in configs))
+        self.shared_words = frozenset.intersection(*(frozenset(_split_name(cfg)) for cfg in configs))
         self.console = console or PlainConsole(stderr=True, highlight=False)
         self.is_moving = self.console.is_terminal and not self.console.is_dumb_terminal
-        self.live = (
-            Live(console=self.console, auto_refresh=False, transient=True, redirect_stdout=False)
-            if self.is_moving
-            else None
-        )
+        self.live = Live(console=self.console, auto_refresh=False, transient=True, redirect_stdout=False)
         self.begun: set[tuple[Path, int | None]] = set()  # folders and processes of the runs that began to train
 
     def __enter__(self) -> Self:
-        if self.live:
+        if self.is_moving:
             self.live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.live:
-            with self._survive_closed_terminal():
-                self.live.stop()
+    def __exit__(self, *_: object) -> None:
+        with self._survive_closed_terminal():
+            self.live.stop()
 
     def print(self, line: str) -> None:
         """Print a line above the moving ones."""
-        if self.live:
+        if self.is_moving:
             with self._survive_closed_terminal():
                 self.console.print(Text(replace_control_characters(line)), soft_wrap=True)
         else:
             print_if_read(line)
 
-    def count_ended(self, count: int) -> None:
-        """Note how many runs have ended."""
-        self.ended = count
-
     def show(self, running: Sequence[RunningRun]) -> None:
         """Renew the lines of the running runs."""
-        if self.live is None:
+        if not self.is_moving:
             return
-        rows = [(self._shorten_name(cfg), *self._describe(cfg, folder, pid)) for cfg, folder, pid in running]
-        lines = [*lay_out([HEADINGS, *rows], self.console.width), f"{self.ended} of {self.total} runs have ended"]
+        width = self.console.width
+        shown = slice(None) if width >= NARROW else slice(None, None, len(HEADINGS) - 1)
+        table = Table(*(Column(name, no_wrap=True) for name in HEADINGS[shown]), box=None, padding=(0, 2, 0, 0))
+        table.columns[0].max_width = width - (OTHERS_WIDTH if width >= NARROW else OTHERS_WIDTH // 3)
+        for cfg, folder, pid in running:
+            words = _split_name(cfg)
+            own = " ".join([word for word in words if word not in self.shared_words] or words)
+            table.add_row(*(own, *self._describe(cfg, folder, pid))[shown])
         with self._survive_closed_terminal():
-            self.live.update(Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines)), refresh=True)
-
-    def _shorten_name(self, cfg: Config) -> str:
-        """Return a run's name without the words that all names have; the whole name if nothing is left."""
-        words = split_name(cfg)
-        return " ".join([word for word in words if word not in self.shared_words] or words)
+            self.live.update(Group(table, f"{self.ended} of {self.total} runs have ended"), refresh=True)
 
     @contextmanager
     def _survive_closed_terminal(self) -> Iterator[None]:
@@ -102,33 +92,9 @@ class Board:
         return describe_progress(beat, cfg.optimization.epochs)
 
 
-def split_name(cfg: Config) -> list[str]:
+def _split_name(cfg: Config) -> list[str]:
     """Split a run's name into words; its seed is one word."""
     return replace_control_characters(format_run_name(cfg)).replace(" seed ", " seed=").split()
-
-
-def lay_out(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
-    """Lay out a table in lines of at most ``width`` characters.
-
-    Columns that don't fit are left out, in the order of ``OMITTED_FIRST``. Then the first column, the name, is cut.
-
-    Args:
-        rows: the cells of each row; the first row has the headings.
-        width: of the terminal.
-    """
-    widths = {heading: max(map(len, cells)) for heading, *cells in zip(rows[0], *rows, strict=True)}
-    for heading in OMITTED_FIRST:
-        if sum(widths.values()) + len(GAP) * (len(widths) - 1) > width:
-            del widths[heading]
-    name, *others = widths
-    widths[name] = min(widths[name], max(1, width - sum(widths[heading] + len(GAP) for heading in others)))
-    lines = []
-    for row in rows:
-        cells = dict(zip(rows[0], row, strict=True))
-        if len(cells[name]) > widths[name]:
-            cells[name] = cells[name][: widths[name] - 1] + "…"
-        lines.append(GAP.join(cells[heading].ljust(size) for heading, size in widths.items()).rstrip())
-    return lines
 
 
 def describe_progress(beat: Beat, epochs: int) -> tuple[str, str, str, str, str]:

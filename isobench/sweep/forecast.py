@@ -1,14 +1,14 @@
 """Forecast how long runs will take, from finished runs of the same shape."""
 
+import contextlib
 import statistics
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
-from isobench.config.schema import Config, config_from_plain
-from isobench.runs.layout import RECORD_FILE
+from isobench.common.errors import UserError
+from isobench.config.schema import Config
+from isobench.runs.listing import list_run_folders, read_stored_row
 from isobench.runs.record import RunRecord
-from isobench.runs.record_file import read_record_file
 from isobench.runs.row import Row
 
 RunShape = tuple[Any, ...]
@@ -50,17 +50,14 @@ class Forecast:
             self.epoch_seconds_by_shape[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
 
     def _add_other_records(self, rows: list[Row]) -> None:
-        own_folders = {row.folder.path.name for row in rows}
-        for file in sorted(rows[0].folder.path.parent.glob(f"*/{RECORD_FILE}")):
-            if file.parent.name not in own_folders:
-                self._add_record_file(file)
-
-    def _add_record_file(self, file: Path) -> None:
-        try:
-            record = read_record_file(file)
-            self._add_record(config_from_plain(record.config), record)
-        except Exception:  # a damaged record, or one of another version, gives no forecast
-            return
+        own = {row.folder.path.name for row in rows}
+        output_dir = rows[0].cfg.output_dir
+        for folder in list_run_folders(output_dir):
+            if folder.name not in own:
+                with contextlib.suppress(UserError):  # a damaged record gives no forecast
+                    row = read_stored_row(output_dir, folder)
+                    if row.record is not None:
+                        self._add_record(row.cfg, row.record)
 
 
 def compute_device_seconds(record: RunRecord) -> float:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -31,19 +31,19 @@ from isobench.runs import jobs
 from isobench.runs.layout import jobs_folder
 from isobench.runs.row import Row
 from isobench.sweep.capacity import MemoryNeeds, divide_machine
-from isobench.sweep.pool import PlannedJob, Pool
+from isobench.sweep.pool import Pool
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
 SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 
 
-class Launcher(Protocol):
-    """What carries out the runs of a sweep."""
+class InProcessLauncher:
+    """Carries out one run after another in this process (``hydra/launcher=sequential``)."""
 
-    submitted_message: str | None  # for the user, after a launch that did not wait
+    submitted_message: str | None = None  # for the user, after a launch that did not wait
 
     def launch(self, todo: list[Row], rows: Sequence[Row]) -> list[int]:
-        """Carry out runs and return their exit codes, fewer if it does not wait for them.
+        """Carry out runs and return their exit codes, none if it does not wait for them.
 
         A run that fails does not stop the others; a disk that can't be written to does.
 
@@ -51,28 +51,6 @@ class Launcher(Protocol):
             todo: the runs to carry out.
             rows: all runs of the sweep, the finished ones included.
         """
-
-
-def make_launcher(hydra: DictConfig) -> Launcher:
-    """Make the launcher that ``hydra/launcher`` chooses.
-
-    Raises:
-        UserError: it is none of isobench's, or a setting of it is out of its bounds.
-    """
-    if not str(hydra.launcher._target_).startswith(f"{__name__}."):
-        name = hydra.runtime.choices.get("hydra/launcher")
-        raise UserError(f"hydra/launcher={name} can't carry out runs: choose auto, sequential or slurm")
-    launcher: Launcher = instantiate(hydra.launcher, _convert_="all")
-    return launcher
-
-
-class InProcessLauncher:
-    """Carries out one run after another in this process (``hydra/launcher=sequential``)."""
-
-    submitted_message: str | None = None
-
-    def launch(self, todo: list[Row], rows: Sequence[Row]) -> list[int]:
-        """See `Launcher`."""
         return [execute_run(row.cfg, f"[{number}/{len(todo)}] ")[0] for number, row in enumerate(todo, 1)]
 
 
@@ -93,7 +71,7 @@ class AutomaticLauncher(InProcessLauncher):
         self.processes = processes
 
     def launch(self, todo: list[Row], rows: Sequence[Row]) -> list[int]:
-        """See `Launcher`."""
+        """See `InProcessLauncher.launch`."""
         division = divide_machine([row.cfg for row in todo], len(rows), self.processes)
         if division.processes == 1:
             with _use_threads(division.threads):
@@ -102,9 +80,7 @@ class AutomaticLauncher(InProcessLauncher):
         if self.processes is None:
             memory = MemoryNeeds()
             memory.add_finished(rows, with_gpu=bool(division.gpus))
-        places = ((index, f"[{index + 1}/{len(todo)}] ") for index in range(len(todo)))
-        jobs = [PlannedJob(index, row.cfg, row.folder, text) for (index, text), row in zip(places, todo, strict=True)]
-        return Pool(division, memory).carry_out(jobs)
+        return Pool(division, memory).carry_out(todo)
 
 
 @contextlib.contextmanager
@@ -161,7 +137,7 @@ class SlurmLauncher:
         }
 
     def launch(self, todo: list[Row], rows: Sequence[Row]) -> list[int]:
-        """See `Launcher`.
+        """See `InProcessLauncher.launch`.
 
         Raises:
             UserError: SLURM refuses the jobs, or can't be reached.
@@ -226,3 +202,16 @@ def explain_refusal(error: Exception) -> str:
     if not fatal:
         return extract_first_line(error)
     return f"SLURM does not answer here ({fatal[-1]}): submit from a machine of the cluster where sinfo works"
+
+
+def make_launcher(hydra: DictConfig) -> InProcessLauncher | SlurmLauncher:
+    """Make the launcher that ``hydra/launcher`` chooses.
+
+    Raises:
+        UserError: it is none of isobench's, or a setting of it is out of its bounds.
+    """
+    if not str(hydra.launcher._target_).startswith(f"{__name__}."):
+        name = hydra.runtime.choices.get("hydra/launcher")
+        raise UserError(f"hydra/launcher={name} can't carry out runs: choose auto, sequential or slurm")
+    launcher: InProcessLauncher | SlurmLauncher = instantiate(hydra.launcher, _convert_="all")
+    return launcher

@@ -2,10 +2,9 @@
 
 import contextlib
 import math
-import os
 import signal
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -16,12 +15,10 @@ import psutil
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted, SignalWatch, handle_signals, obey_ctrl_c
 from isobench.common.terminal import format_count
-from isobench.config.schema import Config
-from isobench.runs.folder import RunFolder
-from isobench.runs.row import format_run_name
+from isobench.runs.row import Row, format_run_name
 from isobench.sweep.board import Board
 from isobench.sweep.capacity import GIB, Division, MemoryNeeds, measure_free_memory
-from isobench.sweep.pool_worker import Ended, Line, StorageFailure, Work, WorkerSetup, start_process
+from isobench.sweep.pool_worker import Ended, Work, start_process
 from isobench.training.execute import EXIT_FAILED
 
 POLL_SECONDS = 1.0  # between two looks at the runs' progress
@@ -29,22 +26,18 @@ WATCHED_BEAT_SECONDS = 1.0
 
 
 @dataclass
-class PlannedJob:
+class Job:
     """A run to carry out, and what has happened to it.
 
     Args:
-        index: its place among the sweep's runs, from 0.
-        cfg: its config.
-        folder: its folder.
-        position: its place, as its outcome's line shows it.
+        index: its place among the runs, from 0.
+        row: the run.
         kills: how many of its processes were killed.
         had_company: whether others ran at the same time as its last process.
     """
 
     index: int
-    cfg: Config
-    folder: RunFolder
-    position: str
+    row: Row
     kills: int = 0
     had_company: bool = False
 
@@ -56,7 +49,7 @@ class WorkerProcess:
     process: SpawnProcess
     pipe: Connection
     slot: int
-    job: PlannedJob | None = None
+    job: Job | None = None
     is_ending: bool = False
 
     def measure_memory(self) -> float:
@@ -84,20 +77,21 @@ class Pool:
         self.division, self.memory = division, memory
         self.limit = division.processes
         self.workers: list[WorkerProcess] = []
-        self.waiting: deque[PlannedJob] = deque()
-        self.waiting_alone: deque[PlannedJob] = deque()  # runs that were killed twice
+        self.waiting: deque[Job] = deque()
+        self.waiting_alone: deque[Job] = deque()  # runs that were killed twice
         self.codes: dict[int, int] = {}
         self.told_of_memory = False
 
-    def carry_out(self, jobs: Iterable[PlannedJob]) -> list[int]:
+    def carry_out(self, rows: list[Row]) -> list[int]:
         """Carry out the runs and return their exit codes, in their order.
 
         Raises:
             StorageError: results can't be written; the running runs were stopped.
             Interrupted: a signal came; the running runs have saved, and the processes have ended.
         """
-        self.waiting.extend(jobs)
-        self.board = Board([job.cfg for job in self.waiting])
+        self.waiting.extend(Job(index, row) for index, row in enumerate(rows))
+        self.total = len(rows)
+        self.board = Board([row.cfg for row in rows])
         watch = SignalWatch()
         with self.board:
             try:
@@ -108,7 +102,8 @@ class Pool:
                         self.waiting.append(self.waiting_alone.popleft())
                     self._hand_out()
                     self._receive(POLL_SECONDS)
-                    self.board.show([(w.job.cfg, w.job.folder.path, w.process.pid) for w in self.workers if w.job])
+                    busy = [(worker.job.row, worker.process.pid) for worker in self.workers if worker.job]
+                    self.board.show([(row.cfg, row.folder.path, pid) for row, pid in busy])
                 self._let_go()
             except BaseException:
                 self._stop()
@@ -122,7 +117,7 @@ class Pool:
 
     def _hand_out(self) -> None:
         """Give runs to the idle workers, start workers for more, and end those that nothing is left for."""
-        given: list[tuple[WorkerProcess, PlannedJob]] = []
+        given: list[tuple[WorkerProcess, Job]] = []
         for worker in [worker for worker in self.workers if worker.job is None and not worker.is_ending]:
             if self.waiting and len(self._find_busy()) < self.limit and self._has_room(self.waiting[0], worker):
                 worker.job = self.waiting.popleft()
@@ -138,11 +133,11 @@ class Pool:
         share = math.ceil(len(busy) / max(1, len(self.division.gpus)))
         for worker, job in given:
             job.had_company = False
-            self._send(worker, Work(job.cfg, job.position, share))
+            self._send(worker, Work(job.row.cfg, f"[{job.index + 1}/{self.total}] ", share))
         for worker in busy if given and len(busy) > 1 else []:
-            cast(PlannedJob, worker.job).had_company = True
+            cast(Job, worker.job).had_company = True
 
-    def _has_room(self, job: PlannedJob, worker: WorkerProcess | None = None) -> bool:
+    def _has_room(self, job: Job, worker: WorkerProcess | None = None) -> bool:
         """True if a run may start now: there is memory for it, or no other is running.
 
         Args:
@@ -152,13 +147,13 @@ class Pool:
         busy = self._find_busy()
         if not busy or self.memory is None:
             return True
-        need = self.memory.estimate(job.cfg)
+        need = self.memory.estimate(job.row.cfg)
         if need is None:
             return False
         free = measure_free_memory() + (worker.measure_memory() if worker else 0.0)
         reserved = 0.0
         for other in busy:
-            expected = self.memory.estimate(cast(PlannedJob, other.job).cfg) or 0.0
+            expected = self.memory.estimate(cast(Job, other.job).row.cfg) or 0.0
             reserved += max(0.0, expected - other.measure_memory())
         if need > free - reserved and not self.told_of_memory:
             self.told_of_memory = True
@@ -176,8 +171,8 @@ class Pool:
             variables["OMP_NUM_THREADS"] = str(self.division.threads)
         if self.division.gpus:
             variables["CUDA_VISIBLE_DEVICES"] = self.division.gpus[slot % len(self.division.gpus)]
-        setup = WorkerSetup(os.getpid(), variables, WATCHED_BEAT_SECONDS if self.board.is_moving else None)
-        worker = WorkerProcess(*start_process(setup, f"isobench-worker-{slot}"), slot)
+        beat_seconds = WATCHED_BEAT_SECONDS if self.board.is_moving else None
+        worker = WorkerProcess(*start_process(f"isobench-worker-{slot}", variables, beat_seconds), slot)
         self.workers.append(worker)
         return worker
 
@@ -204,24 +199,35 @@ class Pool:
             StorageError: a worker can't write results.
             Interrupted: a signal stopped a worker.
         """
+        for worker, message in self._read_messages(timeout):
+            if message is None:
+                self._note_end(worker)
+            elif isinstance(message, StorageError):
+                worker.job = None
+                raise message
+            elif worker.job:
+                self.codes[worker.job.index] = message.code
+                if self.memory and message.peak:
+                    self.memory.add(worker.job.row.cfg, message.peak)
+                worker.job = None
+                self.board.ended = len(self.codes)
+
+    def _read_messages(self, timeout: float | None) -> Iterator[tuple[WorkerProcess, Ended | StorageError | None]]:
+        """Print the lines that workers have sent, and yield their other messages; None is that of one that ended."""
         ready = wait([worker.pipe for worker in self.workers], timeout)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
                 message = worker.pipe.recv()
             except (EOFError, OSError):
-                self._note_end(worker)
-                continue
-            if isinstance(message, Line):
-                self.board.print(message.text)
-            elif isinstance(message, StorageFailure):
-                worker.job = None
-                raise StorageError(message.message)
-            elif isinstance(message, Ended) and worker.job:
-                self.codes[worker.job.index] = message.code
-                if self.memory and message.peak:
-                    self.memory.add(worker.job.cfg, message.peak)
-                worker.job = None
-                self.board.count_ended(len(self.codes))
+                worker.process.join()
+                worker.pipe.close()
+                self.workers.remove(worker)
+                yield worker, None
+            else:
+                if isinstance(message, str):
+                    self.board.print(message)
+                else:
+                    yield worker, message
 
     def _note_end(self, worker: WorkerProcess) -> None:
         """Note that a worker has ended, and why, if it had a run.
@@ -230,19 +236,16 @@ class Pool:
             Interrupted: a signal stopped it, and its run has saved.
             RuntimeError: it ended by an error, which it has printed.
         """
-        worker.process.join()
-        worker.pipe.close()
-        self.workers.remove(worker)
         job, code = worker.job, worker.process.exitcode or 0
         if job is None:
             return
         if code > 128:
             raise Interrupted(code - 128)
         if code >= 0:
-            raise RuntimeError(f"{format_run_name(job.cfg)}: a worker process ended with exit code {code}")
+            raise RuntimeError(f"{format_run_name(job.row.cfg)}: a worker process ended with exit code {code}")
         self._put_back(job, signal.Signals(-code))
 
-    def _put_back(self, job: PlannedJob, signum: signal.Signals) -> None:
+    def _put_back(self, job: Job, signum: signal.Signals) -> None:
         """Decide whether to try a run again after a signal has ended its process.
 
         Lack of memory looks like SIGKILL. From then on, no more runs are carried out at once than remain now, unless
@@ -250,7 +253,7 @@ class Pool:
         """
         job.kills += 1
         reason = "was killed (out of memory?)" if signum == signal.SIGKILL else f"was ended by {signum.name}"
-        name = f"isobench: {format_run_name(job.cfg)}: a process {reason}"
+        name = f"isobench: {format_run_name(job.row.cfg)}: a process {reason}"
         if job.kills > 1 and not job.had_company:
             self.codes[job.index] = EXIT_FAILED
             self.board.print(f"{name}; the same command goes on with it")
@@ -271,20 +274,9 @@ class Pool:
                 if busy := len(self._find_busy()):
                     self.board.print(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
                 while self.workers:
-                    self._drain()
+                    list(self._read_messages(None))
             except KeyboardInterrupt:
                 for worker in self.workers:
                     worker.process.kill()
                     worker.process.join()
                 raise
-
-    def _drain(self) -> None:
-        """Read what the workers still send, print their lines, and forget those that have ended."""
-        ready = wait([worker.pipe for worker in self.workers])
-        for worker in [worker for worker in self.workers if worker.pipe in ready]:
-            try:
-                if isinstance(message := worker.pipe.recv(), Line):
-                    self.board.print(message.text)
-            except (EOFError, OSError):
-                worker.process.join()
-                self.workers.remove(worker)

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -34,40 +34,11 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line that a worker printed."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Ended:
     """The end of a run: its exit code and its peak memory in bytes, where that is known."""
 
     code: int
     peak: float | None
-
-
-@dataclass(frozen=True)
-class StorageFailure:
-    """The end of a worker: results can't be written any more."""
-
-    message: str
-
-
-@dataclass(frozen=True)
-class WorkerSetup:
-    """Hold what a worker is told when it starts.
-
-    Args:
-        parent: the process id of the sweep's own process.
-        variables: environment variables to set before torch is imported: its threads, its GPU.
-        beat_seconds: the time between the heartbeats of its runs; None takes the usual one.
-    """
-
-    parent: int
-    variables: dict[str, str] = field(default_factory=dict)
-    beat_seconds: float | None = None
 
 
 class LineSender(io.TextIOBase):
@@ -87,7 +58,7 @@ class LineSender(io.TextIOBase):
             *lines, self.rest = (self.rest + text).replace("\r\n", "\n").split("\n")
             self.rest = self.rest.rpartition("\r")[2]
             for line in lines:
-                self.send(Line(line.rpartition("\r")[2]))
+                self.send(line.rpartition("\r")[2])
         return len(text)
 
     def send(self, message: Any) -> None:
@@ -96,11 +67,13 @@ class LineSender(io.TextIOBase):
             self.pipe.send(message)
 
 
-def start_process(setup: WorkerSetup, name: str) -> tuple[SpawnProcess, Connection]:
+def start_process(
+    name: str, variables: dict[str, str], beat_seconds: float | None
+) -> tuple[SpawnProcess, Connection]:
     """Start a worker process; return it and the pipe to it. It gets no Ctrl-C: the sweep's own process obeys that."""
     context = multiprocessing.get_context("spawn")  # a fork of a process that has imported torch may hang
     pipe, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, setup), name=name)
+    process = context.Process(target=work, args=(theirs, os.getpid(), variables, beat_seconds), name=name)
     resource_tracker.ensure_running()  # if it were started later, Ctrl-C would no longer be held back
     with hold_signals(signal.SIGINT, signal.SIGHUP):
         process.start()
@@ -108,32 +81,34 @@ def start_process(setup: WorkerSetup, name: str) -> tuple[SpawnProcess, Connecti
     return process, pipe
 
 
-def work(pipe: Connection, setup: WorkerSetup) -> None:
+def work(pipe: Connection, parent: int, variables: dict[str, str], beat_seconds: float | None = None) -> None:
     """Carry out runs until None comes, or the parent is gone.
 
     A signal lets the run that is being carried out save, and ends the process with the exit code 128 + its number.
 
     Args:
-        pipe: brings `Work` and takes `Line`, `Ended` and `StorageFailure`.
-        setup: see `WorkerSetup`.
+        pipe: brings `Work`, and takes the lines that are printed, each run's `Ended`, and a StorageError.
+        parent: the process id of the sweep's own process.
+        variables: environment variables to set before torch is imported: its threads, its GPU.
+        beat_seconds: the time between the heartbeats of its runs; None takes the usual one.
     """
     for signum in (signal.SIGTERM, signal.SIGUSR2):
         signal.signal(signum, raise_interrupted)
     for signum in (signal.SIGINT, signal.SIGHUP):  # the sweep's own process acts on these
         signal.signal(signum, signal.SIG_IGN)
-    os.environ.update(setup.variables)
+    os.environ.update(variables)
     environment.share_processor()
     environment.keep_freed_memory()
-    if setup.beat_seconds is not None:
-        environment.note_beat_seconds(setup.beat_seconds)
+    if beat_seconds is not None:
+        environment.note_beat_seconds(beat_seconds)
     output = LineSender(pipe)
     sys.stdout = sys.stderr = output
     try:
-        _stop_without_parent(setup.parent)
+        threading.Thread(target=_stop_without, args=(parent,), daemon=True).start()
         try:
-            carry_out(pipe, output)
+            _carry_out(pipe, output)
         except StorageError as error:
-            output.send(StorageFailure(str(error)))
+            output.send(error)
     except Interrupted as stop:
         raise SystemExit(128 + stop.signum) from None
     finally:  # nothing is left to save: a later signal must not disturb the end of the process
@@ -141,7 +116,7 @@ def work(pipe: Connection, setup: WorkerSetup) -> None:
             signal.signal(signum, signal.SIG_IGN)
 
 
-def carry_out(pipe: Connection, output: LineSender) -> None:
+def _carry_out(pipe: Connection, output: LineSender) -> None:
     """Carry out the runs that the pipe brings, and report the end of each."""
     while True:
         try:
@@ -156,19 +131,8 @@ def carry_out(pipe: Connection, output: LineSender) -> None:
         output.send(Ended(code, record.cost.peak_memory_mib.resident * MIB if record else None))
 
 
-def _stop_without_parent(parent: int) -> None:
-    """Start a thread that sends this process SIGTERM as soon as a process is gone, once.
-
-    The run that is being carried out then saves and ends, as it does for every SIGTERM. Without this, workers would
-    go on, unseen, when their parent is killed.
-
-    Args:
-        parent: the id of the process to watch, on this machine.
-    """
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-
-
-def _watch(parent: int) -> None:
+def _stop_without(parent: int) -> None:
+    """Send this process SIGTERM as soon as its parent is gone; it would go on, unseen, when the parent is killed."""
     while is_process_alive(parent):
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -105,7 +105,7 @@ def work(carry_out_run):
     pipe, theirs = multiprocessing.Pipe()
     for message in (pool_worker.Work(None, ""), None):
         pipe.send(message)
-    pool_worker.work(theirs, pool_worker.WorkerSetup(os.getpid()))
+    pool_worker.work(theirs, os.getpid(), {})
 """
 COUNT_IN_WORKER = COUNT_PAGES + WORK + "work(count_pages)"
 
