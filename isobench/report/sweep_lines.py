@@ -18,12 +18,13 @@ from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
     find_varying_settings,
+    format_settings,
+    format_value,
     group_over_seeds,
     read_run_names,
     read_value,
     shorten_setting_names,
 )
-from isobench.runs.labels import format_settings, format_value
 from isobench.runs.row import Row, are_constant_predictors, count_troubles, format_score
 
 NOTHING = "-"  # in place of a number or a setting that a line does not have

@@ -17,12 +17,12 @@ from isobench.common.files import sha256_json, shorten_digest
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
+    format_value,
     read_fingerprints,
     read_run_names,
     read_scale_differences,
     read_value,
 )
-from isobench.runs.labels import format_value
 from isobench.runs.row import Row, find_failure
 
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with

@@ -6,7 +6,7 @@ other weights, are therefore never taken for seeds of one configuration, even if
 """
 
 from collections.abc import Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from isobench.common.files import sha256_json
@@ -23,6 +23,8 @@ PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
 SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared
 # Settings that don't change a result. Those of sources do so by the data and the weights, which are compared instead.
 NOT_COMPARED = {f"{section}.{key}" for section, keys in NOT_IN_KEY.items() for key in keys}
+# Tables don't show these as settings that vary, but runs that differ in them need different names.
+MORE_SETTINGS = ("seeds.init", "seeds.order", "seeds.dropout")
 NOT_IDENTIFIED = Identity("", {}, {})  # stands for the identity of a row that has none
 VARYING_SECTIONS = (  # sections whose settings may vary among runs
     "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer", "monitors",
@@ -139,3 +141,39 @@ def read_setting(cfg: Config, name: str) -> Any:
             return "-"
         value = value[key]
     return to_plain(value)
+
+
+def label_rows(rows: Sequence[Row]) -> None:
+    """Write into each run's ``tracking.label`` what tells it from the other runs, or None if nothing does."""
+    for row, label in zip(rows, make_labels(rows), strict=True):
+        if label != row.cfg.tracking.label:
+            row.cfg = replace(row.cfg, tracking=replace(row.cfg.tracking, label=label))
+
+
+def make_labels(rows: Sequence[Row]) -> list[str | None]:
+    """Make a label for each run from the settings in which the runs differ, beside task, encoder, method and seed."""
+    names = find_varying_settings(list(rows))
+    names += [name for name in MORE_SETTINGS if len({str(read_setting(row.cfg, name)) for row in rows}) > 1]
+    return [format_settings(row, names) or None for row in rows]
+
+
+def format_settings(row: Row, names: Sequence[str]) -> str:
+    """Write a run's values of the named settings, such as ``beta=0.25 lr=1e-05``.
+
+    Settings that the run's method does not have are left out.
+
+    Args:
+        row: the run.
+        names: dotted names of settings; each is shortened to the part that no other of them has.
+    """
+    values = {short: read_value(row, name) for name, short in shorten_setting_names(names).items()}
+    return " ".join(f"{short}={format_value(value)}" for short, value in values.items() if value != "-")
+
+
+def format_value(value: Any) -> str:
+    """Write a setting's value briefly, as it is typed on the command line."""
+    if isinstance(value, bool) or value is None:
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(format_value, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

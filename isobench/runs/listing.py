@@ -16,8 +16,8 @@ from isobench.common.reading import read_bounded
 from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import Config, read_section
 from isobench.runs.folder import RunFolder
+from isobench.runs.grouping import label_rows
 from isobench.runs.identity import Identity
-from isobench.runs.labels import label_rows
 from isobench.runs.layout import (
     CONFIG_FILE,
     EARLIER_FOLDERS,

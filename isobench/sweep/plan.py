@@ -21,7 +21,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import make_storage_error, refuse_file
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.resources import conf_dir
-from isobench.config.bounds import check_value, read_hints
+from isobench.config.bounds import Seed, check_value, read_hints
 from isobench.config.command_line import (
     CONFIG_DIR_FLAGS,
     MULTIRUN_FLAGS,
@@ -30,13 +30,12 @@ from isobench.config.command_line import (
 )
 from isobench.config.schema import Config, register_schema
 from isobench.runs.folder import remove_empty_output_folder
-from isobench.runs.grouping import read_setting
+from isobench.runs.grouping import make_labels, read_setting
 from isobench.runs.identity import Identifier, identify
-from isobench.runs.labels import make_labels
 from isobench.runs.layout import runs_folder
 from isobench.runs.plan import Plan, locate_plan, write_plan
 from isobench.runs.row import Row
-from isobench.runs.validate import ConfigValidator, validate_config
+from isobench.runs.validate import validate_config
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
 from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
@@ -79,12 +78,17 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
     if base.experiment.name is None and (name := find_experiment_name(base)):
         command_line["experiment.name"] = [f"experiment.name={name}"]
     grid = read_grid(base)
-    composer, validator, identifier = Composer(loader, base), ConfigValidator(), Identifier()
+    composer, identifier = Composer(loader, base), Identifier()
+    valid: dict[tuple[int, ...], Config] = {}  # ids of a config's parts, but for its seed -> a config with them
     planned: dict[str, PlannedRun] = {}
     expanded = [expand_chains(run) for run in expand_grid(grid, command_line)]
     for overrides, left_out in fit_to_methods(composer, expanded):
         cfg = composer.compose(overrides)
-        validator.validate(cfg)
+        parts = tuple(id(part) for name, part in vars(cfg).items() if name != "seed")
+        if parts not in valid:
+            validate_config(cfg)
+            valid[parts] = cfg
+        check_value("seed", cfg.seed, Seed)
         identity = identifier.identify(cfg)
         row = Row.of(cfg, identity.key, identity)
         planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))

@@ -2,9 +2,8 @@
 
 from helpers import make_config
 
-from isobench.runs.grouping import shorten_setting_names
+from isobench.runs.grouping import format_value, label_rows, make_labels, shorten_setting_names
 from isobench.runs.identity import Identity
-from isobench.runs.labels import format_value, label_rows, make_labels
 from isobench.runs.row import Row, format_run_name
 from isobench.training.tracking import format_wandb_name
 

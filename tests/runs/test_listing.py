@@ -16,7 +16,6 @@ from isobench.data.weights import read_model_type
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
 from isobench.runs.listing import parse_config, read_rows, read_run_config
 from isobench.runs.row import Row
-from isobench.runs.validate import ConfigValidator, validate_config
 
 CONFIGS = [
     ["seed=3"],
@@ -83,21 +82,6 @@ def test_a_file_that_lacks_a_section_is_read_or_refused_as_it_is_as_a_whole(sect
     del plain[section]
     text = yaml.safe_dump(plain, sort_keys=False)
     assert outcome(parse_config, text) == outcome(read_whole, text)
-
-
-def test_configs_that_share_their_parts_are_validated_by_their_seed(tmp_path):
-    validator, cfg = ConfigValidator(), make_config()
-    validator.validate(cfg)
-    validator.validate(replace(cfg, seed=2))
-    for bad in (replace(cfg, seed=-1), replace(cfg, optimization=replace(cfg.optimization, epochs=0))):
-        with pytest.raises(UserError) as expected:
-            validate_config(bad)
-        with pytest.raises(UserError) as raised:
-            validator.validate(bad)
-        assert str(raised.value) == str(expected.value)
-    (tmp_path / "config.yaml").write_text(config_text().replace("seed: 1", "seed: -1"))
-    with pytest.raises(UserError, match="is damaged or was changed"):
-        read_run_config(tmp_path)
 
 
 def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared():
