@@ -30,7 +30,7 @@ MAX_NAMED = 5
 
 
 def main() -> None:
-    """Parse the command line and run the command; ``prog`` is what the usage line calls it."""
+    """Parse the command line and run the command."""
     parser = FlagParser(
         prog="isobench export",
         usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
