@@ -54,10 +54,8 @@ class IsotropyMonitor(Callback):
         return {"curves": self.curves, "epochs": self.epochs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the curves and their epochs from a checkpoint; one without epochs has a curve of every epoch."""
-        self.curves = state["curves"]
-        count = max(map(len, self.curves.values()), default=0)
-        self.epochs = state.get("epochs", list(range(1, count + 1)))
+        """Restore the curves and their epochs from a checkpoint."""
+        self.curves, self.epochs = state["curves"], state["epochs"]
 
     def on_validation_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Forget the embeddings and classes of the validation before."""

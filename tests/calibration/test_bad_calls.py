@@ -1,15 +1,104 @@
-"""Check that wrong calls of methods raise an error of one line, in any PyTorch program."""
+"""Check that wrong calls of methods raise an error of one line that names the setting, in any PyTorch program."""
+
+import math
 
 import pytest
 import torch
 
-from isobench.calibration import Centering, Chain, IsoBN, Link, SpectrumControl, Whitening, center, whiten
+from isobench.calibration import (
+    BatchNorm,
+    Centering,
+    Chain,
+    CosineRegularization,
+    Decorrelation,
+    FixedNorm,
+    Flow,
+    GradientNorm,
+    IsoBN,
+    IStar,
+    Link,
+    SIGReg,
+    SpectrumControl,
+    Uniformity,
+    Whitening,
+    all_but_the_top,
+    center,
+    whiten,
+)
+
+BAD_SETTINGS = [
+    (IsoBN, "gamma", ["max"]),
+    (IsoBN, "rescale", ["root"]),
+    (IsoBN, "momentum", [0.0]),
+    (IsoBN, "eps", [0.0]),
+    (IsoBN, "beta", [math.nan]),
+    (IsoBN, "subtract_mean", ["yes"]),
+    (BatchNorm, "momentum", [0]),
+    (FixedNorm, "kind", ["max"]),
+    (FixedNorm, "eps", [0]),
+    (Whitening, "form", ["svd"]),
+    (Whitening, "k", [2]),
+    (Whitening, "shrinkage", [2]),
+    (Whitening, "epsilon", [-0.1, math.nan, math.inf, "small", True]),
+    (Centering, "kind", ["middle"]),
+    (Centering, "momentum", [0]),
+    (Centering, "centered_projection", ["false"]),
+    (CosineRegularization, "strength", [-1]),
+    (SpectrumControl, "decay", ["linear"]),
+    (SpectrumControl, "c1", [-1]),
+    (SpectrumControl, "c2", [2]),  # has no effect with decay=polynomial
+    (SpectrumControl, "start_at_target", ["false", 2, None]),
+    (GradientNorm, "eps", [0]),
+    (GradientNorm, "alpha", [math.nan]),
+    (Decorrelation, "strength", [-0.1, "strong", math.inf, True, None]),
+    (Decorrelation, "variance_weight", [math.nan]),
+    (Decorrelation, "covariance_weight", [-1]),
+    (Decorrelation, "gamma", [-1]),
+    (Decorrelation, "epsilon", [0, 10**400]),
+    (Uniformity, "strength", ["strong", -math.inf]),
+    (Uniformity, "t", [0, math.nan]),
+    (SIGReg, "strength", ["strong", math.nan]),
+    (SIGReg, "directions", [0, 2.5]),
+    (SIGReg, "points", [16, True]),
+    (SIGReg, "t_max", [0]),
+    (IStar, "strength", ["much", math.inf, math.nan, True, None]),
+    (IStar, "zeta", [1.01, -1e-9, math.nan]),
+    (IStar, "scope", ["all", ["cls"]]),
+    (IStar, "sample", [1, 0, 3.5]),
+    (Flow, "coupling", ["cubic"]),
+    (Flow, "permutation", ["none"]),
+    (Flow, "lr", [0]),
+]
 
 
-@pytest.mark.parametrize("dim", [0, -1, "8", 2.5])
-def test_a_width_that_is_none_is_refused(dim):
-    with pytest.raises(ValueError, match="dim must be a whole number, at least 1"):
-        IsoBN(dim)
+@pytest.mark.parametrize(
+    ("method", "setting", "value"), [(method, name, value) for method, name, bad in BAD_SETTINGS for value in bad]
+)
+def test_a_setting_that_cannot_be_is_named(method, setting, value):
+    with pytest.raises(ValueError, match=setting) as error:
+        method(8, **{setting: value})
+    assert "\n" not in str(error.value)
+
+
+def test_settings_that_do_not_fit_the_width_or_each_other_are_refused():
+    for settings, message in (
+        ({"k": 5, "form": "pca"}, "k=5 must be between"),
+        ({"form": "zca", "k": 2}, "form=pca"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Whitening(4, **settings)
+    with pytest.raises(ValueError, match="8 dimensions can't be halved 4 times"):
+        Flow(8, levels=4)
+    with pytest.raises(ValueError, match="D must be between 0 and 4, not 5"):
+        Centering(4, "all_but_the_top", D=5)
+    for settings in ({"D": 2}, {"centered_projection": False}):
+        with pytest.raises(ValueError, match="have no effect with kind=center: leave them out"):
+            Centering(4, **settings)
+    with pytest.raises(ValueError, match="at least 2 dimensions, not 1"):
+        IStar(1)
+    for dim in (0, -1, "8", 2.5):
+        with pytest.raises(ValueError, match="dim must be a whole number, at least 1"):
+            IsoBN(dim)
 
 
 @pytest.mark.parametrize("shape", [(8,), (1, 4, 8), (0, 8)])
@@ -19,20 +108,20 @@ def test_a_batch_that_is_none_is_refused(shape):
             method(torch.ones(shape))
 
 
+def test_functions_of_vectors_say_what_they_cannot():
+    for function in (center, whiten):
+        with pytest.raises(ValueError, match="needs vectors"):
+            function(torch.ones(8))
+    for rows, k, message in ((1, None, "two rows"), (9, 0, "k must be"), (9, 5, "k must be")):
+        with pytest.raises(ValueError, match=message):
+            whiten(torch.ones(rows, 4), k)
+    with pytest.raises(ValueError, match="D must be between 0 and 4, not 5"):
+        all_but_the_top(torch.ones(9, 4), 5)
+
+
 def test_a_chain_of_what_are_no_links_is_refused():
     for links in ([], [IsoBN(8)]):
         with pytest.raises(ValueError, match="at least one Link"):
             Chain(links)
     with pytest.raises(ValueError, match="placement must be"):
         Link(IsoBN(8), "nowhere")
-    for function in (center, whiten):
-        with pytest.raises(ValueError, match="needs vectors"):
-            function(torch.ones(8))
-
-
-def test_settings_without_effect_are_refused():
-    with pytest.raises(ValueError, match="c2=2 has no effect with decay=polynomial"):
-        SpectrumControl(4, c2=2)
-    for settings in ({"D": 2}, {"centered_projection": False}):
-        with pytest.raises(ValueError, match="have no effect with kind=center: leave them out"):
-            Centering(4, **settings)

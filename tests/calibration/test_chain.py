@@ -126,11 +126,6 @@ def test_nothing_is_asked_of_a_method_before_it_is_prepared():
     torch.testing.assert_close(out, 10 * (h - h.mean(0)), rtol=1e-4, atol=1e-4)
 
 
-def test_parameters_may_come_as_a_generator_or_alone():
-    groups = Chain([Link(NeedsPrepare(2))]).parameter_groups()
-    assert [len(list(group["params"])) for group in groups for _ in range(2)] == [1, 1, 1, 1]
-
-
 def test_statistics_are_prepared_in_order_from_what_each_is_given():
     chain = Chain([Link(FixedNorm(3, "z", eps=1e-9)), Link(FixedNorm(3, "minmax", eps=1e-9))])
     h = torch.randn(50, 3) * 4 + 2

@@ -151,17 +151,3 @@ def test_under_mixed_precision_it_stays_float32_inside():
         out, loss = flow(h), flow.objective(h)
     assert (out.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
     torch.testing.assert_close(out.float(), flow(h.float()), rtol=0.02, atol=0.02)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"coupling": "cubic"}, "coupling must be"),
-        ({"permutation": "none"}, "permutation must be"),
-        ({"levels": 4}, "8 dimensions can't be halved 4 times"),
-        ({"lr": 0}, "lr must be above 0"),
-    ],
-)
-def test_settings_are_checked(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Flow(8, **settings)

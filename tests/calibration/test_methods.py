@@ -56,26 +56,6 @@ def test_it_trains_under_mixed_precision_on_the_vocabulary_with_accumulated_grad
     assert code == 0, err
 
 
-@pytest.mark.parametrize(
-    ("method", "setting", "message"),
-    [
-        ("decorrelation", "strength=strong", "strength=strong must be a number"),
-        ("decorrelation", "strength=-1", "strength must be a finite number of at least 0, not -1"),
-        ("uniformity", "strength=nan", "strength=nan must be a number"),
-        ("uniformity", "t=0", "t must be above 0, not 0"),
-        ("sigreg", "strength=null", "strength=null must be a number"),
-        ("sigreg", "points=16", "points must be an odd number of at least 3, not 16"),
-        ("whitening_zca", "epsilon=-0.1", "epsilon must be a finite number of at least 0, not -0.1"),
-        ("whitening_pca", "epsilon=inf", "epsilon=inf must be a number"),
-    ],
-)
-def test_a_setting_that_can_t_be_is_one_line_and_no_run(cli, small, outputs, method, setting, message):
-    code, _, err = cli(*small, f"calibration={method}", f"calibration.{setting}")
-    assert (code, err.strip().count("\n")) == (2, 0)
-    assert f"calibration={method}: {message}" in err
-    assert not list(outputs.glob("runs/*/result.json"))
-
-
 def test_columns_that_don_t_fit_the_pooler_are_refused(cli, small, outputs):
     code, _, err = cli(*small, "calibration=whitening_pca", "calibration.k=4", "calibration.placement=before_pooler")
     assert code == 2

@@ -16,30 +16,6 @@ def batches(count, rows, dim, seed=0, dtype=torch.float32):
     return [(torch.randn(rows, dim, generator=generator) @ mix + 2).to(dtype) for _ in range(count)]
 
 
-def test_batch_norm_forward_gradient_and_state():
-    method, dim = BatchNorm(3, momentum=0.3, eps=1e-3), 3
-    mean, variance = np.zeros(dim), np.ones(dim)
-    for h in batches(4, 5, dim):
-        leaf = h.clone().requires_grad_()
-        weights = torch.arange(15.0).reshape(5, 3)
-        out = method(leaf)
-        (out * weights).sum().backward()
-        x = h.double().numpy()
-        sigma = np.sqrt(((x - x.mean(0)) ** 2).mean(0) + 1e-3)
-        normal = (x - x.mean(0)) / sigma
-        np.testing.assert_allclose(out.detach().numpy(), normal, atol=1e-5)
-        g = weights.double().numpy()  # the textbook gradient: centred, less its part along the output, over sigma
-        expected = (g - g.mean(0) - normal * (g * normal).mean(0)) / sigma
-        np.testing.assert_allclose(leaf.grad.numpy(), expected, atol=1e-4)
-        mean, variance = 0.7 * mean + 0.3 * x.mean(0), 0.7 * variance + 0.3 * x.var(0, ddof=1)
-    method.eval()
-    x = batches(1, 5, dim, seed=9)[0]
-    expected = (x.double().numpy() - mean) / np.sqrt(variance + 1e-3)
-    np.testing.assert_allclose(method(x).numpy(), expected, atol=1e-5)
-    method.train()
-    np.testing.assert_allclose(method(x[:1]).numpy(), expected[:1], atol=1e-5)  # a batch of one has no spread
-
-
 def moments(x, kind, eps):
     """The three formulas, as printed, over all rows at once."""
     if kind == "z":
@@ -48,23 +24,6 @@ def moments(x, kind, eps):
         t1, t2 = x.min(0), x.max(0)
         return lambda h: (2 * h - t1 - t2) / (t2 - t1 + eps)
     return lambda h: h / (np.sqrt((x**2).mean(0)) + eps)
-
-
-@pytest.mark.parametrize("kind", ["z", "minmax", "l2"])
-@pytest.mark.parametrize("offset", [0.0, 1000.0])
-def test_fixed_norm_is_its_formula_over_the_whole_training_set(kind, offset):
-    parts = [h + offset for h in (*batches(3, 7, 4), *batches(1, 2, 4, seed=5))]  # the last batch is smaller
-    method = FixedNorm(4, kind, eps=1e-3)
-    method.prepare(iter(parts))
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    formula = moments(np.concatenate([part.double().numpy() for part in parts]), kind, 1e-3)
-    h = (batches(1, 6, 4, seed=7)[0] + offset).requires_grad_()
-    out = method(h)
-    np.testing.assert_allclose(out.detach().numpy(), formula(h.detach().double().numpy()), rtol=2e-4, atol=2e-4)
-    out.sum().backward()
-    slope = formula(np.ones((1, 4))) - formula(np.zeros((1, 4)))
-    np.testing.assert_allclose(h.grad.numpy(), np.broadcast_to(slope, (6, 4)), rtol=1e-4)
-    assert all(torch.equal(before[name], value) for name, value in method.state_dict().items())  # never updated
 
 
 @pytest.mark.parametrize("kind", ["z", "minmax", "l2"])
@@ -136,12 +95,6 @@ def test_epsilon_is_a_dial_from_full_whitening_to_none():
     assert Whitening(3, shrinkage=0, epsilon=0.1)(few).isfinite().all()
 
 
-@pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf"), "small", True])
-def test_epsilon_is_checked(epsilon):
-    with pytest.raises(ValueError, match="epsilon must be a finite number of at least 0, not"):
-        Whitening(4, epsilon=epsilon)
-
-
 @pytest.mark.parametrize(
     "h",
     [
@@ -173,20 +126,3 @@ def test_statistics_are_float32_under_mixed_precision(method):
     assert out.dtype == torch.bfloat16
     assert all(not v.is_floating_point() or v.dtype == torch.float32 for v in method.state_dict().values())
     torch.testing.assert_close(out.float(), type(method)(8)(h), rtol=0.1, atol=0.1)
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "message"),
-    [
-        (BatchNorm, {"momentum": 0}, "momentum must be"),
-        (FixedNorm, {"kind": "max"}, "kind must be z, minmax or l2"),
-        (FixedNorm, {"eps": 0}, "eps must be above 0"),
-        (Whitening, {"form": "svd"}, "form must be zca or pca"),
-        (Whitening, {"k": 2}, "k=2 must be between 1 and 4, and form=pca"),
-        (Whitening, {"form": "pca", "k": 5}, "k=5 must be between"),
-        (Whitening, {"shrinkage": 2}, "shrinkage in"),
-    ],
-)
-def test_settings_are_checked(method, settings, message):
-    with pytest.raises(ValueError, match=message):
-        method(4, **settings)

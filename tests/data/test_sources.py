@@ -48,15 +48,6 @@ def test_a_dev_split_and_a_choice_of_examples_may_lack_a_class(tmp_path):
     assert len(sources.read_examples(task, data, "validation")) == 2
 
 
-def test_no_rows(tmp_path):
-    import pyarrow
-
-    columns = {"sentence": pyarrow.array([], pyarrow.string()), "label": pyarrow.array([], pyarrow.int64())}
-    task, data = parquet_task(tmp_path, columns)
-    with pytest.raises(UserError, match="has no rows"):
-        sources.read_examples(task, data, "train")
-
-
 def test_not_parquet(tmp_path):
     task, data = parquet_task(tmp_path, {"sentence": ["a"], "label": [0]})
     (tmp_path / "glue/sst2/train.parquet").write_text("sentence,label\n")
@@ -140,9 +131,3 @@ def test_real_glue(glue, task):
     assert len(set(examples.labels.tolist())) == (
         len(cfg.task.labels) if cfg.task.labels else len(set(examples.labels))
     )
-
-
-def test_real_glue_without_a_train_file_says_what_is_there(glue):
-    cfg = make_config("task=mnli", f"data.root={glue}")
-    with pytest.raises(UserError, match="train_subset"):
-        sources.fingerprint_data(cfg.task, cfg.data)

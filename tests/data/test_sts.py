@@ -64,10 +64,3 @@ def test_without_a_folder_the_hub_gives_the_pinned_test_sets(monkeypatch):
     assert all((own.first, own.second, own.scores.tolist()) == (["a"], ["b"], [3.0]) for own in pairs.values())
     assert asked == [(own.hub, None, own.revision, "test") for own in sts.SETS.values()]
     assert all(len(revision) == 40 for _, _, revision, _ in asked)
-
-
-def test_an_unreachable_hub_names_the_file_that_can_stand_in():
-    with pytest.raises(
-        UserError, match=r"mteb/sts12-sts is not in its cache; set data.root=FOLDER.*sts/sts12\.parquet"
-    ):
-        sts.load_sentence_pairs(Data(), ["sts12"])

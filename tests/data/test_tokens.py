@@ -16,7 +16,7 @@ from isobench.data.batches.tokens import (
 )
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.sources import Examples
-from isobench.models.tokenization import fingerprint_tokenizer, load_tokenizer
+from isobench.models.tokenization import load_tokenizer
 
 
 def load_tokens(file):
@@ -131,12 +131,6 @@ def test_any_changed_byte_of_cached_tokens_is_noticed_and_said(tokenizer, tmp_pa
     capsys.readouterr()
     assert load_tokens(file) is None
     assert capsys.readouterr().err == ""  # it is only missing
-
-
-def test_the_tokenizers_fingerprint_survives_its_use(tokenizer):
-    before = fingerprint_tokenizer(tokenizer)
-    tokenise_examples(examples(), tokenizer, 5)
-    assert fingerprint_tokenizer(tokenizer) == before
 
 
 def test_sampler_depends_on_seed_and_epoch_only():

@@ -1,6 +1,5 @@
 """Metrics of generated texts against counts made by hand."""
 
-import logging
 import math
 import warnings
 
@@ -28,10 +27,6 @@ def test_bleu_is_of_the_corpus_and_penalises_brevity():
     product = (5 + 4) / (7 + 4) * (3 + 3) / (6 + 3) * (1 + 2) / (5 + 2) * (0 + 1) / (4 + 1)
     expected = math.exp(1 - (7 + 6) / (7 + 4)) * product ** (1 / 4)
     assert evaluate_texts(["bleu"], references, hypotheses)["bleu"] == pytest.approx(expected)
-
-
-def test_bleu_splits_punctuation_off():
-    assert one("bleu", "we came, saw and won.", "we came , saw and won .") == pytest.approx(1)
 
 
 def test_chrf_weighs_recall_twice():
@@ -72,27 +67,10 @@ def test_empty_texts_score_nothing(references, hypotheses):
     assert result == dict.fromkeys(TEXT_METRICS, 0)
 
 
-def test_no_score_is_above_one():
-    assert evaluate_texts(["bleu"], [REFERENCE] * 3, [REFERENCE] * 3)["bleu"] == 1  # exactly
-
-
 def test_perfect_texts_score_one():
     assert evaluate_texts(TEXT_METRICS, [REFERENCE, ""], [REFERENCE, ""]) == pytest.approx(
         {"bleu": 1, "chrf": 1, "rouge1": 0.5, "rouge2": 0.5, "rougeL": 0.5}  # the empty pair counts in a mean
     )
-
-
-@pytest.mark.parametrize(("references", "hypotheses"), [(["a", "b"], ["a"]), ([], [])])
-def test_pairs_are_wanted(references, hypotheses):
-    with pytest.raises(ValueError, match=f"{len(hypotheses)} hypotheses for {len(references)} references"):
-        evaluate_texts(["bleu"], references, hypotheses)
-
-
-def test_nothing_is_said_on_the_terminal(caplog, capfd):
-    with caplog.at_level(logging.DEBUG):
-        evaluate_texts(TEXT_METRICS, ["a b ."] * 150, ["a b ."] * 150)  # sacrebleu warns from 100 on
-    assert not caplog.records
-    assert capfd.readouterr() == ("", "")
 
 
 def test_signatures_say_how_and_by_which_version():

@@ -44,16 +44,6 @@ def test_a_layer_that_is_not_there_and_a_pooler_below_the_top_are_refused(tiny):
         load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
 
 
-@pytest.mark.slow
-def test_the_command_line_refuses_them_in_one_line(cli, small):
-    code, _, err = cli(*small, "encoder.layer=1")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "set encoder.pooling=cls, mean or last" in err
-    code, _, err = cli(*small, "encoder.layer=9", "encoder.pooling=cls")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "layers 0 (the embeddings) to 2" in err
-
-
 def test_an_encoder_decoder_gives_its_encoders_vectors(tiny, tmp_path):
     from transformers import AutoModel, AutoTokenizer, BartConfig, BartModel
 

@@ -82,14 +82,6 @@ def test_names_without_the_models_prefix_and_the_old_format_are_read(roberta, tm
     assert torch.equal(load(tmp_path / "copy").pooler.dense.weight, stored["roberta.pooler.dense.weight"])
 
 
-def test_a_checkpoint_that_lacks_nothing_says_that_the_file_was_not_read(tiny, tmp_path):
-    shutil.copytree(tiny, tmp_path / "copy")
-    (tmp_path / "copy" / BIN).write_bytes(b"not read")
-    assert load(tmp_path / "copy").warnings == [
-        "the safetensors weights lack nothing: pytorch_model.bin was not read"
-    ]
-
-
 class RunsCode:
     """Stand for what a malicious checkpoint would hold."""
 
@@ -184,9 +176,3 @@ def test_a_file_that_is_not_read_is_in_the_key_and_must_be_in_the_folder(small, 
 def test_encoders_without_such_a_file_are_refused(overrides):
     with pytest.raises(UserError, match=r"^encoder\.missing_from is for "):
         validate_config(make_config(*overrides, f"encoder.missing_from={BIN}"))
-
-
-@pytest.mark.parametrize("name", ["roberta-base", "roberta-large"])
-def test_the_robertas_read_the_pooler_that_their_safetensors_lack(name):
-    cfg = make_config("scale=paper", f"encoder={name}")
-    assert (cfg.encoder.missing_from, cfg.encoder.pooling) == (BIN, "pooler")

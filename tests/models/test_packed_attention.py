@@ -171,12 +171,6 @@ def test_the_program_does_not_wait_for_copies_to_a_gpu(monkeypatch):
     assert all(copies)
 
 
-def test_the_probe_leaves_the_mode():
-    model = build_model("bert", COMMON).train()
-    find_first_position(model)
-    assert model.training
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 2, 9])
 def test_a_groups_mask_is_that_of_its_definition(causal, window):
@@ -192,14 +186,6 @@ def test_a_groups_mask_is_that_of_its_definition(causal, window):
             for j in range(5):
                 expected = j < length and (j <= i or not causal) and (window is None or abs(i - j) < window)
                 assert bool(read[sentence, 0, i, j]) == expected
-
-
-def test_sentences_of_one_length_need_no_mask_and_no_copies():
-    (group,) = plan_packing(np.array([4, 4, 4]), [0, 3]).groups
-    assert group.mask is group.tokens is group.places is None
-    row = torch.arange(12.0)[:, None]
-    assert group.pad(row).data_ptr() == row.data_ptr()
-    torch.testing.assert_close(group.unpad(group.pad(row)), row)
 
 
 def test_padding_and_unpadding_give_the_row_back():

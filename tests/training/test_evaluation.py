@@ -117,16 +117,3 @@ def test_contradictions_are_one_line(overrides, message):
         validate_config(make_config(*overrides))
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-
-
-def test_what_can_be_honoured_is_valid():
-    for overrides in (LAST, ["evaluation.every=2"], ["evaluation.every=10", "optimization.patience=null"]):
-        validate_config(make_config(*overrides))
-
-
-@pytest.mark.parametrize("scale", ["embedded", "paper"])
-def test_the_experiments_by_generation_evaluate_the_reported_epoch_only(scale):
-    for name, every in (("mt_calibration", "last"), ("summarization_calibration", "last"), ("glue_calibration", 1)):
-        cfg = make_config(f"+experiment={name}", f"scale={scale}")
-        assert cfg.optimization.report == "last"
-        assert cfg.evaluation.every == every

@@ -121,14 +121,6 @@ def test_ignored_tokens_add_nothing_even_where_their_states_are_not_finite():
     assert torch.allclose(grads[2], others[2], rtol=1e-10)
 
 
-@pytest.mark.parametrize("tokens", [0, 7])
-def test_a_batch_whose_tokens_are_all_ignored_has_loss_and_gradients_of_zero(tokens):
-    states, weight, bias, labels = make_inputs(tokens)
-    total, grads = compute(states, weight, bias, torch.full_like(labels, IGNORED), 0.1)
-    assert total.item() == 0
-    assert all(not gradient.any() for gradient in grads)
-
-
 def test_a_label_outside_the_vocabulary_is_refused():
     states, weight, bias, labels = make_inputs(4)
     for wrong in (-1, 37):

@@ -7,7 +7,6 @@ from helpers import make_config, save_tiny
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.models.encoders import load_encoder
-from isobench.papers.folders import find_papers
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -43,13 +42,6 @@ def test_settings_that_the_head_does_not_have_are_refused(wrong, message):
         validate_config(make_config("head=huggingface", *wrong))
 
 
-def test_a_name_without_the_rest_of_its_group_says_what_to_write():
-    with pytest.raises(UserError, match="write head=huggingface, not head.name=huggingface"):
-        validate_config(make_config("head.name=huggingface"))
-    with pytest.raises(UserError, match="write head=isobn, not head.name=isobn"):
-        validate_config(make_config("head=huggingface", "head.name=isobn"))
-
-
 def test_the_architecture_is_checked_when_a_run_is_planned_and_before_weights_are_read(small, tmp_path):
     save_tiny(tmp_path / "gpt2", "gpt2")
     folder = [*small, "head=huggingface", f"encoder.path={tmp_path / 'gpt2'}"]
@@ -80,13 +72,6 @@ def test_the_head_is_chosen_on_the_command_line(cli, small):
     assert "│ huggingface │" in out
     code, _, err = cli(*small, "head=bert")
     assert (code, err.strip()) == (2, "isobench: head=bert is not known: choose one of: huggingface, isobn")
-
-
-def test_the_papers_experiments_use_transformers_head_and_the_others_isobns():
-    huggingface = ("glue_calibration", "glue_adaptation", "glue_adaptation_large")
-    for file in [file for folder in find_papers().values() for file in sorted(folder.glob("experiment/*.yaml"))]:
-        cfg = make_config(f"+experiment={file.stem}")
-        assert cfg.head.name == ("huggingface" if file.stem in huggingface else "isobn"), file.stem
 
 
 @pytest.mark.slow

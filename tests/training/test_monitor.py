@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 
 from isobench import metrics
 from isobench.metrics import isotropy_summary, partition_isotropy
-from isobench.sweep.plan import compose_sweep
 from isobench.training.monitor import IsotropyMonitor
 
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
@@ -167,13 +166,6 @@ def test_curves_survive_an_interruption():
     assert later.curves == monitor.curves
 
 
-@pytest.mark.parametrize(("curves", "epochs"), [({"head": [[0.5], [0.6]], "vocabulary": [[0.7]]}, [1, 2]), ({}, [])])
-def test_a_checkpoint_from_before_epochs_were_saved_has_a_curve_of_every_epoch(curves, epochs):
-    monitor = IsotropyMonitor()
-    monitor.load_state_dict({"curves": curves})
-    assert (monitor.curves, monitor.epochs) == (curves, epochs)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("monitor", "message"),
@@ -189,16 +181,6 @@ def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, me
     assert (code, err.strip().count("\n")) == (2, 0)
     assert message in err
     assert not list(outputs.glob("runs/*/result.json"))
-
-
-def test_a_monitor_is_added_or_changed_as_documented():
-    added = "monitors.x={_target_: mine.Count, every: 2}"
-    with compose_sweep([added, "seed=1"]) as (_, base, overrides):
-        assert base.monitors.x == {"_target_": "mine.Count", "every": 2}
-        assert overrides == [f"++{added}", "seed=1"]
-    with compose_sweep(["+experiment=isobn_drift", "monitors.drift={components: 7}"]) as (_, base, _):
-        assert base.monitors.drift.components == 7
-        assert base.monitors.drift._target_.endswith("ClassifierDrift")
 
 
 @pytest.mark.slow

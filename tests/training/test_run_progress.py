@@ -3,19 +3,16 @@
 import os
 import re
 import signal
-from multiprocessing import Pipe
 from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import make_config, train_run
+from helpers import train_run
 from pseudo_terminal import PseudoTerminal
 
 from isobench.common.interruption import Interrupted
 from isobench.common.progress import ProgressBar
 from isobench.runs.heartbeat import Heartbeat
-from isobench.sweep.pool_worker import LineSender
-from isobench.training.build import should_show_progress
 from isobench.training.callbacks import ProgressReporter
 from isobench.training.classifier import Classifier
 
@@ -87,16 +84,6 @@ def test_a_resumed_run_says_where_it_goes_on(small, every_step, capsys, monkeypa
     assert "| 13/20, " in terminal.lines[1]
 
 
-@pytest.mark.slow
-def test_a_crash_removes_the_bar(small, every_step, monkeypatch):
-    monkeypatch.setattr(Classifier, "on_validation_epoch_end", lambda self: 1 / 0)
-    with PseudoTerminal(0, 0) as terminal:
-        record, _, _ = train_run(*small)
-    assert record["failure"]["name"] == "crash"
-    assert "10/20" in terminal.lines[-1]
-    assert terminal.output.endswith(b"\r")
-
-
 def test_on_a_gpu_the_loss_is_read_only_where_it_is_checked(tmp_path):
     beats = []
     heartbeat = SimpleNamespace(report_training=lambda step, steps, *rest: beats.append((step, *rest)))
@@ -110,14 +97,3 @@ def test_on_a_gpu_the_loss_is_read_only_where_it_is_checked(tmp_path):
         reporter.on_train_batch_end(trainer, module, None, None, step - 1)
     assert {step: loss for step, loss, _ in beats[1:] if loss is not None} == {25: 25.0, 50: 50.0}
     assert all(speed > 0 for _, _, speed in beats[1:])
-
-
-def test_a_bar_is_shown_on_a_terminal_unless_others_share_it(monkeypatch):
-    cfg = make_config()
-    assert not should_show_progress(cfg)
-    with PseudoTerminal(0, 0):
-        assert should_show_progress(cfg)
-        assert not should_show_progress(make_config("trainer.progress_bar=false"))
-    monkeypatch.setattr("sys.stderr", LineSender(Pipe()[0]))  # as in a sweep's worker process
-    assert not should_show_progress(cfg)
-    assert should_show_progress(make_config("trainer.progress_bar=true"))

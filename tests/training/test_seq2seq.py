@@ -1,7 +1,5 @@
 """Translation and summarisation: the states, the loss, the calibration's place, the search."""
 
-import math
-
 import pytest
 import torch
 from helpers import make_config
@@ -11,7 +9,6 @@ from isobench.calibration import Calibration, Flow, IsoBN
 from isobench.calibration.chain import Chain, Link
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
-from isobench.training.fine_tuned import LearningRateSchedule
 from isobench.training.seq2seq import CalibratedProjection
 
 
@@ -186,23 +183,6 @@ def test_tied_embeddings_are_one_parameter(tiny_translation):
     assert penalty.item() == pytest.approx(expected.item(), rel=1e-4)
     optimised = [p for group in module.configure_optimizers()["optimizer"].param_groups for p in group["params"]]
     assert sum(p is weight for p in optimised) == 1
-
-
-def test_polynomial_decay_is_that_of_transformers(tiny_translation):
-    from transformers import get_polynomial_decay_schedule_with_warmup
-
-    for settings in ({"warmup": 0.0}, {"warmup": 0.25, "power": 2.0, "end_lr": 1e-4}):
-        overrides = [f"optimization.{name}={value}" for name, value in settings.items()]
-        o = make_config(*tiny_translation, "optimization.lr=1e-3", *overrides).optimization
-        ours = LearningRateSchedule(o, 40)
-        optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=o.lr)
-        theirs = get_polynomial_decay_schedule_with_warmup(
-            optimizer, math.ceil(40 * o.warmup), 40, settings.get("end_lr", 1e-7), settings.get("power", 1.0)
-        )
-        for step in range(45):
-            assert ours(step) * o.lr == pytest.approx(theirs.get_last_lr()[0], rel=1e-9), step
-            optimizer.step()
-            theirs.step()
 
 
 def test_a_method_that_wants_pretrained_embeddings_gets_the_decoders_states(tiny_translation):

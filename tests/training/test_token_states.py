@@ -82,16 +82,6 @@ def test_gradient_checkpointing_keeps_the_states_gradients(small):
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
-def test_places_of_tokens_are_found_from_the_mask_too(small):
-    module, batch, _ = built(small, *TOKENS, "encoder.packing=false")
-    (chunk,) = batch["chunks"]
-    assert not chunk["attention_mask"].all()
-    given = module.encoder.encode_with_tokens(**chunk)[1]
-    chunk = {name: x for name, x in chunk.items() if name != "token_places"}
-    found = module.encoder.encode_with_tokens(**chunk)[1]
-    assert all(map(torch.equal, found, given))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dry", [["dry_run=true"], []])
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """What W&B is given: every documented name, read back from a real run's log."""
 
 import json
-import re
 import subprocess
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -9,11 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import wandb
-from helpers import ROOT, files_with, tiny_overrides, train_run
+from helpers import files_with, tiny_overrides, train_run
 from pytorch_lightning.callbacks import Callback
 from wandb_log import read
 
-from isobench.training import tracking
 from isobench.training.callbacks import Stopwatch, measure_run_cost
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
@@ -63,36 +61,6 @@ def offline(tiny, reviews, cache, tmp_path_factory):
         record, cfg = run([*tiny_overrides(tiny, reviews, cache, outputs), *settings])
     assert record["status"] == "finished"
     return record, cfg, log_of(outputs), outputs
-
-
-def documented(generation=False):
-    """Names in the table of docs/how-to/tracking.md as regular expressions, those of ``generation`` tasks only."""
-    text = (ROOT / "docs" / "how-to" / "tracking.md").read_text().partition("## Names")[2]
-    rows = re.findall(r"^\| (`[^|]+`) \| (translation, summarisation: )?", text, re.MULTILINE)
-    names = [name for cell, only in rows if bool(only) is generation for name in re.findall(r"`([^`]+)`", cell)]
-    parts = {
-        "matrix": "embedding|head|vocabulary",
-        "k": "1|2|3|5|10|20|50",
-        "printed": "i[12]_printed",
-        "symmetric": "i[12]_symmetric",
-        "any": "[a-z0-9_]+",
-    }
-    parts |= {"measure": "i1|i2|isoscore|average_cosine|effective_rank|mean_ratio|coordinate_share"}
-    parts |= {"by class": "silhouette|threshold_accuracy", "split": "validation"}
-    parts |= {"metric": "accuracy|constant_predictor", "primary": "accuracy"}
-    return {name: re.sub(r"<([\w ]+)>", lambda found: f"(?:{parts[found[1]]})", name) for name in names}
-
-
-@pytest.mark.slow
-def test_what_is_logged_is_what_is_documented(offline):
-    _, _, log, _ = offline
-    logged = {re.sub(r"_table\..*", "_table", name) for name in log.names | set(log.summary)}
-    logged = {name for name in logged if not name.startswith("_")}
-    patterns = documented()
-    assert len(patterns) == 22
-    assert list(documented(generation=True)) == ["dev/<split>/loss", "isotropy/head/<symmetric>"]
-    assert [name for name in logged if not any(re.fullmatch(p, name) for p in patterns.values())] == []
-    assert [name for name, p in patterns.items() if not any(re.fullmatch(p, found) for found in logged)] == []
 
 
 @pytest.mark.slow
@@ -221,12 +189,6 @@ def test_trouble_with_wandb_costs_the_run_nothing(small, monkeypatch, capfd):
     wandb.finish()
     assert record["status"] == "finished"
     assert capfd.readouterr().err.count("isobench: W&B: the line is cut; the run goes on without") == 2
-
-
-def test_only_numbers_are_reported():
-    epoch = {"epoch": 2, "score": 0.5, "validation": {"accuracy": 0.5}, "explained_variance": {"head": [1.0]}}
-    flat = {"best/epoch": 2, "best/score": 0.5, "best/validation/accuracy": 0.5}
-    assert tracking.flatten_best_epoch({**epoch, "notes": "text"}) == flat
 
 
 def test_throughput_after_an_interruption_is_of_what_was_trained_since():

@@ -176,17 +176,6 @@ def test_settings_of_generation_are_refused_elsewhere(cli, small, overrides, mes
     assert len(err.splitlines()) == 1
 
 
-def test_an_encoder_without_a_decoder_is_refused(cli, tiny_translation, outputs):
-    arguments = [argument for argument in tiny_translation if argument not in SCRATCH]
-    code, _, err = cli(*arguments, "encoder=minilm")
-    assert code == 2
-    assert err.splitlines() == [
-        "isobench: encoder=minilm is a bert, and task.generation needs an encoder-decoder: choose "
-        "encoder=bart-scratch, bart-base or another"
-    ]
-    assert not list(outputs.glob("runs/*"))
-
-
 @pytest.mark.slow
 def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_translation, tmp_path, outputs):
     rows = {
@@ -240,16 +229,6 @@ def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs,
     assert "randomly initialised" not in out
 
 
-@pytest.mark.slow
-def test_a_given_tokenizer_is_taken_for_a_model_from_scratch(cli, tiny_translation, outputs, tmp_path):
-    save_model(tmp_path / "model", "bart")
-    (tmp_path / "model" / "config.json").unlink()
-    (tmp_path / "model" / "model.safetensors").unlink()
-    code, _, err = cli(*tiny_translation, f"encoder.path={tmp_path / 'model'}", "optimization.epochs=1")
-    assert code == 0, err
-    assert "tokenizer.json" in record_of(outputs)["encoder"]["fingerprint"]
-
-
 def test_mbart_marks_its_languages():
     """Sources and targets end with their language, and the search starts with the target's (Liu et al. 2020)."""
     from tokenizers import Tokenizer, models
@@ -273,14 +252,6 @@ def test_mbart_marks_its_languages():
     assert shifted[:, 0].tolist() == [7, 7]
     with pytest.raises(UserError, match="knows no xx"):
         _find_language_code(tokenizer, "xx")
-
-
-def test_a_setting_of_generation_is_in_the_key():
-    from isobench.runs.identity import identify
-
-    translation = make_config("task=captions", *SCRATCH)
-    other = make_config("task=captions", *SCRATCH, "task.generation.beams=7")
-    assert identify(translation).key != identify(other).key
 
 
 def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
