@@ -1,4 +1,4 @@
-"""Measure what trainer.deterministic costs: a training step of MiniLM on Rotten Tomatoes with and without it.
+"""Measure what deterministic algorithms cost: a training step of MiniLM on Rotten Tomatoes with and without it.
 
     python benchmarks/deterministic.py [--rounds 5] [--batch 16] [--threads 1]
 

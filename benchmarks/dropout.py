@@ -1,4 +1,4 @@
-"""Compare training steps with torch's dropout and with dropout by 16-bit lanes (trainer.dropout).
+"""Compare training steps with torch's dropout and with dropout by 16-bit lanes .
 
     python benchmarks/dropout.py [--rounds 5] [--steps 6] [--threads N] [--batch 16]
 
@@ -9,6 +9,7 @@ rounds of the ratio of their times. Also times one dropout layer alone, forward 
 import argparse
 import os
 import statistics
+from unittest.mock import patch
 
 os.environ |= {"HF_HUB_OFFLINE": "1"}
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as isobench's commands set it
@@ -34,10 +35,11 @@ LAYER_CALLS = 50
 def prepare_steps(dropout: str, batch: int, steps: int, threads: int | None):
     """Build a run with a kind of dropout; returns a function that times some steps."""
     cfg = compose_config(
-        "task=rotten_tomatoes", f"optimization.batch_size={batch}", f"trainer.dropout={dropout}",
+        "task=rotten_tomatoes", f"optimization.batch_size={batch}",
         f"trainer.threads={threads or 'null'}", "trainer.accelerator=cpu",
     )  # fmt: skip
-    module, batches, optimizer = prepare_bare_steps(cfg, steps)
+    with patch("isobench.training.build.uses_cpu_dropout", lambda cfg: dropout == "lanes"):
+        module, batches, optimizer = prepare_bare_steps(cfg, steps)
     return lambda _: sum(time_training_step(module, batch, optimizer) for batch in batches)
 
 

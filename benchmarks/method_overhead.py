@@ -18,6 +18,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from unittest.mock import patch
 
 from common import compose_config, time_call, time_training_step, write_result
 
@@ -139,7 +140,8 @@ def main() -> None:
         overrides, target = METHODS[name]
         stepper = usual
         if name in ON_TOKENS:
-            stepper = ClassifierStepper(arguments.encoder, arguments.task, "encoder.first_token_only=false")
+            with patch("isobench.models.encoders.restrict_to_first_token", lambda model: False):
+                stepper = ClassifierStepper(arguments.encoder, arguments.task)
         chain, own = stepper.build_chain(overrides or [f"calibration={name}"])
         pairs = []
         for number in range(arguments.pairs + 1):

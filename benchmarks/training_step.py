@@ -14,6 +14,7 @@ import logging
 import statistics
 import tempfile
 import time
+from unittest.mock import patch
 
 from common import (
     build_run,
@@ -96,15 +97,16 @@ def make_padding_collator(tokens, pad_id: int, length: int | None):
 def build(task: str, batch: int, *overrides: str):
     """Build a task's config, module and loaders."""
     cfg = compose_config(
-        f"task={task}", f"task.max_length={MAX_LENGTH}", f"optimization.batch_size={batch}", "head.init=normal",
-        *overrides,
+        f"task={task}", f"task.max_length={MAX_LENGTH}", f"optimization.batch_size={batch}", *overrides,
     )  # fmt: skip
     return cfg, *build_run(cfg)
 
 
 def benchmark_task(task: str, batch: int, rounds: int, steps: int) -> dict:
     cfg, module, loaders = build(task, batch)
-    _, plain_module, plain_loaders = build(task, batch, "encoder.packing=false", "trainer.dropout=torch")
+    padded = patch("isobench.models.encoders.find_first_position", lambda model: None)
+    with padded, patch("isobench.training.build.uses_cpu_dropout", lambda cfg: False):
+        _, plain_module, plain_loaders = build(task, batch)
     tokenizer = tokenization.load_tokenizer(cfg.encoder, None)
     tokens = loaders.train.dataset
     size = cfg.optimization.batch_size

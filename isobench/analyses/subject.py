@@ -76,7 +76,7 @@ class Subject:
 
         ``encoder.layer`` and ``encoder.pooling`` say which vectors; they are computed once and kept in the cache.
         """
-        show = should_show_progress(self.cfg)
+        show = should_show_progress()
         self._add_warnings(with_pooler=False)
         return load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
 
@@ -117,7 +117,7 @@ class Subject:
 
 def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
     """Iterate over subjects with a progress bar labelled ``what``; release each before the next one."""
-    for subject in track_progress(subjects, what, should_show_progress(subjects[0].cfg)):
+    for subject in track_progress(subjects, what, should_show_progress()):
         yield subject
         subject.release()
 

@@ -1,5 +1,6 @@
 """Run ``isobench dashboard``: make a W&B workspace, and a W&B report, of an experiment's runs."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,13 +52,13 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
     configs = find_tracked_configs(arguments)
     if not tracking.has_login():
         raise UserError("there is no W&B login: run wandb login (or set WANDB_API_KEY), then repeat this command")
-    settings = configs[0].tracking
+    project = tracking.read_project()
     group = str(tracking.resolve_wandb_group(configs[0]))
     try:
-        entity = find_entity_with_runs(settings.entity, settings.project, group, configs[0].output_dir)
-        print("Workspace:", build_wandb_workspace(entity, settings.project, group, configs).save().url)
+        entity = find_entity_with_runs(os.environ.get("WANDB_ENTITY"), project, group, configs[0].output_dir)
+        print("Workspace:", build_wandb_workspace(entity, project, group, configs).save().url)
         if report:
-            wandb_report = build_wandb_report(entity, settings.project, group, configs)
+            wandb_report = build_wandb_report(entity, project, group, configs)
             wandb_report.save()
             print("Report:", wandb_report.url)
     except UserError:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isobench.common.errors import UserError
+from isobench.config.schema import explain_removed
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
@@ -46,6 +47,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
         names = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.strip().startswith("{") else []
         if twice := next((word for word in names if names.count(word) > 1), None):
             raise UserError(f"{argument}: {twice} is given twice: leave one out")
+        if message := explain_removed(name):
+            raise UserError(message)
         first = typed.setdefault(name, value)
         if first != value:
             raise UserError(f"{name} is given twice, as {first} and as {value}: leave one out")

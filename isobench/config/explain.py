@@ -16,7 +16,7 @@ from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES
 from isobench.config.command_line import split_config_dirs
 from isobench.config.explain_yaml import explain_yaml_error
-from isobench.config.schema import Config
+from isobench.config.schema import Config, explain_removed
 from isobench.papers.folders import find_config, find_config_folders
 
 NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
@@ -134,6 +134,8 @@ def _explain_key_error(key: str, text: str) -> str:
 
 def explain_unknown_key(key: str) -> str:
     """Explain that a setting does not exist, and name the nearest that do."""
+    if message := explain_removed(key):
+        return message
     *parents, name = key.split(".")
     if key == "experiment.experiment":
         return "the YAML of an experiment must begin with the line # @package _global_"

@@ -119,9 +119,6 @@ class Generation(Section):
     beams: PositiveInt = 4  # of the beam search
     length_penalty: Number = 1.0  # of the beam search: above 0 favours longer hypotheses, below 0 shorter ones
     no_repeat_ngram: NonNegativeInt = 0  # n-grams of this length occur once in a hypothesis; 0 allows any
-    precision: Annotated[str, one_of("auto", "32", "bf16")] = (
-        "auto"  # of the search; auto is bf16 on a GPU that has it
-    )
 
 
 @dataclass
@@ -132,7 +129,6 @@ class Task(Section):
     """
 
     name: Annotated[str, NAME] = MISSING
-    version: PositiveInt = 1  # part of the run key: raise it when the task's data or evaluation changes
     hub: str | None = None  # data set on the Hugging Face hub
     subset: Annotated[str, FOLDER_BELOW] | None = None  # of the data set on the hub, such as rte
     revision: str | None = None  # commit of the hub's data set
@@ -179,7 +175,6 @@ class Encoder(Section):
     """
 
     name: Annotated[str, NAME] = MISSING
-    version: PositiveInt = 1  # part of the run key: raise it when the encoder's settings change their meaning
     hub: str | None = None  # model on the Hugging Face hub
     revision: str | None = None  # commit of the hub's model
     # Parameters that the safetensors weights lack are loaded from this file of the same commit or folder.
@@ -190,8 +185,6 @@ class Encoder(Section):
     layer: NonNegativeInt | None = None  # pool this layer's output, 0 the embeddings'; null is the model's own output
     token_type_ids: bool = True  # tell the model which sentence of a pair a token is of
     trust_remote_code: bool = False  # run Python code that comes with the model
-    first_token_only: bool = True  # if only the first token is pooled, the last layer computes no other (lossless)
-    packing: bool = True  # give a batch to the model as one row without padding, if the model can read it (lossless)
     # A transformers config (model_type, ...) to initialise at random.
     scratch: Annotated[dict[str, Any], PLAIN] | None = None
     # With scratch: tokens of a tokenizer that is learned from the training set, unless path has one. At least 300,
@@ -199,7 +192,6 @@ class Encoder(Section):
     vocabulary_size: Annotated[int, at_least(300)] | None = None
     instructions: bool | None = None  # start every source with task.generation.instruction
     gradient_checkpointing: bool = False  # compute activations again in the backward pass, to save memory
-    compile: bool = False  # torch.compile
 
 
 @dataclass
@@ -208,11 +200,10 @@ class Head(Section):
 
     ``isobn`` is ``encoder.pooling``, dropout and a linear classifier, as in IsoBN's released code. ``huggingface`` is
     the sequence-classification head that transformers gives the encoder's architecture: its own pooling, pooler,
-    dropouts, classifier and initial weights. ``init`` and ``dropout`` are settings of ``isobn`` alone.
+    dropouts, classifier and initial weights. ``dropout`` is a setting of ``isobn`` alone.
     """
 
     name: Annotated[str, one_of(*HEADS)] = "isobn"
-    init: Annotated[str, one_of("uniform", "normal")] | None = "uniform"  # of the classifier's weights
     dropout: Fraction | None = None  # null takes the encoder's own hidden dropout
 
 
@@ -228,8 +219,6 @@ class Optimization(Section):
     epochs: PositiveInt = 10  # at most; patience can end a run sooner
     accumulate: PositiveInt = 1  # batches whose mean gradient makes one step; a method's statistics stay a batch's
     schedule: Annotated[str, one_of("linear", "polynomial", "constant")] = "linear"  # linear decays to 0
-    power: PositiveFloat | None = None  # of polynomial decay; null is 1
-    end_lr: NonNegativeFloat | None = None  # of polynomial decay; null is 1e-7
     warmup: Fraction = 0.06  # share of all steps
     eps: PositiveFloat = 1e-8  # AdamW's epsilon
     weight_decay: NonNegativeFloat = 0.0
@@ -252,14 +241,8 @@ class Trainer(Section):
 
     precision: Annotated[str, one_of("32-true", "bf16-mixed", "16-mixed")] = "32-true"
     accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "mps")] = "auto"
-    deterministic: bool = True  # ask torch for algorithms that repeat every bit; False can be faster on a GPU
-    # Whose random numbers dropout uses: isobench's own on a CPU (lanes), or torch's. isobench/models/dropout.py.
-    dropout: Annotated[str, one_of("auto", "lanes", "torch")] = "auto"
     threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
-    # Cost of one more chunk or group of sentences, in tokens: higher values make fewer of them. Null estimates it.
-    chunk_overhead: NonNegativeInt | None = None
     eval_batch_size: PositiveInt = 64  # examples of a batch that is only evaluated
-    progress_bar: bool | None = None  # null shows it in a terminal
 
 
 @dataclass
@@ -268,20 +251,19 @@ class Checkpoint(Section):
 
     minutes: PositiveFloat | None = 10.0  # between two checkpoints
     steps: PositiveInt | None = None  # optimiser steps between two checkpoints
-    keep: bool = False  # leave a finished run's checkpoints in place
     export: Folder | None = None  # folder for the reported model in transformers' format
 
 
 @dataclass
 class Tracking(Section):
-    """Weights & Biases; the local record is kept with and without it."""
+    """Weights & Biases; the local record is kept with and without it.
+
+    W&B's own variables say where runs are shown: WANDB_PROJECT (isobench), WANDB_ENTITY, WANDB_MODE.
+    """
 
     backend: Annotated[str, one_of("wandb", "none")] = "none"
-    project: str = "isobench"  # of W&B
-    entity: str | None = None  # W&B's user or team; null is the login's own
     group: str | None = None  # null is the experiment's name, in a sweep without one a name made from its command
     label: str | None = None  # ends the run's name; in a sweep, null is what varies, such as beta=0.25 lr=1e-05
-    mode: Annotated[Any, one_of("online", "offline", "disabled")] | None = None  # null is online if there is a login
 
 
 @dataclass
@@ -354,6 +336,60 @@ class MethodSettings(Section):
 CALIBRATION_KEYS = tuple(setting.name for setting in dataclasses.fields(MethodSettings))
 
 
+# Settings of earlier versions: the value that each has now, in the keys of runs too, and what to do instead.
+_NOT_NEEDED = "leave it out"
+REMOVED: dict[str, tuple[Any, str]] = {
+    "task.version": (1, "give a changed task another task.name"),
+    "task.generation.precision": ("auto", _NOT_NEEDED),
+    "encoder.version": (1, "give a changed encoder another encoder.name"),
+    "encoder.first_token_only": (True, _NOT_NEEDED),
+    "encoder.packing": (True, _NOT_NEEDED),
+    "encoder.compile": (False, _NOT_NEEDED),
+    "head.init": ("uniform", _NOT_NEEDED),
+    "optimization.power": (None, "polynomial decay is linear, to 1e-7"),
+    "optimization.end_lr": (None, "polynomial decay ends at 1e-7"),
+    "trainer.deterministic": (True, _NOT_NEEDED),
+    "trainer.dropout": ("auto", _NOT_NEEDED),
+    "trainer.chunk_overhead": (None, _NOT_NEEDED),
+    "trainer.progress_bar": (None, "a bar is shown in a terminal alone"),
+    "checkpoint.keep": (False, "checkpoint.export=FOLDER keeps the reported model"),
+    "tracking.project": ("isobench", "set the variable WANDB_PROJECT"),
+    "tracking.entity": (None, "set the variable WANDB_ENTITY"),
+    "tracking.mode": (None, "set the variable WANDB_MODE"),
+}
+
+
+def explain_removed(setting: str) -> str | None:
+    """Say what to do instead of setting what earlier versions could set; None for any other setting."""
+    return f"isobench has no setting {setting} any more: {REMOVED[setting][1]}" if setting in REMOVED else None
+
+
+def drop_removed(name: str, plain: Any) -> Any:
+    """Copy a section that an earlier version may have stored, without the settings that are gone.
+
+    Raises:
+        UserError: one of them had another value than it has now.
+    """
+    if not isinstance(plain, dict):
+        return plain
+    kept = {}
+    for key, value in plain.items():
+        setting = f"{name}.{key}"
+        if setting not in REMOVED:
+            kept[key] = drop_removed(setting, value) if setting == "task.generation" else value
+        elif value not in (REMOVED[setting][0], None):
+            raise UserError(f"{setting}={value} is of an earlier version; {explain_removed(setting)}")
+    return kept
+
+
+def restore_removed(name: str, section: dict[str, Any]) -> dict[str, Any]:
+    """Add to a section the settings that are gone, with the values that they have now: a run's key has them."""
+    gone = {key.removeprefix(f"{name}."): value for key, (value, _) in REMOVED.items() if key.startswith(f"{name}.")}
+    if name == "head" and section["name"] != "isobn":
+        del gone["init"]
+    return section | {key: value for key, value in gone.items() if "." not in key}
+
+
 def register_schema() -> None:
     """Put the schema where the defaults list of conf/config.yaml finds it."""
     ConfigStore.instance().store(name="schema", node=Config)
@@ -376,6 +412,8 @@ def config_from_plain(resolved: Any) -> Config:
     Raises:
         UserError: an unknown key, a wrong type, a missing value, a value out of bounds.
     """
+    if isinstance(resolved, dict):
+        resolved = {name: drop_removed(name, value) for name, value in resolved.items()}
     config: Config = convert_value("", resolved, Config)
     return config
 
@@ -388,7 +426,7 @@ def read_section(name: str, plain: Any) -> Any:
     """
     if name not in (hints := read_hints(Config)):
         raise UserError(f"there is no setting {name}")
-    return convert_value(name, plain, hints[name])
+    return convert_value(name, drop_removed(name, plain), hints[name])
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:

@@ -45,7 +45,9 @@ class LoadedEncoder:
     warnings: list[str] = field(default_factory=list)
 
 
-def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn") -> LoadedEncoder:
+def load_encoder(
+    cfg: Encoder, cache: str | None, seed: int, head: str = "isobn", all_tokens: bool = False
+) -> LoadedEncoder:
     """Load a pretrained encoder with the pooling that a head wants: ``encoder.pooling``, or transformers' own.
 
     Args:
@@ -53,6 +55,7 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
         cache: the folder ``data.cache``, for converted weights.
         seed: initialises weights that the checkpoint lacks, which ``warnings`` then name.
         head: name of the head that will read the vectors.
+        all_tokens: batches are padded, and every layer computes every token: for readers of several layers.
 
     Raises:
         UserError: no such pooling, layer or head, weights that can't be loaded, or a hub that can't be reached.
@@ -82,11 +85,17 @@ def load_encoder(cfg: Encoder, cache: str | None, seed: int, head: str = "isobn"
             notes, missing = load_missing_parameters(cfg, model, missing), set()
         elif cfg.missing_from and not report["missing_keys"]:
             notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
-    return assemble_encoder(cfg, model, pooling, missing, seed, notes)
+    return assemble_encoder(cfg, model, pooling, missing, seed, notes, all_tokens)
 
 
 def assemble_encoder(
-    cfg: Encoder, model: Any, pooling: str, missing: Collection[str], seed: int, notes: list[str]
+    cfg: Encoder,
+    model: Any,
+    pooling: str,
+    missing: Collection[str],
+    seed: int,
+    notes: list[str],
+    all_tokens: bool = False,
 ) -> LoadedEncoder:
     """Put a transformers model together with its pooling and pooler, as the settings say.
 
@@ -97,6 +106,7 @@ def assemble_encoder(
         missing: names of the parameters that the checkpoint lacks.
         seed: has initialised them.
         notes: warnings so far, for the run's record.
+        all_tokens: batches are padded, and every layer computes every token.
 
     Raises:
         UserError: the model has no such layer, or no vector of the first token that has seen the others.
@@ -122,14 +132,13 @@ def assemble_encoder(
             notes.append(NO_POOLER_WARNING)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # our own Pooler replaces it, so that a calibration can be placed before it
-    first_position = find_first_position(model) if cfg.packing and not cfg.compile else None
-    first_token_only = cfg.first_token_only and pooling in ("pooler", "cls") and cfg.layer is None
+    # Both are lossless: a batch is one row without padding; the last layer computes each text's first token alone.
+    first_position = None if all_tokens else find_first_position(model)
+    first_token_only = not all_tokens and pooling in ("pooler", "cls") and cfg.layer is None
     if first_token_only:
         first_token_only = restrict_to_first_token(model)
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
-    if cfg.compile:
-        model.compile(dynamic=True)
     return LoadedEncoder(
         SentenceEncoder(model, pooling, cfg.layer, first_token_only, first_position),
         pooler,

@@ -26,10 +26,9 @@ NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they
 # must share them so that their training times may be compared.
 SPEED_SETTINGS = (
     "head.name", "task.max_length", "task.generation.max_length", "encoder.pooling", "encoder.layer",
-    "encoder.first_token_only", "encoder.packing", "encoder.gradient_checkpointing", "encoder.compile",
-    "optimization.batch_size",
+    "encoder.gradient_checkpointing", "optimization.batch_size",
     "optimization.batch_tokens", "optimization.accumulate", "optimization.clip", "trainer.precision",
-    "trainer.accelerator", "trainer.chunk_overhead", "trainer.dropout",
+    "trainer.accelerator",
 )  # fmt: skip
 
 

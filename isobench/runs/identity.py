@@ -14,7 +14,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from isobench.common.files import sha256_json
-from isobench.config.schema import Config
+from isobench.config.schema import Config, restore_removed
 from isobench.data import sources, weights
 from isobench.runs.seeding import choose_dropout, resolve_seeds
 
@@ -23,7 +23,7 @@ PROTOCOL = 3  # raise it when the training loop changes what a config gives, or 
 NOT_IN_KEY = {
     "task": {"hub", "subset", "revision", "embedded", "folder"},
     "encoder": {"hub", "revision", "embedded", "path", "trust_remote_code"},
-    "trainer": {"accelerator", "threads", "progress_bar"},
+    "trainer": {"accelerator", "threads"},
 }
 KEY_SECTIONS = ("seed", "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer", "monitors")
 
@@ -93,6 +93,8 @@ def select_decisive(name: str, section: Any) -> Any:
     Nulls are left out, so that an optional setting that is added later leaves the keys of earlier runs as they are.
     """
     settings = to_plain(section)
+    if isinstance(settings, dict):
+        settings = restore_removed(name, settings)
     if name == "calibration":
         settings = drop_targets_of_chain(settings)
     if name == "monitors":
@@ -101,7 +103,7 @@ def select_decisive(name: str, section: Any) -> Any:
         settings = {k: v for k, v in settings.items() if k not in NOT_IN_KEY[name]}
     settings = drop_none(settings)
     if name == "task" and "generation" in settings:
-        settings["generation"] = drop_none(settings["generation"])
+        settings["generation"] = drop_none(restore_removed("task.generation", settings["generation"]))
     return settings
 
 

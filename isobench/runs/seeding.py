@@ -15,24 +15,12 @@ def resolve_seeds(cfg: Config) -> dict[str, int]:
 
 
 def choose_dropout(cfg: Config) -> str:
-    """Return ``trainer.dropout``, with ``auto`` replaced by ``torch`` where the settings rule ``lanes`` out.
+    """Return ``torch`` where a run's dropout is torch's on every device, else ``auto``: isobench's own on a CPU.
 
-    ``auto`` that stays means lanes on a CPU and torch's dropout on any other device.
+    Gradient checkpointing restores torch's generator only, before it computes activations again. The models of
+    translation and summarisation mostly call torch's function.
     """
-    return "torch" if cfg.trainer.dropout == "auto" and find_lane_obstacle(cfg) else cfg.trainer.dropout
-
-
-def find_lane_obstacle(cfg: Config) -> str | None:
-    """Return the setting that rules out dropout by lanes (isobench/models/dropout.py), None if there is none.
-
-    Gradient checkpointing restores torch's generator only, before it computes activations again. A compiled encoder
-    can't contain numpy's generator. The models of translation and summarisation mostly call torch's function.
-    """
-    if cfg.task.generation:
-        return f"task={cfg.task.name}"
-    if cfg.encoder.gradient_checkpointing:
-        return "encoder.gradient_checkpointing=true"
-    return "encoder.compile=true" if cfg.encoder.compile else None
+    return "torch" if cfg.task.generation or cfg.encoder.gradient_checkpointing else "auto"
 
 
 def derive_seed(seed: int, stream: str) -> int:

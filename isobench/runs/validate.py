@@ -27,7 +27,6 @@ from isobench.config.schema import (
 from isobench.data import weights
 from isobench.papers import published
 from isobench.papers.folders import find_config
-from isobench.runs.seeding import find_lane_obstacle
 
 BASE_METHOD = "none"  # plain fine-tuning
 
@@ -35,7 +34,6 @@ BASE_METHOD = "none"  # plain fine-tuning
 def validate_config(cfg: Config) -> None:
     """Raise UserError for the first value that can't work, naming the setting and what it may be."""
     check_value("", cfg, Config)
-    _validate_optimization(cfg)
     _validate_evaluation(cfg)
     _validate_task(cfg)
     _validate_metrics(cfg.task)
@@ -45,19 +43,10 @@ def validate_config(cfg: Config) -> None:
         _validate_generation(cfg, cfg.task.generation)
     else:
         _validate_no_generation(cfg)
-    _validate_dropout(cfg)
     _validate_calibration(cfg.calibration)
     _validate_monitors(cfg)
     _validate_selection(cfg)
     published.check_tables_exist(cfg.experiment.paper, cfg.experiment.tables)
-
-
-def _validate_optimization(cfg: Config) -> None:
-    o = cfg.optimization
-    if o.schedule != "polynomial" and (o.power is not None or o.end_lr is not None):
-        raise UserError("optimization.power and end_lr are for optimization.schedule=polynomial: unset them")
-    if o.end_lr is not None and o.end_lr > o.lr:
-        raise UserError(f"optimization.end_lr={o.end_lr} must be at most {o.lr}, which is optimization.lr")
 
 
 def _validate_evaluation(cfg: Config) -> None:
@@ -106,7 +95,6 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         ("encoder.layer", cfg.encoder.layer),
         ("encoder.pooling", None if cfg.encoder.pooling == "pooler" else cfg.encoder.pooling),
         ("encoder.missing_from", cfg.encoder.missing_from),
-        ("encoder.compile", cfg.encoder.compile or None),
         ("checkpoint.export", cfg.checkpoint.export),
         ("task.test_split", task.test_split),
     ):
@@ -159,13 +147,6 @@ def _validate_metrics(task: Task) -> None:
         raise UserError(
             f"task.primary={task.primary} must be one of task.metrics ({', '.join(task.metrics) or 'none'})"
         )
-
-
-def _validate_dropout(cfg: Config) -> None:
-    device = cfg.trainer.accelerator
-    obstacle = f"trainer.accelerator={device}" if device in ("gpu", "mps") else find_lane_obstacle(cfg)
-    if cfg.trainer.dropout == "lanes" and obstacle:
-        raise UserError(f"trainer.dropout=lanes can't be used with {obstacle}: set trainer.dropout=auto or torch")
 
 
 def _validate_calibration(calibration: dict[str, Any]) -> None:
@@ -232,17 +213,11 @@ def _validate_head(cfg: Config) -> None:
     """Raise UserError for settings that the head doesn't have, or an encoder that doesn't go with it."""
     head, encoder = cfg.head, cfg.encoder
     if head.name == "isobn":
-        if head.init is None:
-            raise UserError("head.init must be uniform or normal: set it, or write head=isobn, not head.name=isobn")
         return
     if cfg.analysis and not cfg.analysis.get("trains"):
         raise UserError("head=huggingface: this analysis trains no head: choose head=isobn")
-    for setting, value in (("init", head.init), ("dropout", head.dropout)):
-        if value is not None:
-            raise UserError(
-                f"head.{setting}={value} is a setting of head=isobn: choose head=isobn, or leave it out and write "
-                "head=huggingface, not head.name=huggingface"
-            )
+    if head.dropout is not None:
+        raise UserError(f"head.dropout={head.dropout} is a setting of head=isobn: choose head=isobn, or leave it out")
     if (model_type := weights.read_model_type(encoder)) is not None:
         check_architecture(model_type)
     for setting, default in (("pooling", "pooler"), ("layer", None)):

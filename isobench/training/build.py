@@ -51,7 +51,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
         replace_dropout(module, module.dropout_numbers)
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):
-        vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress(cfg))
+        vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress())
         module.eval()
         prepare_chain(chain, positions, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
@@ -59,17 +59,10 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
 
 
 def uses_cpu_dropout(cfg: Config) -> bool:
-    """Return whether this run's dropout uses isobench's random numbers (isobench/models/dropout.py) or torch's.
-
-    Raises:
-        UserError: ``trainer.dropout=lanes`` on a GPU.
-    """
-    chosen = choose_dropout(cfg)
+    """Return whether this run's dropout uses isobench's random numbers (isobench/models/dropout.py) or torch's."""
     on_mps = cfg.trainer.accelerator in ("auto", "mps") and torch.backends.mps.is_available()
     on_cpu = not (uses_gpu(cfg) or on_mps)
-    if chosen == "lanes" and not on_cpu:
-        raise UserError("trainer.dropout=lanes needs the CPU: set trainer.accelerator=cpu, or trainer.dropout=auto")
-    return chosen != "torch" and on_cpu
+    return choose_dropout(cfg) != "torch" and on_cpu
 
 
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
@@ -96,7 +89,7 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     fingerprint = tokenization.fingerprint_seq2seq_tokenizer(tokenizer)
     inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
     order = resolve_seeds(cfg)["order"]
-    loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress(cfg))
+    loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress())
     chain = build_chain(cfg, loaded.dim)
     check_output_width(cfg, chain, loaded.dim)
     refuse_token_states(format_method_name(cfg.calibration), chain)
@@ -132,9 +125,9 @@ def count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
     return math.ceil(len(loaders.train) / cfg.optimization.accumulate) * cfg.optimization.epochs
 
 
-def should_show_progress(cfg: Config) -> bool:
-    """Return whether to show progress bars: as ``trainer.progress_bar`` says, else only if stderr is a terminal.
+def should_show_progress() -> bool:
+    """Return whether to show progress bars: only if stderr is a terminal.
 
     In a sweep's worker process stderr is none: the sweep's own process shows the progress of all runs.
     """
-    return cfg.trainer.progress_bar if cfg.trainer.progress_bar is not None else sys.stderr.isatty()
+    return sys.stderr.isatty()

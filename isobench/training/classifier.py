@@ -138,8 +138,5 @@ def build_head(head: Head, loaded: LoadedEncoder, dim: int, classes: int) -> Hea
             )
         return build_huggingface_head(loaded.config, loaded.pooler, classes)
     classifier = nn.Linear(dim, classes)
-    if head.init == "normal":
-        nn.init.normal_(classifier.weight, std=0.02)
-        nn.init.zeros_(classifier.bias)
     dropout = nn.Dropout(loaded.dropout if head.dropout is None else head.dropout)
     return HeadParts(loaded.pooler, dropout, classifier)

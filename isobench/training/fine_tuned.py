@@ -17,7 +17,7 @@ from isobench.models.dropout import DropoutNumbers
 from isobench.runs.record import Epoch
 
 LOSS_CHECK_INTERVAL = 25  # steps between checks of the loss on a GPU, because each check makes it wait
-DEFAULT_END_LR = 1e-7  # where polynomial decay ends unless optimization.end_lr is set: transformers' default
+END_LR = 1e-7  # where polynomial decay ends: transformers' default
 
 
 class ReportedEpoch(NamedTuple):
@@ -194,12 +194,12 @@ class FineTuningModule(pl.LightningModule):
 class LearningRateSchedule:
     """Factor of every learning rate at a step: linear warm-up, then ``optimization.schedule``.
 
-    ``linear`` falls to 0, ``constant`` stays at 1, ``polynomial`` falls to ``end_lr`` / ``lr`` and stays there.
+    ``linear`` falls to 0, ``constant`` stays at 1, ``polynomial`` falls to 1e-7 / ``lr`` and stays there.
     Linear and constant give the same bits as the schedules of transformers. Polynomial differs from transformers' by
     rounding, less than 1e-12 of the rate. It keeps its own formula, so that recorded runs can be repeated to the bit.
 
     Args:
-        o: the settings: ``schedule``, ``warmup`` (share of the steps), ``power``, ``end_lr``, ``lr``.
+        o: the settings: ``schedule``, ``warmup`` (share of the steps), ``lr``.
         total_steps: optimiser steps of the whole run.
     """
 
@@ -207,8 +207,7 @@ class LearningRateSchedule:
         self.constant, self.total = o.schedule == "constant", total_steps
         self.warmup_steps = min(math.ceil(o.warmup * total_steps), total_steps - 1)
         polynomial = o.schedule == "polynomial"
-        self.power = 1.0 if not polynomial or o.power is None else o.power
-        self.end = (DEFAULT_END_LR if o.end_lr is None else o.end_lr) / o.lr if polynomial else 0.0
+        self.end = END_LR / o.lr if polynomial else 0.0
 
     def __call__(self, step: int) -> float:
         """Return the factor for the optimiser step that follows ``step`` earlier ones."""
@@ -217,7 +216,7 @@ class LearningRateSchedule:
         if self.constant:
             return 1.0
         left = max(0.0, (self.total - step) / max(1, self.total - self.warmup_steps))
-        return self.end + (1.0 - self.end) * left**self.power
+        return self.end + (1.0 - self.end) * left
 
 
 def convert_for_checkpoint(values: Any) -> Any:

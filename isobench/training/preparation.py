@@ -67,7 +67,7 @@ def load_pretrained_embeddings(
     """
     e, encoder = cfg.encoder, loaded.encoder
     settings = [
-        e.version, encoder.pooling, e.layer, e.token_type_ids, encoder.first_token_only, e.compile, e.packing,
+        encoder.pooling, e.layer, e.token_type_ids, encoder.first_token_only,
     ]  # fmt: skip
     decisive = [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed]
     key = sha256_json([*decisive, name_device(cfg)])

@@ -54,8 +54,7 @@ class FrozenEncoder:
         highest = max(
             (layer for layer in layers if layer is not None), default=None
         )  # its loader looks whether it exists
-        # Batches are padded, and the layers need every token: both are switches that change no vector.
-        encoder = replace(cfg.encoder, layer=highest, packing=False, first_token_only=False)
+        encoder = replace(cfg.encoder, layer=highest)
         self.cfg, self.layers = replace(cfg, encoder=encoder), layers
         configure_process(cfg)
         self.fingerprint = weights.fingerprint_encoder(cfg.encoder)
@@ -68,7 +67,8 @@ class FrozenEncoder:
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
         """The encoder in evaluation mode; UserError if its checkpoint lacks weights."""
-        loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
+        seed = resolve_seeds(self.cfg)["init"]
+        loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, all_tokens=True)
         if loaded.init_seed is not None:
             reason = "; ".join(loaded.warnings)
             raise UserError(f"encoder={self.cfg.encoder.name} has no pretrained vectors: {reason}")
@@ -105,7 +105,7 @@ class FrozenEncoder:
     def _make_key(self, sentences: list[str], layer: Layer) -> str:
         """Hash all that decides the vectors of these sentences."""
         encoder = self.cfg.encoder
-        settings = [encoder.version, encoder.pooling, encoder.token_type_ids, encoder.compile, layer]
+        settings = [encoder.pooling, encoder.token_type_ids, layer]
         device = name_device(self.cfg)
         return sha256_json([VERSION, torch.__version__, self.fingerprint, settings, device, sentences])
 
@@ -126,7 +126,7 @@ class FrozenEncoder:
         batches = make_sorted_loader(tokens, tokens.lengths, SENTENCES_PER_BATCH, collator, uses_gpu(self.cfg))
         vectors = {layer: np.empty((len(sentences), self.loaded.dim), np.float32) for layer in layers}
         bar = f"{name}, {self.cfg.encoder.name}, once"
-        for batch in track_progress(batches, bar, should_show_progress(self.cfg)):
+        for batch in track_progress(batches, bar, should_show_progress()):
             (chunk,) = batch["chunks"]
             pooled = encoder.pool_layers(layers, **{key: tensor.to(device) for key, tensor in chunk.items()})
             for layer, rows in zip(layers, pooled, strict=True):  # rows: (b, d)

@@ -255,9 +255,8 @@ class Seq2Seq(FineTuningModule):
 
 
 def should_search_in_bf16(cfg: Config) -> bool:
-    """Return whether to generate in bf16, by ``task.generation.precision``; ``auto``: on a GPU that supports it."""
-    precision = require_generation(cfg.task).precision
-    return precision == "bf16" or (precision == "auto" and uses_gpu(cfg) and torch.cuda.is_bf16_supported())
+    """Return whether to generate in bf16: on a GPU that supports it."""
+    return uses_gpu(cfg) and torch.cuda.is_bf16_supported()
 
 
 def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: PairLoaders) -> Any:

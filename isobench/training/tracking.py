@@ -45,7 +45,7 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     except Exception as error:  # no network, a wrong key, a broken installation
         reason = extract_first_line(error)
         raise UserError(
-            f"W&B can't start: {reason}; set tracking.mode=offline or tracking=none to run without it"
+            f"W&B can't start: {reason}; set WANDB_MODE=offline or tracking=none to run without it"
         ) from error
     return WandbLogger(experiment=run)
 
@@ -66,16 +66,20 @@ def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pat
         resume="allow",
         group=resolve_wandb_group(cfg),
         job_type=cfg.task.name,  # an attribute of the W&B run, so that reports can filter by task
-        project=cfg.tracking.project,
-        entity=cfg.tracking.entity,
+        project=read_project(),
         dir=str(folder),
-        mode=cfg.tracking.mode or ("online" if has_login() else "offline"),
+        mode=None if os.environ.get("WANDB_MODE") else "online" if has_login() else "offline",
         config=resolved | extra,
         settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_meta=True),
     )
     run.define_metric(STEP_METRIC)
     run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)  # so that a resumed run's curves continue
     return run
+
+
+def read_project() -> str:
+    """Return W&B's project: what its own variable says, else isobench."""
+    return os.environ.get("WANDB_PROJECT") or "isobench"
 
 
 def format_wandb_name(cfg: Config) -> str:

@@ -87,8 +87,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
                 record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
                 folder.write_record(record)
             # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
-            kept = cfg.checkpoint.keep if record.failure is None else record.failure.name == "out_of_memory"
-            if not kept:
+            if record.failure is None or record.failure.name != "out_of_memory":
                 checkpoints.remove_all()
         gc.collect()  # module and trainer refer to each other: free them before the next run of a sweep
     finally:
@@ -130,7 +129,7 @@ def build_and_fit(
             evaluations,
             long_evaluation=cfg.task.generation is not None,
         )
-        progress = ProgressReporter(heartbeat, should_show_progress(cfg), format_run_name(cfg))
+        progress = ProgressReporter(heartbeat, should_show_progress(), format_run_name(cfg))
         try:
             watch.start()
             callbacks = [evaluations, stopwatch, progress, checkpointer, EpochSamples(loaders)]
@@ -224,7 +223,7 @@ def fit(
             max_epochs=cfg.optimization.epochs,
             gradient_clip_val=cfg.optimization.clip,
             accumulate_grad_batches=cfg.optimization.accumulate,
-            deterministic=cfg.trainer.deterministic,
+            deterministic=True,
             logger=tracker,
             callbacks=callbacks,
             # A run is one process: Lightning must neither requeue a SLURM job nor take its tasks for ranks.
@@ -235,7 +234,7 @@ def fit(
             num_sanity_val_steps=0,
             log_every_n_steps=min(10, max(1, built.module.total_steps // 50)),  # a short run's curves have points too
         )
-        with print_above_bars() if should_show_progress(cfg) else contextlib.redirect_stdout(sys.stderr):
+        with print_above_bars() if should_show_progress() else contextlib.redirect_stdout(sys.stderr):
             trainer.fit(
                 built.module,
                 built.loaders.train,

@@ -84,7 +84,7 @@ def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: 
         cfg,
         data=locate_data(cfg, locations),
         encoder=find_matching_folder(record.encoder.fingerprint, cfg, locations) if cfg.encoder.path else cfg.encoder,
-        trainer=replace(cfg.trainer, accelerator="auto", threads=threads, progress_bar=False),
+        trainer=replace(cfg.trainer, accelerator="auto", threads=threads),
         checkpoint=Checkpoint(minutes=None),
         tracking=Tracking(),
         experiment=Experiment(),

@@ -123,7 +123,8 @@ MORE_BAD = [
     (["checkpoint.steps=0"], "checkpoint.steps=0 must be at least 1"),
     (["seeds.init=-1"], "seeds.init=-1 must be at least 0"),
     (["trainer.threads=99999999999"], "trainer.threads=99999999999 must be at most"),
-    (["tracking.mode=foo"], "tracking.mode=foo is not known"),
+    (["tracking.mode=offline"], "WANDB_MODE"),
+    (["encoder.packing=false"], "isobench has no setting encoder.packing any more"),
     (["calibration=isobn_paper", "calibration.gamma=max"], "gamma must be sum or mean"),
 ]
 

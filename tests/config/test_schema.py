@@ -1,15 +1,18 @@
 """Every setting's bound stands beside it in the schema, and is enforced."""
 
 import dataclasses
+import functools
 import math
 
 import pytest
+from helpers import make_config
 from omegaconf import OmegaConf
 
 from isobench.common.errors import UserError
-from isobench.config.bounds import check_value, read_hints
+from isobench.config.bounds import check_value, find_section, read_hints
 from isobench.config.schema import (
     CALIBRATION_KEYS,
+    REMOVED,
     Checkpoint,
     Config,
     Data,
@@ -26,6 +29,7 @@ from isobench.config.schema import (
     Tracking,
     Trainer,
     config_from_plain,
+    restore_removed,
 )
 from isobench.data.packaged.generated_pairs import GRAMMARS
 from isobench.data.pairs import DIACRITIC_CHOICES
@@ -47,13 +51,11 @@ BOUNDS = [
     (Seeds, "order", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Seeds, "dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Encoder, "name", ["a.b-c_1"], BAD_NAMES),
-    (Encoder, "version", [1], [0]),
     (Encoder, "pooling", ["last"], ["max"]),
     (Encoder, "missing_from", [None, "pytorch_model.bin"], ["", "../a.bin", "a/b.bin"]),
     (Encoder, "layer", [None, 0], [-1]),
     (Encoder, "vocabulary_size", [None, 300], [299]),
     (Head, "name", ["huggingface"], ["bert"]),
-    (Head, "init", [None, "normal"], ["zeros"]),
     (Head, "dropout", [None, 0, 0.99], [-0.1, 1]),
     (Optimization, "lr", [1e-9], [0, -1]),
     (Optimization, "batch_size", [1], [0]),
@@ -63,8 +65,6 @@ BOUNDS = [
     (Evaluation, "every", [1, 7, "last"], [0, -1, 1.5, True, "first", None]),
     (Optimization, "accumulate", [1], [0]),
     (Optimization, "schedule", ["constant"], ["cosine"]),
-    (Optimization, "power", [None, 0.1], [0]),
-    (Optimization, "end_lr", [None, 0], [-1e-9]),
     (Optimization, "warmup", [0, 0.99], [-0.1, 1]),
     (Optimization, "eps", [1e-9], [0]),
     (Optimization, "weight_decay", [0], [-0.1]),
@@ -73,16 +73,13 @@ BOUNDS = [
     (Optimization, "report", ["last"], ["first"]),
     (Trainer, "precision", ["bf16-mixed"], ["bf16"]),
     (Trainer, "accelerator", ["mps"], ["tpu"]),
-    (Trainer, "dropout", ["auto", "lanes", "torch"], ["numpy", None]),
     (Trainer, "threads", [None, 1, 4096], [0, 4097]),
-    (Trainer, "chunk_overhead", [None, 0], [-1]),
     (Trainer, "eval_batch_size", [1], [0]),
     (Checkpoint, "minutes", [None, 0.1], [0]),
     (Checkpoint, "steps", [None, 1], [0]),
     (Checkpoint, "export", [None, "x"], ["", "  "]),
     (Data, "files", [None, {"train": "a.csv"}], [{}, "a.csv", {"train": 1}]),
     (Tracking, "backend", ["wandb"], ["mlflow"]),
-    (Tracking, "mode", [None, "offline"], ["off"]),
     (Selection, "rule", ["held_out"], ["best"]),
     (Selection, "seeds", [[], [0]], [[-1]]),
     (Experiment, "name", [None, "a.b-c_1", "_a", "x" * 64], BAD_NAMES),
@@ -92,7 +89,6 @@ BOUNDS = [
     (MethodSettings, "placement", ["before_pooler"], ["inside"]),
     (MethodSettings, "target", ["vocabulary"], ["tail"]),
     (Task, "name", ["a.b-c_1"], BAD_NAMES),
-    (Task, "version", [1], [0]),
     (Task, "subset", [None, "3.0.0"], BAD_FOLDERS),
     (Task, "folder", [None, "wmt16/ro-en", "a"], BAD_FOLDERS),
     (Task, "train_split", ["a.b-c_1"], BAD_NAMES),
@@ -119,7 +115,6 @@ BOUNDS = [
     (Generation, "beams", [1], [0]),
     (Generation, "length_penalty", [-1, 0.0], [math.nan, math.inf]),
     (Generation, "no_repeat_ngram", [0], [-1]),
-    (Generation, "precision", ["bf16"], ["fp8"]),
 ]
 
 
@@ -181,3 +176,32 @@ def test_a_typed_config_survives_its_plain_form():
     assert config_from_plain(dataclasses.asdict(cfg)) == cfg
     assert OmegaConf.structured(Config).optimization.lr == Optimization().lr
     assert CALIBRATION_KEYS == ("name", "version", "placement", "target")
+
+
+@pytest.mark.parametrize("setting", REMOVED)
+def test_a_stored_setting_that_is_gone_is_read_with_its_old_value_alone(setting):
+    cfg = make_config("task=multi30k", "encoder=bart-scratch") if "generation" in setting else make_config()
+    plain = dataclasses.asdict(cfg)
+    *parents, name = setting.split(".")
+    section = functools.reduce(dict.get, parents, plain)
+    section[name] = REMOVED[setting][0]
+    assert config_from_plain(plain) == cfg
+    section[name] = "another value"
+    with pytest.raises(UserError, match=setting):
+        config_from_plain(plain)
+
+
+def test_settings_that_are_gone_keep_their_place_in_the_key():
+    assert restore_removed("encoder", {"name": "x"}) == {
+        "name": "x", "version": 1, "first_token_only": True, "packing": True, "compile": False,
+    }  # fmt: skip
+    assert restore_removed("head", {"name": "isobn"})["init"] == "uniform"
+    assert "init" not in restore_removed("head", {"name": "huggingface"})
+
+
+def test_fewer_than_a_hundred_settings():
+    def count(kind):
+        sections = [section for hint in read_hints(kind).values() if (section := find_section(hint))]
+        return len(read_hints(kind)) - len(sections) + sum(map(count, sections))
+
+    assert count(Config) + len(CALIBRATION_KEYS) - 1 < 100  # calibration itself is these

@@ -16,9 +16,9 @@ def test_settings_are_shortened_as_far_as_they_can_be_told_apart():
     assert shorten_setting_names(["calibration.beta", "optimization.lr", "head.name"]) == {
         "calibration.beta": "beta", "optimization.lr": "lr", "head.name": "head",
     }  # fmt: skip
-    alike = ["head.dropout", "trainer.dropout", "calibration.strength", "calibration.then.strength"]
+    alike = ["head.dropout", "seeds.dropout", "calibration.strength", "calibration.then.strength"]
     assert list(shorten_setting_names(alike).values()) == [
-        "head.dropout", "trainer.dropout", "calibration.strength", "then.strength",
+        "head.dropout", "seeds.dropout", "calibration.strength", "then.strength",
     ]  # fmt: skip
 
 

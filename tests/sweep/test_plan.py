@@ -30,7 +30,7 @@ AXES = {
     "value": [
         "optimization.lr=1e-5", "optimization.lr=3", "optimization.patience=null", "seeds.order=7", "seed=12",
         "task.train_samples=64", "task.dev_splits=[validation]", "data.root='a b'", "output_dir=x-y",
-        "optimization.drop_last=true", "trainer.precision=bf16-mixed", "head.dropout=0.25", "tracking.mode=offline",
+        "optimization.drop_last=true", "trainer.precision=bf16-mixed", "head.dropout=0.25",
         "checkpoint.minutes=1.5", "encoder.path=a/b", "+encoder.revision=abc", "tracking=none", "task.name=other",
         "optimization=isobn_released", "seeds={init:3}", "~optimization.clip", "data.root=${oc.env:HOME}",
         "task.max_length=128", "task.as_classes=6", "head=huggingface",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import make_config
+from helpers import make_config, switch_off_packing, use_torch_dropout
 from torch import nn
 
 from isobench.calibration import Calibration
@@ -27,10 +27,11 @@ def built(small, *overrides):
     return build_run_parts(cfg, identify(cfg))
 
 
-def test_chunks_change_nothing(small):
+def test_chunks_change_nothing(small, monkeypatch):
     """One packed row or many chunks: the same embeddings, in the same order, and so the same batch statistics."""
     one, loaders, *_ = built(small, "calibration=isobn_paper")
-    many, chunked, *_ = built(small, "encoder.packing=false", "trainer.chunk_overhead=0", "calibration=isobn_paper")
+    switch_off_packing(monkeypatch, chunk_overhead=0)
+    many, chunked, *_ = built(small, "calibration=isobn_paper")
     batch, split = next(iter(loaders.train)), next(iter(chunked.train))
     assert len(batch["chunks"]) == 1 < len(split["chunks"])
     assert "packing" in batch["chunks"][0]
@@ -232,20 +233,12 @@ def copy_with_one_layer(tiny, tmp_path) -> Path:
     return folder
 
 
-def quick_compilation():
-    """Compile in this process, without trial programs for each instruction set: a third of the time goes."""
-    from torch._inductor import config
-
-    return config.patch({"cpp.vec_isa_ok": True, "compile_threads": 1})
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("override", ["encoder.gradient_checkpointing=true", "encoder.compile=true"])
-def test_switches_change_no_number(small, tiny, tmp_path, override):
+def test_gradient_checkpointing_changes_no_number(small, tiny, tmp_path, monkeypatch):
     small = [*small, f"encoder.path={copy_with_one_layer(tiny, tmp_path)}"]
-    small += ["encoder.packing=false", "trainer.dropout=torch"]  # neither goes with compiling
+    use_torch_dropout(monkeypatch)
     plain, loaders, *_ = built(small)
-    switched, *_ = built(small, override)
+    switched, *_ = built(small, "encoder.gradient_checkpointing=true")
     batch = next(iter(loaders.train))
     for module in (plain, switched):
         module.train()
@@ -255,11 +248,10 @@ def test_switches_change_no_number(small, tiny, tmp_path, override):
         for layer in module.encoder.model.modules():
             if hasattr(layer, "dropout_prob"):
                 layer.dropout_prob = 0.0
-    with quick_compilation():
-        losses = [m.compute_task_loss(m.head(m.embed(batch)), batch["labels"]) for m in (plain, switched)]
-        torch.testing.assert_close(*losses)
-        for loss in losses:
-            loss.backward()
+    losses = [m.compute_task_loss(m.head(m.embed(batch)), batch["labels"]) for m in (plain, switched)]
+    torch.testing.assert_close(*losses)
+    for loss in losses:
+        loss.backward()
     grads = [m.encoder.model.embeddings.word_embeddings.weight.grad for m in (plain, switched)]
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import make_config, train_run
+from helpers import make_config, train_run, use_torch_dropout
 
 from isobench.calibration import IStar
 from isobench.data.batches.tokens import EpochSampler
@@ -96,10 +96,11 @@ def test_no_random_number_is_drawn(small, zeta):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", ["lanes", "torch"])
-def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout):
+def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout, monkeypatch):
     """Order and dropout stay as they are, though a sample is taken every epoch."""
-    base = [*small, f"trainer.dropout={dropout}"]
-    plain, method = (train_run(*base, *more)[0] for more in ([], ["calibration=istar", "calibration.strength=0"]))
+    if dropout == "torch":
+        use_torch_dropout(monkeypatch)
+    plain, method = (train_run(*small, *more)[0] for more in ([], ["calibration=istar", "calibration.strength=0"]))
     assert method["history"] == plain["history"]
     assert method["predictions"] == plain["predictions"]
 

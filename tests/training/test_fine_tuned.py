@@ -27,9 +27,7 @@ def make_transformers_scheduler(o, optimizer):
         return transformers.get_constant_schedule_with_warmup(optimizer, warmup_steps)
     if o.schedule == "linear":
         return transformers.get_linear_schedule_with_warmup(optimizer, warmup_steps, TOTAL_STEPS)
-    return transformers.get_polynomial_decay_schedule_with_warmup(
-        optimizer, warmup_steps, TOTAL_STEPS, lr_end=1e-7 if o.end_lr is None else o.end_lr, power=o.power or 1.0
-    )
+    return transformers.get_polynomial_decay_schedule_with_warmup(optimizer, warmup_steps, TOTAL_STEPS, lr_end=1e-7)
 
 
 def collect_rates(o, make, resume_after=None):
@@ -60,10 +58,9 @@ def test_linear_and_constant_have_the_bits_of_transformers(schedule, lr, warmup,
 
 
 @pytest.mark.parametrize("resume_after", [None, 17])
-@pytest.mark.parametrize(("power", "end_lr"), [(None, None), (2.0, 1e-6), (0.5, 0.0)])
-def test_polynomial_differs_from_transformers_by_rounding_alone(power, end_lr, resume_after):
+def test_polynomial_differs_from_transformers_by_rounding_alone(resume_after):
     """Its bits differ at many steps, which is why isobench keeps a formula of its own."""
-    o = Optimization(schedule="polynomial", lr=3e-4, warmup=0.1, power=power, end_lr=end_lr)
+    o = Optimization(schedule="polynomial", lr=3e-4, warmup=0.1)
     ours, theirs = collect_rates(o, make_scheduler, resume_after), collect_rates(o, make_transformers_scheduler)
     assert ours == collect_rates(o, make_scheduler)
     assert ours != theirs

@@ -17,9 +17,7 @@ from isobench.training.train import train
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["head.init=uniform"], "head.init=uniform is a setting of head=isobn: choose head=isobn, or leave it out"),
         (["head.dropout=0"], "head.dropout=0.0 is a setting of head=isobn"),
-        (["head.init=uniform"], "or leave it out and write head=huggingface, not head.name=huggingface"),
         (
             ["encoder.pooling=mean"],
             "encoder.pooling=mean, set by the command line, doesn't go with head=huggingface, which has its own "

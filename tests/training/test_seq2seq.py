@@ -207,12 +207,12 @@ def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translati
     assert set(generation.signatures) == {"bleu", "chrf"}
 
 
-def test_the_search_in_half_precision_is_asked_for_on_a_cpu(tiny_translation):
-    """auto is bf16 on a GPU that has it, and full precision here."""
+def test_the_search_is_in_half_precision_where_a_gpu_has_it(tiny_translation, monkeypatch):
     module, *_, generation = built(tiny_translation)
     assert module.search_in_bf16 is False
     assert generation.search["precision"] == "32"
-    module, loaders, *_ = built(tiny_translation, "task.generation.precision=bf16")
+    monkeypatch.setattr("isobench.training.seq2seq.should_search_in_bf16", lambda cfg: True)
+    module, loaders, *_ = built(tiny_translation)
     assert module.search_in_bf16 is True
     seen = []
     module.projection.linear.register_forward_hook(lambda m, given, out: seen.append(out.dtype))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import make_config
+from helpers import make_config, switch_off_packing
 from torch import nn
 
 from isobench.metrics import isoscore
@@ -13,8 +13,8 @@ from isobench.training.build import build_run_parts
 TOKENS = ["calibration=istar", "calibration.scope=tokens"]
 LAYOUTS = {
     "packed": [],
-    "padded": ["encoder.packing=false"],
-    "chunks": ["encoder.packing=false", "trainer.chunk_overhead=0"],
+    "padded": [],
+    "chunks": [],
     "layer": ["encoder.layer=1", "encoder.pooling=mean"],
     "transformers' head": ["head=huggingface"],
 }
@@ -43,7 +43,9 @@ def states_one_by_one(path, loaders, batch):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_points_are_all_layers_outputs_for_all_tokens_but_padding(small, tiny, layout):
+def test_the_points_are_all_layers_outputs_for_all_tokens_but_padding(small, tiny, layout, monkeypatch):
+    if layout in ("padded", "chunks"):
+        switch_off_packing(monkeypatch, 0 if layout == "chunks" else None)
     module, batch, loaders = built(small, *TOKENS, *LAYOUTS[layout], "calibration.strength=-3", "calibration.zeta=0")
     expected = states_one_by_one(tiny, loaders, batch)
     with torch.no_grad():

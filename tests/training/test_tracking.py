@@ -45,7 +45,7 @@ def offline(tiny, reviews, cache, tmp_path_factory):
     """A run with W&B offline, in a checkout and an environment with secrets: its record, config, log and folder."""
     repository = tmp_path_factory.mktemp("offline")
     outputs = repository / "outputs"
-    settings = ["tracking=wandb", "tracking.mode=offline", f"optimization.epochs={EPOCHS}", "calibration=isobn_paper"]
+    settings = ["tracking=wandb", f"optimization.epochs={EPOCHS}", "calibration=isobn_paper"]
     settings += ["optimization.clip=0.5", "+monitors.norms={_target_: test_tracking.Norms}", "experiment.name=mine"]
     Norms.seen.clear()
     author = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
@@ -155,7 +155,7 @@ def test_no_secret_is_written(offline):
 
 @pytest.mark.slow
 def test_a_failed_run_says_so(small, outputs):
-    settings = ["tracking=wandb", "tracking.mode=offline", "optimization.lr=1e30", "optimization.warmup=0"]
+    settings = ["tracking=wandb", "optimization.lr=1e30", "optimization.warmup=0"]
     record, _ = run([*small, *settings])
     log = log_of(outputs)
     assert log.summary["failure"] == record["failure"]["name"]
@@ -172,7 +172,7 @@ def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
 
     monkeypatch.setattr(Classifier, "on_train_epoch_end", stop)
     with pytest.raises(KeyboardInterrupt):
-        run([*small, "tracking=wandb", "tracking.mode=offline"])
+        run([*small, "tracking=wandb"])
     log = log_of(outputs)
     assert (log.summary["status"], log.summary["failure"], log.exit_code) == ("interrupted", None, 1)
 
@@ -185,7 +185,7 @@ def test_trouble_with_wandb_costs_the_run_nothing(small, monkeypatch, capfd):
     with monkeypatch.context() as patch:
         patch.setattr(wandb.Table, "__init__", broken)
         patch.setattr(wandb, "finish", broken)
-        record, _ = run([*small, "tracking=wandb", "tracking.mode=offline", "optimization.epochs=1"])
+        record, _ = run([*small, "tracking=wandb", "optimization.epochs=1"])
     wandb.finish()
     assert record["status"] == "finished"
     assert capfd.readouterr().err.count("isobench: W&B: the line is cut; the run goes on without") == 2

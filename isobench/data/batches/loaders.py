@@ -228,14 +228,12 @@ def describe_unknown_tokens(encoder: str, tokenizer: Any, ids: Sequence[np.ndarr
 
 
 def resolve_chunk_overhead(cfg: Config, dim: int) -> int:
-    """Return what one more chunk costs, in tokens: ``trainer.chunk_overhead``, or an estimate if that is null.
+    """Estimate what one more chunk costs, in tokens.
 
     A call of the encoder has a fixed cost; a token costs in proportion to d^2. On a CPU both are equal at 128 tokens
     for d = 384 (measured by benchmarks/training_step.py). Groups of packed sentences take the same estimate; a
     quarter of it made no difference. On a GPU small batches are bound by kernel launches: one call is best.
     """
-    if cfg.trainer.chunk_overhead is not None:
-        return cfg.trainer.chunk_overhead
     return ONE_CHUNK if uses_gpu(cfg) else round(128 * (384 / dim) ** 2)
 
 
