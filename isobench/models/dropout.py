@@ -1,7 +1,7 @@
 """Dropout on a CPU whose random numbers are 16 bits wide, instead of torch's.
 
 torch draws one random number after the other, one for every element. Here one draw of 64 bits gives four elements
-their numbers, and numpy and torch compare and multiply whole vectors (``trainer.dropout=lanes``). The masks have
+their numbers, and numpy and torch compare and multiply whole vectors. The masks have
 the same distribution as torch's, up to the rounding of the rate, but they are other masks.
 """
 
