@@ -1,5 +1,6 @@
 """Write an experiment's ended runs as a bundle, whole or not at all."""
 
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -12,12 +13,11 @@ import orjson
 from isobench.bundles import privacy
 from isobench.bundles.manifest import (
     ANALYSIS_FOLDER,
+    BUNDLE_FORMAT,
     BUNDLE_PATH,
     MANIFEST_FILE,
     PLAN_FILE,
-    BundledFile,
     Manifest,
-    describe_content,
     format_manifest,
     read_manifest,
 )
@@ -123,7 +123,7 @@ def _fill_bundle(
     folder: Path, plan: Plan, ended: Sequence[Row], analysis: Path | None, anonymous: bool, licence: str | None
 ) -> Manifest:
     """Write every file of a bundle into an empty folder; the manifest comes last."""
-    files: dict[str, BundledFile] = {}
+    files: dict[str, str] = {}
     names = [*_list_machines(ended), *privacy.list_user_names()] if anonymous else []
 
     def put(path: str, content: bytes) -> None:
@@ -131,7 +131,7 @@ def _fill_bundle(
         privacy.require_anonymous(path, content, names)
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-        files[path] = describe_content(content)
+        files[path] = hashlib.sha256(content).hexdigest()
 
     for row in ended:
         for name, content in _read_run(row, anonymous).items():
@@ -144,7 +144,7 @@ def _fill_bundle(
     runs = {row.folder.key: read_file_time(row.folder.result_file) for row in ended}
     newest = max([*runs.values(), *([read_file_time(analysis / ABOUT_FILE)] if analysis else [])])
     manifest = Manifest(
-        format=2,
+        format=BUNDLE_FORMAT,
         isobench=read_package_version("isobench"),
         experiment=plan.experiment,
         created=datetime.fromtimestamp(int(newest), UTC).isoformat(),
@@ -178,7 +178,7 @@ def _read_run(row: Row, anonymous: bool) -> dict[str, bytes]:
         files = {CONFIG_FILE: privacy.format_config(hidden, key), RECORD_FILE: privacy.anonymise_record(original)}
     if record.predictions is not None and (source / PREDICTIONS_FILE).is_file():
         files[PREDICTIONS_FILE] = (source / PREDICTIONS_FILE).read_bytes()
-        if describe_content(files[PREDICTIONS_FILE]).sha256 != record.predictions.sha256:
+        if hashlib.sha256(files[PREDICTIONS_FILE]).hexdigest() != record.predictions.sha256:
             raise UserError(f"{source} was changed while it was exported: repeat the export")
     return files
 

@@ -1,16 +1,15 @@
 """What a bundle holds: the names of its files, and its manifest.
 
-BUNDLE/bundle.json       the manifest: experiment, licence, runs, and every other file with its size and sha256
+BUNDLE/bundle.json       the manifest: experiment, licence, runs, and every other file with its sha256
 BUNDLE/plan.json         the runs that were asked for, with their settings (isobench.runs.plan)
 BUNDLE/runs/KEY/         config.yaml, result.json and predictions.parquet of a run, as in an output folder
 BUNDLE/analysis/         the rows of the experiment's analysis (Parquet), and about.json, which says of what they are
 """
 
-import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Final, Literal
 
 import orjson
 from pydantic import ConfigDict, Field, ValidationError
@@ -19,8 +18,9 @@ from isobench.common.checksums import add_json_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, SETTINGS_LIMIT, read_bounded
 from isobench.runs.layout import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
-from isobench.runs.record import Count, Part, Time
+from isobench.runs.record import Part, Time
 
+BUNDLE_FORMAT: Final = 2  # raise it when the shape of bundle.json or the layout changes
 MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = "bundle.json", "plan.json", "analysis"
 FORMER_FILE = "manifest.json"  # of bundles of format 1
 RUN_FILES = (CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE)  # the record last: it makes the run ended
@@ -33,21 +33,10 @@ BUNDLE_PATH = re.compile(
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class BundlePart(Part):
-    """A part of a manifest; other entries than those named are refused."""
+class Manifest(Part):
+    """Describe what a bundle holds: ``bundle.json``. Other entries than those named are refused."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-class BundledFile(BundlePart):
-    """A file of the bundle."""
-
-    sha256: Digest
-    bytes: Count
-
-
-class Manifest(BundlePart):
-    """Describe what a bundle holds: ``bundle.json``."""
 
     format: Literal[2]
     isobench: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+!_-]{1,64}$")] | None = Field(
@@ -62,7 +51,7 @@ class Manifest(BundlePart):
         description="SPDX's name of the licence of these results; null if none is stated"
     )
     runs: dict[Digest, Time] = Field(description="key -> when its record was written, in seconds since 1970")
-    files: dict[str, BundledFile] = Field(description="every other file, by its path in the bundle")
+    files: dict[str, Digest] = Field(description="every other file: path in the bundle -> sha256")
 
     def list_run_files(self, key: str) -> dict[str, str]:
         """List the files that the bundle has of a run: name -> path in the bundle; the record comes last."""
@@ -82,19 +71,26 @@ def read_manifest(bundle: Path) -> Manifest:
     Raises:
         UserError: the folder is no bundle, or its manifest is damaged, was changed, or is another version's.
     """
-    file = bundle / MANIFEST_FILE
     if not bundle.is_dir():
         raise UserError(f"{bundle} is no folder: name the folder of a bundle")
     refuse_former_bundle(bundle)
-    if not os.path.lexists(file):
+    if not os.path.lexists(bundle / MANIFEST_FILE):
         raise UserError(f"{bundle} is no bundle: it has no {MANIFEST_FILE}")
     try:
-        manifest = parse_manifest(read_bundle_file(bundle, MANIFEST_FILE))
-    except UserError:
-        raise
+        content = orjson.loads(read_bundle_file(bundle, MANIFEST_FILE))
+        version = content.get("format") if isinstance(content, dict) else None
+        if type(version) is int and version > BUNDLE_FORMAT:
+            raise UserError(f"{bundle} has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
+        manifest = Manifest.model_validate(drop_json_checksum(content))
+        _check_paths(manifest)
+        return manifest
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}"
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{file} is damaged or was changed: {describe_error(error)}") from error
-    return manifest
+        reason = extract_first_line(error)
+    reason = re.sub(r"[^\x20-\x7e]+", " ", reason)[:200]
+    raise UserError(f"{bundle / MANIFEST_FILE} is damaged or was changed: {reason}")
 
 
 def refuse_former_bundle(folder: Path) -> None:
@@ -106,33 +102,21 @@ def refuse_former_bundle(folder: Path) -> None:
         )
 
 
-def parse_manifest(text: bytes) -> Manifest:
-    """Parse a manifest, and check that it agrees with its checksum and with itself.
-
-    Raises:
-        ValueError: it is no JSON, lacks a part, has one that is unknown, was changed, or contradicts itself.
-        UserError: a later version wrote it.
-    """
-    content: Any = orjson.loads(text)
-    version = content.get("format") if isinstance(content, dict) else None
-    if type(version) is int and version > 2:
-        raise UserError(f"the bundle has format {version} and this isobench reads 2: update isobench")
-    manifest = Manifest.model_validate(drop_json_checksum(content))
+def _check_paths(manifest: Manifest) -> None:
+    """Raise ValueError unless the files are those of the runs, a plan, and of at most one analysis."""
     for path in manifest.files:
         if not BUNDLE_PATH.fullmatch(path):
             raise ValueError(f"it lists the file {path!r}, and a bundle has no such file")
     if len({path.casefold() for path in manifest.files}) < len(manifest.files):
         raise ValueError("it lists two files whose names differ in case only")
-    expected = {path for key in manifest.runs for path in manifest.list_run_files(key).values()}
-    if strays := {path for path in manifest.files if path.startswith("runs/")} - expected:
-        raise ValueError(f"it lists {min(strays)}, and no such run")
+    needed = {PLAN_FILE, *([] if manifest.runs else [f"{ANALYSIS_FOLDER}/{ABOUT_FILE}"])}
     for key in manifest.runs:
-        if not {RECORD_FILE, CONFIG_FILE} <= manifest.list_run_files(key).keys():
-            raise ValueError(f"it lists the run {run_folder_name(key)}, and not its record and config")
-    has_analysis = f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files
-    if not manifest.runs and not has_analysis:
-        raise ValueError("it lists neither runs nor an analysis: the bundle is empty")
-    return manifest
+        needed |= {f"runs/{run_folder_name(key)}/{name}" for name in (RECORD_FILE, CONFIG_FILE)}
+    if lacking := needed - manifest.files.keys():
+        raise ValueError(f"it does not list {min(lacking)}")
+    own = {path for key in manifest.runs for path in manifest.list_run_files(key).values()}
+    if foreign := {path for path in manifest.files if path.startswith("runs/")} - own:
+        raise ValueError(f"it lists {min(foreign)}, and no such run")
 
 
 def read_bundle_file(bundle: Path, path: str) -> bytes:
@@ -148,16 +132,3 @@ def read_bundle_file(bundle: Path, path: str) -> bytes:
         if place.is_symlink():
             raise OSError(f"{path} is a link or lies behind one, and links are not followed")
     return read_bounded(place, TABLE_LIMIT if path.endswith(".parquet") else limits.get(place.name, RECORD_LIMIT))
-
-
-def describe_content(content: bytes) -> BundledFile:
-    """Return size and sha256 of a file, as a manifest lists it."""
-    return BundledFile(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
-
-
-def describe_error(error: Exception) -> str:
-    """Say in one line what is wrong with a manifest."""
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}"
-    return re.sub(r"[^\x20-\x7e]+", " ", extract_first_line(error))[:200]

@@ -12,8 +12,6 @@ from isobench.bundles.manifest import (
     MANIFEST_FILE,
     PLAN_FILE,
     Manifest,
-    describe_content,
-    format_manifest,
     read_bundle_file,
     read_manifest,
 )
@@ -77,23 +75,15 @@ def import_bundle(bundle: Path, output_dir: str, check: CheckBundle) -> Merged:
 
 
 def _copy_bundle(bundle: Path, manifest: Manifest, copy: Path) -> None:
-    """Copy every file that the manifest lists, after comparing it; none of its paths leaves the copy."""
-    for path in manifest.files:
+    """Copy every file that the manifest lists; none of its paths leaves the copy."""
+    for path in (MANIFEST_FILE, *manifest.files):
+        try:
+            content = read_bundle_file(bundle, path)
+        except OSError as error:
+            reason = extract_first_line(error)
+            raise UserError(f"{bundle / path} can't be imported: {reason}; {NOTHING_IMPORTED}") from error
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
-        (copy / path).write_bytes(_read_listed(bundle, path, manifest))
-    (copy / MANIFEST_FILE).write_bytes(format_manifest(manifest))
-
-
-def _read_listed(bundle: Path, path: str, manifest: Manifest) -> bytes:
-    try:
-        content = read_bundle_file(bundle, path)
-    except OSError as error:
-        reason = extract_first_line(error)
-    else:
-        if describe_content(content) == manifest.files[path]:
-            return content
-        reason = "it is not the file that the manifest lists"
-    raise UserError(f"{bundle / path} can't be imported: {reason}; {NOTHING_IMPORTED}")
+        (copy / path).write_bytes(content)
 
 
 def _place_files(manifest: Manifest, copy: Path, output_dir: str) -> dict[Path, Path]:

@@ -149,7 +149,7 @@ def _list_commands(output_dir: str, experiment: str | None, arguments: Sequence[
 
 def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
     """Print how many runs are in a bundle, and how large it is."""
-    size = sum(file.bytes for file in manifest.files.values())
+    size = sum((target / path).stat().st_size for path in manifest.files)
     if missing := planned - len(manifest.runs):
         words = "1 has" if missing == 1 else f"{missing} have"
         print(f"Exported {len(manifest.runs)} of {planned} runs; {words} not ended: export again later")

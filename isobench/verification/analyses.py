@@ -23,7 +23,7 @@ from isobench.runs.layout import ABOUT_FILE, run_folder_name
 from isobench.runs.row import Row
 from isobench.verification.classes import NotAvailable, use_own_classes
 from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
-from isobench.verification.outcomes import Outcomes
+from isobench.verification.outcomes import FAILS, UNCHECKED, Outcomes
 from isobench.verification.predictions import read_table
 from isobench.verification.run_check import CheckedRun
 from isobench.verification.sources import Locations, find_matching_folder, locate_data
@@ -72,18 +72,18 @@ def check_analysis(
             raise ValueError(f"it is of the experiment {about.experiment}, and not of {experiment}")
         stored = {name: read_table(folder.read(f"{path}/{name}.parquet", TABLE_LIMIT)) for name in about.digests}
     except Exception as error:  # a stranger's file may be wrong in any way
-        outcomes.fail(f"{path}/{ABOUT_FILE}", "analysis", extract_first_line(error))
+        outcomes.note(f"{path}/{ABOUT_FILE}", "analysis", FAILS, extract_first_line(error))
         return
     for name, sha256 in about.digests.items():
         if folder.digest(f"{path}/{name}.parquet") != sha256:
-            outcomes.fail(f"{path}/{name}.parquet", "analysis", f"its sha256 is not that in {ABOUT_FILE}")
+            outcomes.note(f"{path}/{name}.parquet", "analysis", FAILS, f"its sha256 is not that in {ABOUT_FILE}")
     try:
         expected, tolerance = compute_again(folder, about, runs, planned, locations)
     except ValueError as error:
-        outcomes.fail(path, "analysis", extract_first_line(error))
+        outcomes.note(path, "analysis", FAILS, extract_first_line(error))
         return
     except Exception as error:  # what a stranger's settings make of an analysis may raise anything
-        outcomes.skip(path, "analysis", f"its rows are not computed again: {extract_first_line(error)}")
+        outcomes.note(path, "analysis", UNCHECKED, f"its rows are not computed again: {extract_first_line(error)}")
         return
     for name in stored.keys() | expected.keys():
         try:

@@ -46,40 +46,26 @@ class Outcomes:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def hold(self, subject: str, check: str) -> None:
-        """Note that a check holds."""
-        self.entries.append(Entry(subject, check, HOLDS))
-
-    def fail(self, subject: str, check: str, text: str) -> None:
-        """Note that a check fails, and why."""
-        self.entries.append(Entry(subject, check, FAILS, text))
-
-    def differ(self, subject: str, check: str, text: str) -> None:
-        """Note a difference that is no failure, such as another version of a package."""
-        self.entries.append(Entry(subject, check, DIFFERS, text))
-
-    def skip(self, subject: str, check: str, text: str) -> None:
-        """Note that something was not checked, and why."""
-        self.entries.append(Entry(subject, check, UNCHECKED, text))
+    def note(self, subject: str, check: str, outcome: str, text: str = "") -> None:
+        """Note an outcome, such as DIFFERS for another version of a package, which is no failure."""
+        self.entries.append(Entry(subject, check, outcome, text))
 
     def judge(self, subject: str, check: str, problems: Iterable[str]) -> None:
         """Note a failure for each problem, or that the check holds if there is none."""
         problems = list(problems)
         for problem in problems:
-            self.fail(subject, check, problem)
+            self.note(subject, check, FAILS, problem)
         if not problems:
-            self.hold(subject, check)
+            self.note(subject, check, HOLDS)
 
     def list_entries(self, outcome: str) -> list[Entry]:
-        """Return the entries with an outcome, grouped by subject."""
-        subjects = {entry.subject: place for place, entry in reversed(list(enumerate(self.entries)))}
-        own = (entry for entry in self.entries if entry.outcome == outcome)
-        return sorted(own, key=lambda entry: subjects[entry.subject])
+        """Return the entries with an outcome."""
+        return [entry for entry in self.entries if entry.outcome == outcome]
 
     @property
     def has_failed(self) -> bool:
         """Return True if a check failed."""
-        return any(entry.outcome == FAILS for entry in self.entries)
+        return bool(self.list_entries(FAILS))
 
     def find_untrained(self) -> str | None:
         """Return why no run was trained again; None if one was."""

@@ -14,12 +14,12 @@ from isobench.runs.layout import PREDICTIONS_FILE, run_folder_name
 from isobench.runs.record import RunRecord
 from isobench.verification.classes import NotAvailable, use_own_classes
 from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
-from isobench.verification.outcomes import Outcomes
-from isobench.verification.predictions import PredictedSplit, read_predictions
+from isobench.verification.outcomes import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes
+from isobench.verification.predictions import read_predictions
 from isobench.verification.run_check import CheckedRun
 from isobench.verification.sources import Locations, find_matching_folder, locate_data
 
-ARITHMETIC_PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")
+PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 # How far a run may be from its record on another processor or with other threads: sums are then rounded in another
 # order, and training makes the difference larger. It is a choice of ours; benchmarks/tolerance.py measures them.
 TOLERANCE = {
@@ -52,9 +52,9 @@ def retrain_runs(
     usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
     finished = sorted(name for name, record in usable.items() if record.status == "finished")
     if failed := len(usable) - len(finished):
-        outcomes.skip("runs", "retrained", f"{failed} failed run(s), which are never drawn")
+        outcomes.note("runs", "retrained", UNCHECKED, f"{failed} failed run(s), which are never drawn")
     if not finished:
-        outcomes.skip("runs", "retrained", "there is no finished run with an intact record and config")
+        outcomes.note("runs", "retrained", UNCHECKED, "there is no finished run with an intact record and config")
     drawn = random.Random(seed).sample(finished, min(count, len(finished)))
     for number, name in enumerate(drawn, 1):
         cfg, record = runs[name].cfg, usable[name]
@@ -63,10 +63,12 @@ def retrain_runs(
             with tempfile.TemporaryDirectory() as output_dir:
                 prepared = _prepare_config(cfg, record, output_dir, locations)
                 print_note(f"trains run {number} of {len(drawn)} again: {name}")
-                trained = train_again(prepared)
-                judge(folder, name, cfg, (record, *trained), outcomes)
+                file = f"runs/{name}/{PREDICTIONS_FILE}"
+                stored = folder.read(file, TABLE_LIMIT) if folder.has(file) else None
+                outcome, text = _judge(cfg, record, stored, *train_again(prepared))
+                outcomes.note(name, "retrained", outcome, text)
         except Exception as error:  # what a stranger's config makes of training may raise anything
-            outcomes.skip(name, "retrained", extract_first_line(error))
+            outcomes.note(name, "retrained", UNCHECKED, extract_first_line(error))
 
 
 def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: Locations) -> Config:
@@ -76,8 +78,10 @@ def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: 
         NotAvailable: it runs foreign code, its data or weights are not here, or it was trained on another device.
         UserError: data or weights are missing.
     """
+    import torch
+
     cfg = cfg if locations.trust else use_own_classes(cfg)
-    if record.provenance.gpus and record.dropout == "torch" and not has_gpu():
+    if record.provenance.gpus and record.dropout == "torch" and not torch.cuda.is_available():
         raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
     threads = max(1, record.provenance.threads)
     return replace(
@@ -93,13 +97,6 @@ def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: 
         retry_failed=False,
         dry_run=False,
     )
-
-
-def has_gpu() -> bool:
-    """Return True if torch sees a GPU."""
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def train_again(cfg: Config) -> tuple[RunRecord, bytes]:
@@ -123,86 +120,45 @@ def train_again(cfg: Config) -> tuple[RunRecord, bytes]:
     return record, file.read_bytes() if file.exists() else b""
 
 
-def judge(
-    folder: VerifiedFolder,
-    name: str,
-    cfg: Config,
-    trained: tuple[RunRecord, RunRecord, bytes],
-    outcomes: Outcomes,
-) -> None:
+def _judge(cfg: Config, old: RunRecord, stored: bytes | None, new: RunRecord, content: bytes) -> tuple[str, str]:
     """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
 
     Args:
-        folder: the verified folder.
-        name: the run's folder.
-        cfg: its config.
-        trained: its record, the record of the repetition, and the repetition's predictions.
-        outcomes: where the outcome goes.
+        cfg: the run's config.
+        old: its record.
+        stored: its file of predictions; None if it was removed.
+        new: the record of the repetition.
+        content: the repetition's file of predictions.
+
+    Returns:
+        The outcome, and what differs; empty if nothing does.
     """
-    old, new, content = trained
     if new.key != old.key:
-        outcomes.fail(name, "retrained", f"its config gives the run {run_folder_name(new.key)} with the data here")
-        return
+        return FAILS, f"its config gives the run {run_folder_name(new.key)} with the data here"
     if new.failure is not None or new.best is None or old.best is None:
-        outcomes.fail(
-            name, "retrained", f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
-        )
-        return
-    file = f"runs/{name}/{PREDICTIONS_FILE}"
-    stored = folder.read(file, TABLE_LIMIT) if folder.has(file) else None
-    before = read_predictions(stored, cfg.task, {}) if stored is not None else None
+        return FAILS, f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
+    before = read_predictions(stored, cfg.task, {}) if stored is not None else {}
     after = read_predictions(content, cfg.task, {})
-    is_equal = old.history == new.history and (before is None or are_equal(before, after))
-    difference, problem = describe_difference(old, new, before, after)
-    if is_equal:
-        outcomes.hold(name, "retrained")
-        if before is None:
-            outcomes.skip(name, "retrained", "no predictions to compare; its history is equal to the bit")
-    elif is_same_machine(old, new):
-        outcomes.fail(
-            name, "retrained", f"trained again on the same kind of machine it gives other numbers: {difference}"
-        )
-    elif problem:
-        outcomes.fail(name, "retrained", f"trained again it is outside of the tolerance: {problem}")
-    else:
-        outcomes.hold(name, "retrained")
-        outcomes.differ(name, "retrained", f"not equal to the bit, on another kind of machine; within: {difference}")
-
-
-def are_equal(before: Mapping[str, PredictedSplit], after: Mapping[str, PredictedSplit]) -> bool:
-    """Return True if labels, predictions and logits are equal to the bit."""
-    return before.keys() == after.keys() and all(
-        own.hash_labels() == after[split].hash_labels()
-        and list(own.predictions) == list(after[split].predictions)
-        and (own.logits is None or np.array_equal(own.logits, after[split].logits))  # type: ignore[arg-type]
-        for split, own in before.items()
-    )
-
-
-def describe_difference(
-    old: RunRecord,
-    new: RunRecord,
-    before: Mapping[str, PredictedSplit] | None,
-    after: Mapping[str, PredictedSplit],
-) -> tuple[str, str]:
-    """Describe by how much score and logits differ, and which of them exceed the tolerance (empty if none)."""
-    assert old.best is not None
-    assert new.best is not None
+    pairs = [(own, after[split]) for split, own in before.items()]
     sizes = {"score": abs(old.best.score - new.best.score)}
-    if before is not None:
-        sizes |= measure_logits(before, after)
-    words = {name: f"{name} by {size:.2g} (tolerance {TOLERANCE[name]:g})" for name, size in sizes.items()}
-    return ", ".join(words.values()), ", ".join(words[name] for name in sizes if not sizes[name] <= TOLERANCE[name])
+    if distances := [_measure_distance(own.logits, again.logits) for own, again in pairs if own.logits is not None]:
+        sizes["logits"] = max(distances)
+    has_same_predictions = all(np.array_equal(own.predictions, again.predictions) for own, again in pairs)
+    if old.history == new.history and has_same_predictions and not sizes.get("logits"):
+        return HOLDS, "" if before else "no predictions to compare; its history is equal to the bit"
+    text = ", ".join(f"{name} by {size:.2g} (tolerance {TOLERANCE[name]:g})" for name, size in sizes.items())
+    if is_same_machine(old, new):
+        return FAILS, f"trained again on the same kind of machine it gives other numbers: {text}"
+    if all(size <= TOLERANCE[name] for name, size in sizes.items()):
+        return DIFFERS, f"not equal to the bit, on another kind of machine; within: {text}"
+    return FAILS, f"trained again it is outside of the tolerance: {text}"
 
 
-def measure_logits(before: Mapping[str, PredictedSplit], after: Mapping[str, PredictedSplit]) -> dict[str, float]:
-    """Return the largest root mean square difference of a split's logits under ``logits``; empty for texts."""
-    sizes = [
-        float(np.sqrt(np.mean((own.logits - after[split].logits) ** 2)))
-        for split, own in before.items()
-        if own.logits is not None
-    ]
-    return {"logits": max(sizes)} if sizes else {}
+def _measure_distance(own: np.ndarray | None, again: np.ndarray | None) -> float:
+    """Return the root mean square difference of two arrays of logits."""
+    assert own is not None
+    assert again is not None
+    return float(np.sqrt(np.mean((own - again) ** 2)))
 
 
 def is_same_machine(old: RunRecord, new: RunRecord) -> bool:
@@ -210,12 +166,8 @@ def is_same_machine(old: RunRecord, new: RunRecord) -> bool:
 
     Records that lack the processor's instruction set were made on an unknown kind of machine.
     """
-    own, here = old.provenance, new.provenance
-    versions = all(own.versions.get(name) == here.versions.get(name) for name in ARITHMETIC_PACKAGES)
-    return versions and (own.cpu, own.instruction_set, own.threads, own.gpus, own.python) == (
-        here.cpu,
-        here.instruction_set,
-        here.threads,
-        here.gpus,
-        here.python,
+    own, here = (
+        (made.cpu, made.instruction_set, made.threads, made.gpus, made.python, *map(made.versions.get, PACKAGES))
+        for made in (old.provenance, new.provenance)
     )
+    return own == here

@@ -26,7 +26,7 @@ from isobench.runs.record_file import parse_record
 from isobench.runs.seeding import resolve_seeds
 from isobench.verification.classes import find_other_class
 from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
-from isobench.verification.outcomes import Outcomes
+from isobench.verification.outcomes import DIFFERS, FAILS, UNCHECKED, Outcomes
 from isobench.verification.predictions import PredictedSplit, read_predictions
 
 ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction
@@ -60,7 +60,7 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
     try:
         run.cfg = read_config(folder.read(f"{path}/{CONFIG_FILE}", SETTINGS_LIMIT), name)
     except Exception as error:  # a stranger's config may be wrong in any way
-        outcomes.fail(name, "config", f"config.yaml can't be used: {extract_first_line(error)}")
+        outcomes.note(name, "config", FAILS, f"config.yaml can't be used: {extract_first_line(error)}")
     try:
         record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), Path(path, RECORD_FILE))
         if run.cfg is not None:
@@ -69,11 +69,11 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
             _check_predictions(folder, run, outcomes)
     except FileNotFoundError as error:
         if folder.is_bundle or f"{path}/{RECORD_FILE}" in folder.refused:
-            outcomes.fail(name, "record", extract_first_line(error))
+            outcomes.note(name, "record", FAILS, extract_first_line(error))
         else:
-            outcomes.skip(name, "record", "it has not ended")
+            outcomes.note(name, "record", UNCHECKED, "it has not ended")
     except Exception as error:  # as above
-        outcomes.fail(name, "record", extract_first_line(error))
+        outcomes.note(name, "record", FAILS, extract_first_line(error))
         run.record = None
     return run
 
@@ -139,9 +139,9 @@ def _check_scale(name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) 
     git = record.provenance.git
     made_by = (git.commit if git else None, record.provenance.versions.get("isobench"))
     if found != recorded and (made_by == read_software() or len(recorded) < len(found)):
-        outcomes.fail(name, "record", text)
+        outcomes.note(name, "record", FAILS, text)
     elif found != recorded:
-        outcomes.differ(name, "record", f"{text}, by this version; another version made the record")
+        outcomes.note(name, "record", DIFFERS, f"{text}, by this version; another version made the record")
 
 
 @cache
@@ -158,7 +158,7 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
     assert cfg is not None
     if not folder.has(file) and file not in folder.refused:
         if record.best is not None:
-            outcomes.skip(run.name, "scores", "no predictions")
+            outcomes.note(run.name, "scores", UNCHECKED, "no predictions")
         return
     try:
         if record.best is None or record.predictions is None:
@@ -168,7 +168,7 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
             raise ValueError("their sha256 is not the record's")
         splits = read_predictions(content, cfg.task, record.data.examples)
     except Exception as error:  # a damaged Parquet file may raise anything
-        outcomes.fail(run.name, "scores", f"its predictions can't be used: {extract_first_line(error)}")
+        outcomes.note(run.name, "scores", FAILS, f"its predictions can't be used: {extract_first_line(error)}")
         run.has_unusable_predictions = True
         return
     _check_scores(run.name, record, cfg.task, splits, outcomes)
@@ -197,7 +197,7 @@ def _check_scores(
             problems.append(f"its reported epoch lacks {', '.join(sorted(lacking))} on {split}")
     outcomes.judge(name, "scores", problems)
     for text in roundings:
-        outcomes.differ(name, "scores", f"{text}: rounding of other versions or of another processor")
+        outcomes.note(name, "scores", DIFFERS, f"{text}: rounding of other versions or of another processor")
 
 
 def _compute_metrics(task: Task, split: PredictedSplit) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 Paths in a config are not followed, because the config may be a stranger's: the user says where data and weights are.
 """
 
-import os
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.provenance import RECORDED_PACKAGES, read_cpu_name, read_instruction_set, read_package_version
+from isobench.common.provenance import collect_provenance
 from isobench.config.schema import HELD_OUT, Config, Data, Encoder, Task
 from isobench.data import pairs, sources, weights
-from isobench.runs.record import RunRecord
+from isobench.runs.record import Provenance
 from isobench.verification.classes import NotAvailable
-from isobench.verification.outcomes import Outcomes
+from isobench.verification.outcomes import DIFFERS, HOLDS, UNCHECKED, Outcomes
 from isobench.verification.predictions import PredictedSplit
-from isobench.verification.run_check import CheckedRun, read_software
+from isobench.verification.run_check import CheckedRun
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Locations:
 
 def check_sources(runs: Mapping[str, CheckedRun], locations: Locations, outcomes: Outcomes) -> None:
     """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
-    call_once, here = _Memo(), _describe_here()
+    call_once, here = _Memo(), Provenance.model_validate(collect_provenance())
     for run in runs.values():
         if run.record is None or run.cfg is None:
             continue
@@ -55,15 +53,14 @@ def check_sources(runs: Mapping[str, CheckedRun], locations: Locations, outcomes
                 if check == "data" and not problems:
                     problems = _compare_labels(run, locations, call_once)
             except (NotAvailable, UserError, OSError) as error:
-                outcomes.skip(run.name, check, extract_first_line(error))
+                outcomes.note(run.name, check, UNCHECKED, extract_first_line(error))
             else:
                 outcomes.judge(run.name, check, problems)
-        there = _describe_there(run.record)
-        names = [name for name in there if name in here and here[name] != there[name]]
-        for name in names:
-            outcomes.differ(run.name, "environment", f"{name} is {here[name]} here and was {there[name]}")
-        if not names:
-            outcomes.hold(run.name, "environment")
+        differences = _name_differences(run.record.provenance, here)
+        for text in differences:
+            outcomes.note(run.name, "environment", DIFFERS, text)
+        if not differences:
+            outcomes.note(run.name, "environment", HOLDS)
 
 
 class _Memo:
@@ -183,23 +180,11 @@ def _hash_labels(labels: Any, is_test: bool) -> str:
     return PredictedSplit(labels, [], None).hash_labels()
 
 
-def _describe_here() -> dict[str, Any]:
-    """Describe this code and this machine, by the names that ``_describe_there`` uses."""
-    return {
-        "commit": read_software()[0],
-        "python": platform.python_version(),
-        **{name: read_package_version(name) for name in RECORDED_PACKAGES},
-        "processor": read_cpu_name(),
-        "instruction set": read_instruction_set(),
-        "cores": os.cpu_count(),
-        "platform": platform.platform(),
-    }
-
-
-def _describe_there(record: RunRecord) -> dict[str, Any]:
-    """Describe the code and the machine of a record."""
-    made = record.provenance
-    own = {"commit": made.git.commit if made.git else None, "python": made.python, **made.versions}
-    if made.instruction_set is not None:  # old records lack it
-        own["instruction set"] = made.instruction_set
-    return {**own, "processor": made.cpu, "cores": made.cores, "platform": made.platform}
+def _name_differences(own: Provenance, here: Provenance) -> list[str]:
+    """Name in what the code, packages and machine of a record differ from those here."""
+    pairs = {name: (getattr(own, name), getattr(here, name)) for name in ("python", "cpu", "cores", "platform")}
+    pairs |= {name: (version, here.versions.get(name)) for name, version in own.versions.items()}
+    pairs["commit"] = (own.git and own.git.commit, here.git and here.git.commit)
+    if own.instruction_set is not None:  # old records lack it
+        pairs["instruction set"] = (own.instruction_set, here.instruction_set)
+    return [f"{name} is {now} here and was {then}" for name, (then, now) in pairs.items() if now != then]

@@ -4,24 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from isobench.bundles.manifest import (
-    MANIFEST_FILE,
-    PLAN_FILE,
-    BundledFile,
-    Manifest,
-    describe_error,
-    parse_manifest,
-    read_bundle_file,
-)
+from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, Manifest, read_manifest
 from isobench.bundles.privacy import UNKNOWN
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.progress import track_progress
 from isobench.runs.identity import compute_key
 from isobench.runs.layout import run_folder_name
-from isobench.runs.plan import Plan, parse_plan, read_plans
+from isobench.runs.plan import parse_plan, read_plans
 from isobench.verification.analyses import Planned, check_analysis
 from isobench.verification.folder import VerifiedFolder
-from isobench.verification.outcomes import Outcomes
+from isobench.verification.outcomes import FAILS, UNCHECKED, Outcomes
 from isobench.verification.retrain import retrain_runs
 from isobench.verification.run_check import CheckedRun, check_labels, check_run
 from isobench.verification.sources import Locations, check_sources
@@ -57,7 +49,7 @@ def verify(root: Path, options: Options, show_progress: bool = False) -> Outcome
     """
     folder, outcomes = VerifiedFolder(root), Outcomes()
     for name, reason in folder.refused.items():
-        outcomes.fail(name, "files", reason)
+        outcomes.note(name, "files", FAILS, reason)
     manifest = _read_manifest(folder, outcomes) if folder.is_bundle else None
     names = track_progress(folder.list_runs(), root.name, show_progress)
     runs = {name: check_run(folder, name, outcomes) for name in names}
@@ -81,28 +73,21 @@ def verify(root: Path, options: Options, show_progress: bool = False) -> Outcome
 def _read_manifest(folder: VerifiedFolder, outcomes: Outcomes) -> Manifest | None:
     """Read a bundle's manifest; None, with a failure noted, if it can't be used."""
     try:
-        return parse_manifest(read_bundle_file(folder.root, MANIFEST_FILE))
-    except (OSError, UserError, ValueError, TypeError, RecursionError) as error:
-        outcomes.fail(MANIFEST_FILE, "files", describe_error(error))
+        return read_manifest(folder.root)
+    except UserError as error:
+        outcomes.note(MANIFEST_FILE, "files", FAILS, extract_first_line(error))
         return None
 
 
 def _read_planned(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Outcomes) -> Planned:
-    """Read which runs were asked for, by their keys, and note a failure for each key that does not follow."""
+    """Read which runs were asked for, by their keys; each key of a bundle's plan must follow from its settings."""
     try:
-        if folder.is_bundle:
-            plans = [parse_plan(folder.read(PLAN_FILE), str(folder.root))]
-            _check_plan(plans[0], manifest, outcomes)
-        else:
-            plans = read_plans(folder.root)
+        if not folder.is_bundle:
+            return {run[1].key: run for plan in read_plans(folder.root) for run in plan.runs}
+        plan = parse_plan(folder.read(PLAN_FILE), str(folder.root))
     except (OSError, UserError, ValueError) as error:
-        outcomes.fail(PLAN_FILE if folder.is_bundle else "plans", "files", extract_first_line(error))
+        outcomes.note(PLAN_FILE if folder.is_bundle else "plans", "files", FAILS, extract_first_line(error))
         return {}
-    return {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
-
-
-def _check_plan(plan: Plan, manifest: Manifest | None, outcomes: Outcomes) -> None:
-    """Check that the keys of a plan follow from its settings, and that it is of the bundle's experiment."""
     problems = [
         f"its settings and fingerprints of {run_folder_name(identity.key)} give another key"
         for cfg, identity in plan.runs
@@ -111,43 +96,35 @@ def _check_plan(plan: Plan, manifest: Manifest | None, outcomes: Outcomes) -> No
     if manifest is not None and manifest.experiment != plan.experiment:
         problems.append(f"it is a plan of {plan.experiment}, and the bundle is of {manifest.experiment}")
     outcomes.judge(PLAN_FILE, "key", problems)
+    return {run[1].key: run for run in plan.runs}
 
 
 def _check_manifest(
     folder: VerifiedFolder, manifest: Manifest, runs: Mapping[str, CheckedRun], planned: Planned, outcomes: Outcomes
 ) -> None:
     """Compare the files and runs of a manifest with what the bundle has."""
-    for name, about in sorted(manifest.files.items()):
-        if name not in folder.refused:  # which is a failure already
-            outcomes.judge(name, "files", _compare_file(folder, name, about))
+    for name, sha256 in sorted(manifest.files.items()):
+        if name in folder.refused:  # which is a failure already
+            continue
+        try:
+            is_same = folder.digest(name) == sha256
+            outcomes.judge(name, "files", [] if is_same else ["it is not the file that the manifest lists"])
+        except OSError as error:
+            outcomes.note(name, "files", FAILS, extract_first_line(error))
     for name in sorted(folder.sizes.keys() - manifest.files.keys() - {MANIFEST_FILE}):
-        outcomes.fail(name, "files", "the manifest does not name it")
+        outcomes.note(name, "files", FAILS, "the manifest does not name it")
     for key in manifest.runs:
-        run, name = runs.get(run_folder_name(key)), run_folder_name(key)
-        if run is None or (run.record is not None and run.record.key != key):
-            outcomes.fail(name, "files", "the manifest lists this run, and its folder or record is another's")
-        elif run.record is not None and manifest.anonymous and {*_name_machines(run)} != {UNKNOWN}:
-            outcomes.fail(name, "files", "the manifest says that it is anonymous, and its record names a machine")
+        name = run_folder_name(key)
+        record = runs[name].record if name in runs else None
+        problems = []
+        if name not in runs or (record is not None and record.key != key):
+            problems.append("the manifest lists this run, and its folder is missing or another run's")
+        if record is not None and manifest.anonymous and {record.where.host, record.where.machine} != {UNKNOWN}:
+            problems.append("the manifest says that no machine is named, and its record names one")
         if planned and key not in planned:
-            outcomes.fail(name, "files", "the plan does not ask for this run")
+            problems.append("the plan does not ask for this run")
+        for problem in problems:
+            outcomes.note(name, "files", FAILS, problem)
     if manifest.runs and (missing := len(planned.keys() - manifest.runs)):
-        verb = "is" if missing == 1 else "are"
-        outcomes.skip(PLAN_FILE, "files", f"{missing} of the {len(planned)} planned runs {verb} not in the bundle")
-
-
-def _name_machines(run: CheckedRun) -> tuple[str, str]:
-    assert run.record is not None
-    return run.record.where.host, run.record.where.machine
-
-
-def _compare_file(folder: VerifiedFolder, name: str, about: BundledFile) -> list[str]:
-    """Return what is wrong if a file is not the one that the manifest lists."""
-    if not folder.has(name):
-        return ["it is missing"]
-    if about.bytes != folder.sizes[name]:
-        return [f"it has {folder.sizes[name]} bytes, and the manifest says {about.bytes}"]
-    try:
-        is_same = folder.digest(name) == about.sha256
-    except OSError as error:
-        return [extract_first_line(error)]
-    return [] if is_same else ["its sha256 is not the manifest's"]
+        text = f"of the {len(planned)} runs of the plan, {missing} are not in the bundle"
+        outcomes.note(PLAN_FILE, "files", UNCHECKED, text)

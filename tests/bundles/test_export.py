@@ -36,10 +36,7 @@ def test_a_bundle_holds_the_runs_byte_for_byte_a_plan_and_a_checksum_of_every_fi
     }
     manifest = json.loads(files.pop("bundle.json"))
     assert {path: content for path, content in files.items() if path != "plan.json"} == expected
-    assert manifest["files"] == {
-        path: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-        for path, content in files.items()
-    }
+    assert manifest["files"] == {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
     records = [json.loads(files[path]) for path in files if path.endswith("result.json")]
     assert manifest["runs"].keys() == {record["key"] for record in records}
     plan = parse_plan(files["plan.json"])

@@ -52,7 +52,7 @@ def test_what_only_training_again_can_find_passes(bundle, name):
     outcomes = verify(bundle, Options())
     assert not outcomes.has_failed
     texts = [entry.text for entry in outcomes.list_entries(UNCHECKED)]
-    assert texts == (["1 of the 4 planned runs is not in the bundle"] if name == "delete_run" else [])
+    assert texts == (["of the 4 runs of the plan, 1 are not in the bundle"] if name == "delete_run" else [])
 
 
 def test_level_2_names_changed_data_weights_and_other_versions(places, tmp_path):
@@ -83,7 +83,7 @@ def test_level_2_follows_no_path_of_a_config_unless_it_is_trusted(places):
 def test_a_run_without_predictions_is_counted_as_not_checked(folder):
     next(folder.glob("runs/*/predictions.parquet")).unlink()
     if folder.name == "bundle":
-        assert list_failures(folder)[0].endswith("predictions.parquet files: it is missing")
+        assert list_failures(folder)[0].endswith("predictions.parquet is missing")
         repair(folder)
     outcomes = verify(folder, Options())
     assert not outcomes.has_failed
@@ -168,7 +168,7 @@ def test_a_bundle_without_its_manifest_is_no_output_folder(bundle):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"anonymous": True}, "its record names a machine"),
+        ({"anonymous": True}, "its record names one"),
         ({"experiment": "glue_isobn"}, "it is a plan of None"),
         ({"runs": {"0" * 64: 1.0}}, "runs/"),
     ],
