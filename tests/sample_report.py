@@ -1,170 +1,145 @@
-"""Reports as they may come, made up: complete, partial, empty, hostile."""
+"""Reports as they may come, made up: cells from known scores, and a whole report of random numbers."""
 
 import random
-import statistics
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+from helpers import make_config
 
-from isobench.report.baseline_comparison import apply_holm_correction, compare
-from isobench.report.document import Cell, Comparison, ConfigurationLine, Report, ReportLine, ReportTable
-from isobench.report.method_effects import measure_effects
-from isobench.report.overview import build_overview
-from isobench.report.verdict import write_verdict
+from isobench.config.schema import Experiment
+from isobench.report.build import Report
+from isobench.report.cells import build_cells, compare, finish_cells
+from isobench.report.methods import compare_methods
+from isobench.report.sentences import describe_evidence, write_verdict
+from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR
 
 ENCODERS = ["bert-base-cased", "roberta-base"]
 METHODS = ["none", "cosine", "spectrum_polynomial", "spectrum_exponential", "flow"]
+TASKS = ["sst2", "mrpc", "cola", "rte"]
+PROTOCOL = {"head.name": "isobn", "evaluation.every": 1, "optimization.report": "best", "task.held_out": None}
 LOW, HIGH = [80.0, 80.5, 81.0, 80.2, 80.8], [85.0, 85.5, 86.0, 85.2, 85.8]
-TASKS = ["sst2", "mrpc", "cola", "rte", "wnli", "stsb", "qnli", "mnli", "qqp"]
-
-
-def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, scale=("encoder is not the paper's",)):
-    """A complete report of numbers that follow a seeded generator."""
-    rng = random.Random(0)
-    runs, curves = [], []
-    for encoder in encoders:
-        for method in methods:
-            for task in tasks:
-                for seed in range(1, seeds + 1):
-                    run, epoch_rows = made_up_run(rng, encoder, method, task, seed, epochs)
-                    runs.append(run)
-                    curves += epoch_rows
-    tables = [table(runs, encoders, methods, tasks)]
-    effects = measure_effects(tables)
-    overview = build_overview(tables, effects, runs, {})
-    return Report(
-        experiment="glue_calibration", paper="On Isotropy Calibration of Transformers", tables=tables, runs=runs,
-        verdict=write_verdict(effects, overview, len(runs), len(runs)), overview=overview,
-        epochs={name: [row[name] for row in curves] for name in curves[0]},
-        selection="The best epoch on the dev set, the set it is reported on.",
-        state={"done": len(runs), "failed": 0, "missing": 0}, scale=list(scale),
-        evidence=["Three seeds can't show a difference below two points.", "No method beats plain fine-tuning."],
-        failures=["cola flow seed 2: diverged in epoch 2"],
-        provenance={"isobench": "0.1.0", "torch": "2.13.0", "sha256 of the data": "ab" * 32, "started": "2026-01-01"},
-        notes=["Times were measured on a shared machine."],
-    )  # fmt: skip
-
-
-def made_up_run(rng, encoder, method, task, seed, epochs):
-    level = 70 + 2 * TASKS.index(task) if task in TASKS else 80
-    strength = METHODS.index(method) if method in METHODS else 1
-    identity = {"encoder": encoder, "method": method, "task": task, "seed": seed}
-    key = "-".join(map(str, identity.values()))
-    rows = []
-    for epoch in range(1, epochs + 1):
-        isotropy = 0.2 + 0.1 * strength + 0.02 * epoch + rng.gauss(0, 0.02)
-        ev = max(0.02, 0.8 - isotropy + rng.gauss(0, 0.02))
-        rows.append({
-            "epoch": epoch, "key": key, **identity, "score": level + 3 * (1 - 0.5**epoch) + rng.gauss(0, 0.8),
-            "embedding/ev1": ev, "embedding/ev2": ev + 0.1, "embedding/ev3": ev + 0.15,
-            "embedding/i1": isotropy, "embedding/i2": 1 - isotropy, "embedding/isoscore": isotropy / 3,
-            "head/i1": 10 ** -(5 - strength + rng.random()), "head/i2": 0.5 + rng.gauss(0, 0.05),
-        })  # fmt: skip
-    best = max(rows, key=lambda row: row["score"])
-    seconds = epochs * (10 + 3 * strength + rng.random())
-    run = {
-        **best, "status": "done", "failure": None, "epochs": epochs, "seconds": seconds + 5,
-        "training_seconds": seconds, "peak_memory_mib": 1500.0 + 120 * strength, "scale": "paper", "attempts": 1,
-    }  # fmt: skip
-    return run, rows
-
-
-def table(runs, encoders, methods, tasks):
-    rng = random.Random(1)
-    verdicts = [("within", "within one published deviation"), ("above", "more than one published deviation above"),
-                ("below", "more than one published deviation below"),
-                ("not comparable", "another encoder than the paper's")]  # fmt: skip
-    lines = []
-    for encoder in encoders:
-        for method in methods:
-            cells = {}
-            for task in tasks:
-                own = [r for r in runs if (r["encoder"], r["method"], r["task"]) == (encoder, method, task)]
-                verdict, why = verdicts[len(lines) % 4 if task != "sst2" else 0]
-                cells[task.upper()] = cell(own, rng, method, verdict, why)
-            lines.append(ReportLine(encoder, method, cells, "-" if method == "none" else f"{1 + rng.random():.2f}x"))
-    notes = ["Of 72 comparisons 3.6 are expected by chance; 2 survive Holm."]
-    columns = [task.upper() for task in tasks]
-    return ReportTable(
-        "table1",
-        "Table 1: GLUE dev sets",
-        columns,
-        lines,
-        notes,
-        dict(zip(columns, tasks, strict=True)),
-        scores=columns,
-    )
-
-
-def cell(runs, rng, method, verdict, why):
-    values = [run["score"] for run in runs]
-    mean = statistics.fmean(values)
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    p = rng.random() ** 3
-    comparison = None
-    if method != "none" and len(values) > 1:
-        difference = rng.gauss(0, 1)
-        comparison = Comparison(difference, p, 0.1, min(1.0, 20 * p), difference, difference - 1.5, difference + 1.5)
-    return Cell(
-        values=values, seeds=[run["seed"] for run in runs], ours=f"{mean:.2f}{spread}",
-        published=f"{mean + rng.gauss(0, 1):.2f} ± 0.80", published_of=runs[0]["encoder"], verdict=verdict, why=why,
-        troubles={"constant_predictor": 1} if method == "flow" else {}, comparison=comparison,
-    )  # fmt: skip
-
-
-def compared_table(arms, tasks=None, troubles=None, encoder="bert", name="table1") -> ReportTable:
-    """Build a table from scores, with comparisons with plain fine-tuning as the report makes them.
-
-    ``arms``: method -> column -> scores; ``troubles``: (method, column) -> what went wrong -> number of runs.
-    """
-    lines = []
-    for method, columns in arms.items():
-        cells = {}
-        for column, values in columns.items():
-            base = arms.get("none", {}).get(column, []) if method != "none" else []
-            found = (troubles or {}).get((method, column), {})
-            cells[column] = Cell(
-                values, list(range(len(values))), troubles=found, published="99.99 (0.01)",
-                comparison=compare(values, base) if values and base else None,
-            )  # fmt: skip
-        lines.append(ReportLine(encoder, method, cells))
-    titles = list(dict.fromkeys(c for a in arms.values() for c in a))
-    made = ReportTable(name, "", titles, lines, tasks=tasks or {}, scores=titles)
-    apply_holm_correction([made])
-    return made
 
 
 def noisy(mean, n, seed, sd=1.0):
     return (mean + sd * np.random.default_rng(seed).standard_normal(n)).tolist()
 
 
-def empty():
-    """What there is before anything has run."""
-    return Report("glue_isobn", None, [], [], {}, "", {}, [], [], [], {})
+def list_cells(arms, tasks=None, troubles=None, encoder="bert", name="table1", part="") -> list[dict]:
+    """Cells with these scores, compared with plain fine-tuning as a report compares them.
+
+    ``arms``: method -> column -> scores; ``troubles``: (method, column) -> what went wrong -> number of runs.
+    """
+    cells = []
+    for method, columns in arms.items():
+        for column, values in columns.items():
+            base = arms.get(BASE_METHOD, {}).get(column, []) if method != BASE_METHOD else []
+            own, of_base = (
+                [what for what, n in (troubles or {}).get((m, column), {}).items() for _ in range(n)]
+                for m in (method, BASE_METHOD)
+            )
+            cell = {
+                "table": name, "part": part, "encoder": encoder, "method": method, "column": column, "kind": "score",
+                "task": (tasks or {}).get(column, column), "values": values, "seeds": list(range(len(values))),
+                "n": len(values), "troubles": own, "published": "99.99 (0.01)", "published_of": encoder,
+            }  # fmt: skip
+            if values and base and CONSTANT_PREDICTOR not in (*own, *of_base):
+                cell |= compare(values, base)
+            cells.append(cell)
+    return cells
 
 
-def hostile():
-    """Every text of it tries to be markup, and one mathematics."""
-    evil = "<script>alert(1)</script>"
-    breakout = '"></style><b onload=x>&amp; $x_$'
-    report = sample(encoders=[breakout], methods=["none", evil], tasks=["sst2", evil], seeds=2, epochs=2)
-    report.experiment = report.paper = report.selection = f"{evil}{breakout}"
-    report.failures = [f"seed 1: RuntimeError: </style>{evil}"]
-    report.provenance = {evil: breakout}
-    report.evidence = report.notes = report.scale = [evil + breakout]
-    report.state = {"done": 1, evil: 2}
-    report.verdict = evil + breakout
-    for line in report.overview:
-        line.group = line.settings = line.time = evil + breakout
-        line.troubles = {evil: 1}
-    cell = Cell([1.0, 2.0], [1, 2], troubles={evil: 1})
-    report.configurations = [ConfigurationLine(breakout, evil, evil, breakout, cell, 1.5, True)]
-    first = report.tables[0]
-    first.name = first.title = evil
-    first.notes = [breakout]
-    first.columns = [name.lower() for name in first.columns]
-    for line in first.lines:
-        line.time = evil
-        line.cells = {name.lower(): cell for name, cell in line.cells.items()}
-        for one in line.cells.values():
-            one.ours, one.published_of, one.why, one.troubles = evil, evil, breakout, {evil: 1}
-    return report
+def make_methods(cells, candidates=None) -> pd.DataFrame:
+    """``report.methods`` of cells; ``candidates``: method -> configurations that it was selected from."""
+    runs = cells[["encoder", "part", "method", "task"]].copy()
+    runs = runs.assign(
+        selected=True, failure=None, candidates=runs["method"].map(candidates or {}).fillna(1).astype(int)
+    )
+    return compare_methods(cells, runs)
+
+
+def evidence(*tables) -> list[str]:
+    """The sentences on tables from ``list_cells``."""
+    cells = finish_cells([cell for table in tables for cell in table])
+    return describe_evidence(cells, make_methods(cells))
+
+
+def verdict(arms, ended=9, total=9, candidates=None, tables=(), **kinds) -> str:
+    cells = finish_cells([cell for table in (list_cells(arms, **kinds), *tables) for cell in table])
+    return write_verdict(cells, make_methods(cells, candidates), ended, total)
+
+
+def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, **columns) -> Report:
+    """A complete report of numbers that follow a seeded generator; ``columns`` replace those of ``runs``."""
+    rng = random.Random(0)
+    runs, curves = [], []
+    for encoder in encoders:
+        for strength, method in enumerate(methods):
+            for task in tasks:
+                for seed in range(1, seeds + 1):
+                    run, of_epochs = _make_up(rng, encoder, method, task, seed, epochs, strength)
+                    runs.append(run)
+                    curves += of_epochs
+    table = pd.DataFrame(runs, dtype=object).assign(**columns)
+    base = make_config("task=sst2").task
+    kinds = {task: replace(base, name=task) for task in tasks}
+    experiment = Experiment("glue_calibration")
+    cells = build_cells(table, experiment, kinds, [])
+    names = ["group", "task", "method", "settings", "values", "seeds", "troubles", "selected_by", "is_chosen"]
+    return Report(
+        experiment=experiment, runs=table, epochs=pd.DataFrame(curves), cells=cells,
+        configurations=pd.DataFrame(columns=names), varying=[],
+        selection="The best epoch on the dev set, the set it is reported on.",
+        notes=["Times were measured on a shared machine."],
+    )  # fmt: skip
+
+
+def _make_up(rng, encoder, method, task, seed, epochs, strength):
+    names = {
+        "key": f"{encoder}-{method}-{task}-{seed}",
+        "encoder": encoder,
+        "method": method,
+        "task": task,
+        "seed": seed,
+    }
+    rows = []
+    for epoch in range(1, epochs + 1):
+        isotropy = 0.2 + 0.1 * strength + 0.02 * epoch + rng.gauss(0, 0.02)
+        ev = max(0.02, 0.8 - isotropy + rng.gauss(0, 0.02))
+        rows.append({
+            "epoch": epoch, **names, "score": 80 + 3 * (1 - 0.5**epoch) + rng.gauss(0, 0.8),
+            "embedding/ev1": ev, "embedding/i1": isotropy, "embedding/isoscore": isotropy / 3,
+            "head/i1": 10 ** -(5 - strength + rng.random()),
+        })  # fmt: skip
+    best = max(rows, key=lambda row: row["score"])
+    run = {
+        **best, **PROTOCOL, "validation/accuracy": best["score"], "metric": "accuracy", "split": "validation",
+        "status": "finished", "failure": None, "message": None, "epochs": epochs,
+        "training_seconds": epochs * (10 + 3 * strength + rng.random()), "peak_memory_mib": 1500.0 + 120 * strength,
+        "scale": "", "commit": "abc", "code_changed": False, "python": "3.11", "torch": "2.13", "machine": "X",
+        "data": "d", "weights": "w", "part": "", "selected": True, "candidates": 1,
+    }  # fmt: skip
+    return run, rows
+
+
+def make_report(cells=(), runs=()) -> Report:
+    """A report of cells from ``list_cells``, and of runs: dictionaries that may lack any column."""
+    cells = finish_cells(list(cells))
+    usual = {
+        "part": "",
+        "selected": True,
+        "candidates": 1,
+        "failure": None,
+        "status": "finished",
+        **PROTOCOL,
+        "data": "d",
+        "weights": "w",
+    }
+    made = list(runs) or cells[["encoder", "method", "task"]].to_dict("records")
+    names = dict.fromkeys(
+        ["encoder", "method", "task", "seed", "scale", *usual, *(name for run in made for name in run)]
+    )
+    table = pd.DataFrame([usual | run for run in made], columns=list(names), dtype=object)
+    table = table.astype({"selected": bool})
+    empty = pd.DataFrame()
+    return Report(Experiment("e"), table.where(table.notna(), None), empty, cells, empty, [], "")

@@ -9,6 +9,7 @@ from scipy import stats
 
 import isobench
 from isobench.common.errors import UserError
+from isobench.report.build import build_report
 from isobench.report.files import write_report
 from isobench.runs.listing import read_ended_rows
 
@@ -22,13 +23,13 @@ def folder(tmp_path):
 def write_report_of(folder):
     """Write the report's files as `isobench report` does, and read the tidy rows that it wrote."""
     rows = read_ended_rows(str(folder))
-    _, page = write_report(rows[0].cfg.experiment, rows)
-    return (pandas.read_parquet(page.parent / f"{name}.parquet") for name in ("runs", "epochs"))
+    page = write_report(build_report(rows[0].cfg.experiment, rows), rows)
+    return (pandas.read_parquet(page.parent / f"{name}.parquet") for name in ("runs", "epochs", "cells"))
 
 
 def test_epochs_are_those_that_the_report_writes(folder):
     epochs = isobench.load_epochs(folder)
-    _, written = write_report_of(folder)
+    _, written, _ = write_report_of(folder)
     assert len(epochs) == len(written) == 2 * 3 * 2
     own = [
         "key",
@@ -55,13 +56,14 @@ def test_epochs_are_those_that_the_report_writes(folder):
 
 def test_a_table_has_the_statistics_of_the_runs_that_the_report_writes(folder):
     table = isobench.report_table(folder).set_index(["method", "column"])
-    runs, _ = write_report_of(folder)
+    runs, _, cells = write_report_of(folder)
+    assert sorted(cells["ours"]) == sorted(isobench.report_table(folder)["ours"])
     scores = {method: own["score"].tolist() for method, own in runs.groupby("method")}
     for method, values in scores.items():
         cell = table.loc[(method, "SST-2")]
         assert cell["mean"] == pytest.approx(statistics.fmean(values))
         assert cell["sd"] == pytest.approx(statistics.stdev(values))
-        assert (cell["n"], cell["seeds"], cell["task"]) == (3, "1, 2, 3", "sst2")
+        assert (cell["n"], cell["seeds"], cell["task"]) == (3, [1, 2, 3], "sst2")
     ours, plain = table.loc[("isobn_paper", "SST-2")], table.loc[("none", "SST-2")]
     assert ours["difference"] == pytest.approx(statistics.fmean(scores["isobn_paper"]) - plain["mean"])
     expected = stats.ttest_ind(scores["isobn_paper"], scores["none"], equal_var=False).pvalue
@@ -77,7 +79,7 @@ def test_columns_have_types_also_where_nothing_was_measured(tmp_path):
     write_folder(tmp_path, ("none",), (1, 2), epochs=0, parts=parts)
     table = isobench.report_table(tmp_path)
     (cell,) = table.to_dict("records")
-    assert (cell["n"], cell["troubles"]) == (0, "2 crash")
+    assert (cell["n"], cell["troubles"]) == (0, ["crash", "crash"])
     assert table[["mean", "sd", "published"]].isna().all(axis=None)
     assert str(table["published"].dtype) == "string"
     assert isobench.load_epochs(tmp_path).empty
@@ -96,6 +98,6 @@ def test_an_experiment_is_named_or_found(tmp_path):
     write_folder(tmp_path / "a", ("none",), (1,), name="first", paper="isobn", tables=["table1"])
     assert set(isobench.report_table(tmp_path / "a")["table"]) == {"table1"}
     write_folder(tmp_path / "b", ("none",), (1,))
-    assert isobench.report_table(tmp_path / "b")["table"].isna().all()
+    assert isobench.report_table(tmp_path / "b")["table"].eq("").all()
     with pytest.raises(UserError, match="has no ended runs of first"):
         isobench.report_table(tmp_path / "b", experiment="first")

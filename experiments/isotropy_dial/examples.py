@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobench.analyses.rows import TidyRow
-from isobench.report.example_pairs import SCORE_TOLERANCE, NotPairedError, read_predictions
+from isobench.report.pairs import SCORE_TOLERANCE, NotPairedError, read_predictions
 from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.statistics.dose_response import fit_slopes
 from isobench.statistics.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences

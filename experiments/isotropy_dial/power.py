@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from isobench.report.evidence import MIN_COVERAGE
+from isobench.report.sentences import MIN_COVERAGE
 from isobench.statistics.seeds import ALPHA, POWER
 from isobench_papers.isotropy_dial.progress import Run
 

@@ -15,9 +15,8 @@ from isobench.common.files import sha256_file
 from isobench.common.reading import RECORD_LIMIT
 from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
+from isobench.report.build import Report, build_report
 from isobench.report.claims import NOT_RUN, UNKNOWN, Claim, Outcome, load_claims
-from isobench.report.document import Report
-from isobench.report.old_build import build_report
 from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.row import check_predictions, print_troubles
 from isobench.runs.state import add_states
@@ -110,7 +109,7 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
     check_predictions(rows)
     print_troubles(rows)
     named = replace(rows[0].cfg.experiment, selection=read_selection(arguments))
-    return build_report(named, add_states(rows)) if any(row.record for row in rows) else None
+    return build_report(named, add_states(rows), with_pairs=False) if any(row.record for row in rows) else None
 
 
 def print_claims(claims: list[dict[str, Any]], folder: Path) -> None:

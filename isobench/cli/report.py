@@ -1,24 +1,17 @@
 """Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import analyse_trained_runs, load_analysis_function
-from isobench.cli import claims
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import StorageError, UserError, extract_first_line
-from isobench.common.files import make_storage_error, require_writable, write_atomic
+from isobench.common.files import make_storage_error, require_writable
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
-from isobench.report.appendix import write_appendix
-from isobench.report.files import write_report, write_text
-from isobench.report.html import render_claims
-from isobench.report.markdown_latex import format_claims_markdown
-from isobench.report.sweep_table import print_table
-from isobench.runs.layout import reports_folder
+from isobench.runs.layout import report_folder, reports_folder
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep, convert_to_overrides
@@ -88,17 +81,24 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
         raise UserError(
             f"no run of {cfg.experiment.name or 'this sweep'} {missing} in {cfg.output_dir}: run it first"
         )
+    from isobench.report.analysis_outcome import read_outcome
+    from isobench.report.build import build_report
+    from isobench.report.files import write_report
+    from isobench.report.output.terminal import print_table
+
     rows = add_states(rows)
     notes = repeat_analysis(rows) if cfg.analysis else []
-    built, page = write_report(experiment, rows, notes=notes)
-    print_table(experiment, [row for row, run in zip(rows, built.runs, strict=True) if run["selected"]], rows)
+    built = build_report(experiment, rows, notes=notes)
+    statuses = dict(zip(built.runs["key"], built.runs["status"], strict=True))
+    outcome = read_outcome(report_folder(cfg.output_dir, experiment.name), statuses) if cfg.analysis else None
+    page = write_report(built, rows, outcome=outcome, appendix=appendix)
+    print_table(rows, built)
     out = make_console()
-    for sentence in built.evidence:
-        out.print(f"- {sentence}", highlight=False, markup=False)
-    out.print(f"Selection: {built.selection}", highlight=False, markup=False)
-    print("Beside the page: report.md, tables.tex, runs and epochs (Parquet, CSV)")
+    for sentence in [*(f"- {sentence}" for sentence in built.evidence), f"Selection: {built.selection}"]:
+        out.print(sentence, highlight=False)
+    print("Beside the page: report.md, tables.tex, and runs, epochs, cells (Parquet, CSV)")
     if appendix:
-        print(f"Appendix: {write_appendix(built, rows, page.parent)}")
+        print(f"Appendix: {page.parent / 'appendix.tex'}")
     print(f"Page: {page}")
 
 
@@ -130,12 +130,21 @@ def report_claims(arguments: list[str]) -> None:
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     read_selection(arguments)  # report a mistake in it before any claim is judged
+    from isobench.cli import claims
+    from isobench.report.files import write_text
+    from isobench.report.output.page import render_claims
+    from isobench.report.output.text import format_claims_markdown
+
     judged = claims.judge_claims(arguments, output_dir)
     folder = reports_folder(output_dir)
     try:
         with require_writable(folder):
             claims.print_claims(judged, folder)
-        write_atomic(folder / "claims.md", partial(write_text, format_claims_markdown(judged)))
-        write_atomic(folder / "claims.html", partial(write_text, render_claims(judged)))
+        write_text(folder / "claims.md", format_claims_markdown(judged))
+        write_text(folder / "claims.html", render_claims(judged))
     except OSError as error:
         raise make_storage_error(error, folder) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow
@@ -13,18 +13,22 @@ import pyarrow.parquet
 from isobench.common.files import write_atomic
 from isobench.common.reading import require_regular_file
 
+if TYPE_CHECKING:
+    import pandas
+
 
 def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
     """Write rows to ``name.parquet`` and ``name.csv`` in a folder, each whole or not at all; return the two files."""
-    return write_columns(folder, name, list_columns(rows))
+    return _write(folder, name, make_table(list_columns(rows)))
 
 
-def write_columns(folder: Path, name: str, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> list[Path]:
-    """Write columns of equal length as `write_rows` writes rows, NaN in an array as missing; return the two files.
+def write_table(folder: Path, name: str, table: "pandas.DataFrame") -> list[Path]:
+    """Write a DataFrame as `write_rows` writes rows; in the CSV file, the parts of a list are joined by spaces."""
+    return _write(folder, name, pyarrow.Table.from_pandas(table, preserve_index=False).replace_schema_metadata())
 
-    In the CSV file, a text that a spreadsheet would carry out as a formula begins with an apostrophe.
-    """
-    table = make_table(columns)
+
+def _write(folder: Path, name: str, table: pyarrow.Table) -> list[Path]:
+    """Write a table; a text in the CSV file that a spreadsheet would carry out as a formula gets an apostrophe."""
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
     write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
     write_atomic(files[1], partial(pyarrow.csv.write_csv, guard_table(table)))
@@ -51,7 +55,10 @@ def guard_table(table: pyarrow.Table) -> pyarrow.Table:
 
 def guard_column(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
     """Return a column with an apostrophe before every text that a spreadsheet would take for a formula."""
-    if not pyarrow.types.is_string(column.type):
+    if pyarrow.types.is_list(column.type):
+        texts = [None if parts is None else " ".join(map(str, parts)) for parts in column.to_pylist()]
+        column = pyarrow.chunked_array([pyarrow.array(texts, pyarrow.string())])
+    if not pyarrow.types.is_string(column.type) and not pyarrow.types.is_large_string(column.type):
         return column
     different = column.unique().to_pylist()
     guarded = {text: guard_from_formula(text) for text in different if text is not None}

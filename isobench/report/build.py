@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -107,7 +107,8 @@ def build_report(
     Raises:
         UserError: the selection rule can't be applied to these runs.
     """
-    varying = find_varying_settings(list(rows))
+    rows = [replace(row, cfg=replace(row.cfg, experiment=experiment)) for row in rows]
+    varying = find_varying_settings(rows)
     runs = build_runs(rows, varying)
     epochs = build_epochs(rows, runs, varying)
     runs, configurations, rule = select_runs(runs, experiment.selection, varying)

@@ -33,6 +33,10 @@ AVERAGE = "Avg"  # title of the column of each row's average
 PAIRED = ("difference", "low", "high", "p", "seeds", "examples", "reason")
 # Compares a method's runs with plain fine-tuning's in a column: a value for each name in PAIRED.
 Pair = Callable[[pd.DataFrame, pd.DataFrame, Column], dict[str, Any]]
+NUMBERS = (
+    "mean", "sd", "difference", "p", "p_holm", "p_permutation", "p_student", "effect", "effect_low", "effect_high",
+    "paired_difference", "paired_low", "paired_high", "paired_p", "paired_seeds", "paired_examples",
+)  # fmt: skip
 EMPTY: dict[str, Any] = {
     "settings": "", "ours": "", "verdict": "", "why": "", "compared": False, "mark": "", "time": "", "n": 0,
     "values": [], "seeds": [], "troubles": [], "base": [], "task": None, "published": None, "published_of": None,
@@ -61,8 +65,15 @@ def build_cells(
         for table in list_tables(experiment, {name: tasks[name] for name in own["task"].unique()}):
             filled = _fill_table(table, own, differing, pair)
             cells += ({"table": table.name, "part": part, **cell} for cell in filled)
+    return finish_cells(cells)
+
+
+def finish_cells(cells: list[dict[str, Any]]) -> pd.DataFrame:
+    """Make the table of all cells of a report: correct their p-values together, and fill in what a cell lacks."""
     _apply_holm(cells)
-    return pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=list(CELLS))
+    table = pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=list(CELLS), dtype=object)
+    table = table.where(table.notna(), None)
+    return table.astype(dict.fromkeys(NUMBERS, float) | {"n": int, "compared": bool})
 
 
 def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair | None) -> list[dict[str, Any]]:
@@ -86,7 +97,7 @@ def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair
             cells.append({**line, "column": column.title, "task": column.task, "kind": column.kind, **cell})
     label, reported = published.find_reported(content)
     encoders = [encoder for encoder in runs["encoder"].unique() if encoder in reported and table.paper_columns]
-    tasks = {column.title: column.task for column in table.columns}
+    tasks = {column.title: column.task for column in table.columns} | ({AVERAGE: None} if table.has_average else {})
     for encoder in encoders:
         for title, number in reported[encoder].items():
             if title in tasks:

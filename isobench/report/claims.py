@@ -8,19 +8,22 @@ from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.papers.folders import find_papers
-from isobench.report.baseline_comparison import BASE_METHOD, BaselineComparison, collect_test_family
+from isobench.report.build import Report
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNKNOWN, Outcome
 from isobench.report.cost_claims import costs_between, costs_times
-from isobench.report.document import Report, TidyRows
-from isobench.report.method_effects import column_detectable_difference, find_holm_survivors, group_arms_by_column
+from isobench.report.methods import column_detectable_difference, group_tested_arms, list_arms, list_score_cells
 from isobench.report.run_claims import collapses, isotropy_is_unrelated
 from isobench.report.score_claims import (
     Budgets,
+    TidyRows,
     decide_difference,
     describe_budgets,
     find_budgets,
     is_better_than,
 )
+from isobench.report.sentences import list_comparisons, name_method
+from isobench.report.tables import BASE_METHOD
+from isobench.statistics.seeds import ALPHA, holm
 
 __all__ = [
     "FAILS", "HOLDS", "NOT_RUN", "OUTCOME_SYMBOLS", "UNDECIDED", "UNKNOWN", "Claim", "Outcome", "TidyRows",
@@ -61,9 +64,8 @@ def improves(*methods: str) -> Callable[[Report], Outcome]:
     """Make the check that each of the methods is better than plain fine-tuning, averaged over encoders and tasks."""
 
     def check(report: Report) -> Outcome:
-        runs = BaselineComparison(report.tables)
-        budgets = {method: find_budgets(report.runs, method, BASE_METHOD) for method in methods}
-        outcomes = [judge_improvement(runs, method, budgets[method]) for method in methods]
+        runs = report.runs.to_dict("records")
+        outcomes = [judge_improvement(report, name, find_budgets(runs, name, BASE_METHOD)) for name in methods]
         missing = [outcome.numbers for outcome in outcomes if outcome.word == NOT_RUN]
         if missing:
             return Outcome(NOT_RUN, "; ".join(missing))
@@ -78,31 +80,29 @@ def judge_among(check: Callable[[Report], Outcome], *methods: str) -> Callable[[
 
     def check_among(report: Report) -> Outcome:
         known = (BASE_METHOD, *methods)
-        tables = [
-            replace(table, lines=[line for line in table.lines if line.method in known]) for table in report.tables
-        ]
-        return check(replace(report, tables=tables, runs=[run for run in report.runs if run["method"] in known]))
+        cells, runs = (table[table["method"].isin(known)] for table in (report.cells, report.runs))
+        return check(replace(report, cells=cells, runs=runs))
 
     return check_among
 
 
-def judge_improvement(runs: BaselineComparison, method: str, budgets: Budgets) -> Outcome:
+def judge_improvement(report: Report, method: str, budgets: Budgets) -> Outcome:
     """Compare one method with plain fine-tuning; `decide_difference` decides."""
-    names = [name for name in runs.methods if name[1] == method]
-    compared = {
-        (name, c): cell.comparison for name in names for c, cell in runs.cells[name].items() if cell.comparison
-    }
-    if undefined := [column for (_, column), comparison in compared.items() if math.isnan(comparison.difference)]:
-        return Outcome(UNDECIDED, f"{method}: undefined score (NaN) on {', '.join(dict.fromkeys(undefined))}")
-    constant = runs.list_constant_tasks(names)
+    scores = list_score_cells(report.cells)
+    own = scores[scores["method"] == method]
+    undefined = own[own["compared"] & own["difference"].isna()]["column"].unique()
+    if len(undefined):
+        return Outcome(UNDECIDED, f"{method}: undefined score (NaN) on {', '.join(undefined)}")
+    lines = report.methods[report.methods["method"] == method]
+    constant = list(dict.fromkeys(task for tasks in lines["constant_tasks"] for task in tasks))
     left_out = f" (left out, constant predictors: {', '.join(constant)})" if constant else ""
-    arms = [runs.collect_arms(name) for name in names]
-    tasks = [pair for own in arms for pair in own.tested.values()]
-    if constant and not any(own.tested or own.single_seed for own in arms):
+    arms = [pair for cell in own.itertuples() for pair in list_arms([cell]).items()]
+    tasks = [pair for _, pair in arms]
+    if constant and not tasks:
         return Outcome(UNDECIDED, f"{method}: no task can be compared{left_out}")
-    if not tasks or any(own.single_seed for own in arms):
+    if not tasks or any(min(map(len, pair)) < 2 for pair in tasks):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
-    columns = ", ".join(dict.fromkeys(column for own in arms for column in own.tested))
+    columns = ", ".join(dict.fromkeys(column for column, _ in arms))
     return decide_difference(f"{method} on {columns}", tasks, left_out + describe_budgets(budgets), budgets)
 
 
@@ -113,30 +113,32 @@ def nothing_improves(report: Report) -> Outcome:
     If no gain survives, the claim holds only if the runs would have shown a gain of ``RELEVANT_GAIN`` points on every
     task; else it is undecided.
     """
-    family = collect_test_family(report.tables)
-    number = len(family)
-    runs = BaselineComparison(report.tables)
-    constant = runs.list_constant_predictors()
-    left_out = f"; left out, constant predictors: {', '.join(constant)}" if constant else ""
-    comparisons = [cell.comparison for cells in runs.cells.values() for cell in cells.values() if cell.comparison]
-    if not number and (constant or any(math.isnan(comparison.difference) for comparison in comparisons)):
-        return Outcome(UNDECIDED, f"every score is undefined or of a constant predictor{left_out}")
-    if not number:
-        return Outcome(NOT_RUN, "no comparison of two or more seeds")
-    gains = [
-        f"{method} on {column}"
-        for (_, method), survivors in find_holm_survivors(family).items()
-        for column, difference in survivors.items()
-        if difference > 0
+    family = list_comparisons(report.cells)
+    compared = report.cells[report.cells["compared"]].drop_duplicates(["part", "encoder", "method", "column"])
+    constant = [
+        f"{name_method(report.methods, line)} on {task}"
+        for line in report.methods.itertuples()
+        for task in line.constant_tasks
+        if line.method != BASE_METHOD
     ]
-    columns = ", ".join(dict.fromkeys(column for _, _, column, _ in family))
-    numbers = f"{len(gains)} of {number} comparisons on {columns} are gains that survive Holm"
+    left_out = f"; left out, constant predictors: {', '.join(constant)}" if constant else ""
+    if family.empty and (constant or compared["difference"].isna().any()):
+        return Outcome(UNDECIDED, f"every score is undefined or of a constant predictor{left_out}")
+    if family.empty:
+        return Outcome(NOT_RUN, "no comparison of two or more seeds")
+    adjusted = holm(list(family["p"]))  # over these methods, which may be fewer than the report's
+    gains = [
+        f"{cell.method} on {cell.column}"
+        for cell, p in zip(family.itertuples(), adjusted, strict=True)
+        if p < ALPHA and cell.difference > 0
+    ]
+    columns = ", ".join(family["column"].unique())
+    numbers = f"{len(gains)} of {len(family)} comparisons on {columns} are gains that survive Holm"
     if gains:
         return Outcome(FAILS, f"{numbers}: {', '.join(gains)}{left_out}")
-    arms = {name: runs.collect_arms(name) for name in runs.methods}
-    least = max(map(column_detectable_difference, group_arms_by_column(arms).values()), default=math.inf)
+    least = max(map(column_detectable_difference, group_tested_arms(report.cells).values()), default=math.inf)
     numbers += f"; differences under {least:.2g} points would usually go unnoticed{left_out}"
-    if untested := sum(comparison.welch is None for comparison in comparisons):
+    if untested := int(compared["p"].isna().sum()):
         return Outcome(UNDECIDED, f"{numbers}; {untested} more can't be tested")
     return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, numbers)
 

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from isobench.papers.published import load_tables
-from isobench.report.baseline_comparison import BASE_METHOD
+from isobench.report.build import Report
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
-from isobench.report.document import Report, TidyRows
-from isobench.report.tidy_rows import SPEED_SETTINGS, pair_methods
-from isobench.runs.grouping import SOURCE_SETTINGS
+from isobench.report.score_claims import TidyRows, pair_methods
+from isobench.report.tables import BASE_METHOD, SPEED_SETTINGS
 from isobench.statistics.resampling import mean_difference_interval
 from isobench.statistics.seeds import Arms, Estimate
 
@@ -41,7 +40,7 @@ def costs_times(table: str, gpu: str, factor: float, method: str) -> Callable[[R
     low, high = factor / TOLERANCE, factor * TOLERANCE
 
     def check(report: Report) -> Outcome:
-        arms, missing = select_timed_arms(report.runs, table, method)
+        arms, missing = select_timed_arms(report.runs.to_dict("records"), table, method)
         return judge_factors({method: list(arms.values())}, list(arms), missing, low, high, gpu)
 
     return check
@@ -61,7 +60,7 @@ def costs_between(table: str, gpu: str, low: float, high: float, *methods: str) 
     def check(report: Report) -> Outcome:
         factors, settings, missing = dict[str, list[Arms]](), list[TimedSetting](), list[str]()
         for method in methods:
-            arms, lacking = select_timed_arms(report.runs, table, method)
+            arms, lacking = select_timed_arms(report.runs.to_dict("records"), table, method)
             factors |= {f"{method} on {setting.task}": [pair] for setting, pair in arms.items()}
             settings, missing = [*settings, *arms], [*missing, *lacking]
         return judge_factors(factors, settings, missing, low, high, gpu)
@@ -170,8 +169,7 @@ def collect_timed_arms(runs: TidyRows, method: str) -> dict[TimedSetting, Arms]:
 
 def read_time_settings(run: dict[str, Any]) -> tuple[str, ...]:
     """Read the values that two runs must share besides, for their times to be compared: speed, data and weights."""
-    sources = (run.get(name, "-") for name in SOURCE_SETTINGS)
-    return (*(run[name] for name in SPEED_SETTINGS), *sources)
+    return tuple(str(run[name]) for name in (*SPEED_SETTINGS, "data", "weights"))
 
 
 def read_seconds_per_example(run: dict[str, Any]) -> float | None:

@@ -48,6 +48,7 @@ METHODS = {
     "fewest_seeds": "of the method, or of plain fine-tuning, in one of the compared columns; 0 without a test",
     "is_shown": "whether the difference is larger than chance explains",
     "least_p": "smallest p that the test can give with these numbers of seeds",
+    "single_seeds": "column -> difference, of those in which it or plain fine-tuning has a single seed",
     "single_tasks": "column -> difference, of those that Welch's test finds after Holm's correction over all cells",
     "constant_tasks": "list of the tasks on which a run of it or of plain fine-tuning is a constant predictor",
     "ev1": "share of the variance in the first principal component of the calibrated embeddings, mean over runs",
@@ -84,7 +85,8 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
                 if (cell.values or cell.troubles)
                 and any(CONSTANT_PREDICTOR in both.troubles for both in (cell, base.get(cell.column, cell)))
             ]
-            rows.append(row | _describe_runs(runs_by_method[group, method], {cell.task for cell in own}))
+            own_runs = runs_by_method.get((group, method), chosen.iloc[:0])
+            rows.append(row | _describe_runs(own_runs, {cell.task for cell in own}))
     table = pd.DataFrame(rows, columns=list(METHODS))
     table["p_holm"] = holm(list(table["p"].astype(float)))
     table["is_shown"] = table["p_holm"] < ALPHA
@@ -143,9 +145,11 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
     """Compare a method with plain fine-tuning over the tasks on which both have two seeds, else on single seeds."""
     arms = list_arms(cells)
     tested = {column: pair for column, pair in arms.items() if min(map(len, pair)) > 1}
+    single = {column: mean_difference([pair]) for column, pair in arms.items() if column not in tested}
     found: dict[str, Any] = {"compared": list(tested or arms), "fewest_seeds": 0, "single_tasks": {}, "p": math.nan}
+    found["single_seeds"] = single
     if not tested:
-        return found | ({"difference": mean_difference(list(arms.values()))} if arms else {})
+        return found | ({"difference": statistics.fmean(single.values())} if single else {})
     tasks = list(tested.values())
     difference, improvement = mean_difference_interval(tasks), probability_of_improvement(tasks)
     test = stratified_permutation_test(tasks)

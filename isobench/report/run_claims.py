@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from isobench.report.baseline_comparison import BASE_METHOD, CONSTANT_PREDICTOR
+from isobench.report.build import Report
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
-from isobench.report.document import Report
-from isobench.report.tidy_rows import read_compared_setting
+from isobench.report.score_claims import read_compared_setting
+from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR
 from isobench.statistics.seeds import ALPHA, holm
 
 NO_RELATION = 0.3  # the pooled correlation's interval must lie within plus and minus this to support "no relation"
@@ -25,7 +25,7 @@ def isotropy_is_unrelated(report: Report) -> Outcome:
     from scipy import stats
 
     groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for run in report.runs:
+    for run in report.runs.to_dict("records"):
         i1, score = (math.nan if run.get(name) is None else run[name] for name in ("embedding/i1", "score"))
         if not run["failure"] and not math.isnan(i1 + score):
             groups.setdefault(read_compared_setting(run), []).append((i1, score))
@@ -80,7 +80,7 @@ def collapses(largest_i2: float, *methods: str) -> Callable[[Report], Outcome]:
     """
 
     def check(report: Report) -> Outcome:
-        ended = [run for run in report.runs if run["status"] == "finished"]
+        ended = [run for run in report.runs.to_dict("records") if run["status"] == "finished"]
         plain = [run for run in ended if run["method"] == BASE_METHOD and run["failure"] == CONSTANT_PREDICTOR]
         hopeless = {read_compared_setting(run): run["task"] for run in plain}
         own = [run for run in ended if run["method"] in methods]

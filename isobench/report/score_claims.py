@@ -1,16 +1,20 @@
 """Check the papers' claims that compare the scores of two methods, neither of which has to be plain fine-tuning."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from isobench.report.baseline_comparison import CONSTANT_PREDICTOR
+from isobench.report.build import Report
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
-from isobench.report.document import Report, TidyRows
-from isobench.report.evidence import describe_p, format_points
-from isobench.report.tidy_rows import pair_methods, read_compared_setting
+from isobench.report.tables import CONSTANT_PREDICTOR
+from isobench.report.wording import describe_p, format_points
+from isobench.runs.grouping import PROTOCOL_SETTINGS
 from isobench.statistics.resampling import mean_difference_interval, stratified_permutation_test
 from isobench.statistics.seeds import ALPHA, Arms
 
+TidyRows = list[dict[str, Any]]  # of ``Report.runs``, one for each run
+Setting = TypeVar("Setting")
+Value = TypeVar("Value")
 Budgets = set[tuple[int, int]]  # of two methods: how many configurations each was selected from, on each task
 UNEVEN_BUDGETS = (
     "the better one was selected from more configurations by the scores that are reported, which favours it: set "
@@ -56,18 +60,35 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Callab
     """
 
     def check(report: Report) -> Outcome:
-        arms = collect_score_arms(report.runs, method, other)
+        runs = report.runs.to_dict("records")
+        arms = collect_score_arms(runs, method, other)
         chosen = {name: pair for name, pair in arms.items() if not tasks or name[1] in tasks}
         if not chosen:
             where = f" on {', '.join(tasks)}" if tasks else ""
             return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
         if any(len(arm) < 2 for pair in chosen.values() for arm in pair):
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
-        budgets = find_budgets(report.runs, method, other, list(chosen))
-        remark = describe_runs(report.runs, list(chosen), method, other) + describe_budgets(budgets)
+        budgets = find_budgets(runs, method, other, list(chosen))
+        remark = describe_runs(runs, list(chosen), method, other) + describe_budgets(budgets)
         return decide_difference(f"{method} less {other}", list(chosen.values()), remark, budgets)
 
     return check
+
+
+def read_compared_setting(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a run shares with those that it may be compared with: encoder, task, scale, protocol, sources."""
+    return tuple(run[name] for name in ("encoder", "task", "scale", *PROTOCOL_SETTINGS, "data", "weights"))
+
+
+def pair_methods(
+    by_setting: Mapping[Setting, Mapping[str, Value]], method: str, other: str
+) -> dict[Setting, tuple[Value, Value]]:
+    """Pair what two methods have in each compared setting; settings that lack one of them are left out."""
+    return {
+        setting: (values[method], values[other])
+        for setting, values in by_setting.items()
+        if method in values and other in values
+    }
 
 
 def collect_score_arms(runs: TidyRows, method: str, other: str) -> dict[tuple[str, ...], Arms]:

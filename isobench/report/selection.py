@@ -29,6 +29,9 @@ from isobench.statistics.seeds import expected_maximum
 
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
 DIGESTS = dict(zip(SOURCE_SETTINGS, ("data", "weights"), strict=True))  # copies in two places have one digest
+CONFIGURATIONS = [
+    "group", "task", "method", "settings", "values", "seeds", "troubles", "selected_by", "is_chosen",
+]  # fmt: skip
 Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
 Groups = dict[tuple[str, str, str], dict[Choice, np.ndarray]]  # encoder, method, task -> choice -> its runs
 
@@ -84,7 +87,8 @@ def select_runs(
         if differing:
             reported = own.assign(selected=selected[places])[~selects]
             shown += summarize_configurations(reported, differing, scores)
-    return runs.assign(selected=selected, candidates=candidates), pd.DataFrame(shown), describe_rules(rules, names)
+    configurations = pd.DataFrame(shown, columns=CONFIGURATIONS).astype({"selected_by": float})
+    return runs.assign(selected=selected, candidates=candidates), configurations, describe_rules(rules, names)
 
 
 def number_parts(runs: pd.DataFrame) -> np.ndarray:

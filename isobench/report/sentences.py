@@ -1,6 +1,7 @@
 """Write, in sentences, what the runs support and what they can't. Published numbers have no part in it."""
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -60,7 +61,7 @@ def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total:
     return sentence if ended == total else f"So far, with {ended:,} of {total:,} runs: {sentence}"
 
 
-def _name(methods: pd.DataFrame, row: Any) -> str:
+def name_method(methods: pd.DataFrame, row: Any) -> str:
     """Return a method's label, with its encoder and part if there are several."""
     label = label_method(row.method)
     return f"{label} ({row.group})" if methods["group"].nunique() > 1 else label
@@ -87,11 +88,11 @@ def _describe_uncompared(methods: pd.DataFrame) -> Iterator[str]:
     bases = methods[methods["method"] == BASE_METHOD]
     scored = {row.group for row in bases.itertuples() if max(row.seeds, default=0)}
     if alone := [row for row in others if row.group not in scored]:
-        names = " or ".join(_name(methods, row) for row in alone)
+        names = " or ".join(name_method(methods, row) for row in alone)
         yield f"No run of {BASELINE} has a score to compare with, so whether {names} helps can't be said."
     for row in others:
         if row.group in scored and not row.compared:
-            yield f"{_name(methods, row)}: its runs can't be compared with those of {BASELINE} on any task."
+            yield f"{name_method(methods, row)}: its runs can't be compared with those of {BASELINE} on any task."
 
 
 def _describe_comparisons(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
@@ -108,7 +109,7 @@ def _describe_comparisons(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterato
     )
     if len(tested) > 1:
         survivors = [
-            f"{_name(methods, cell)} on {cell.column} ({format_points(cell.difference)} points)"
+            f"{name_method(methods, cell)} on {cell.column} ({format_points(cell.difference)} points)"
             for cell in tested[tested["p_holm"] < ALPHA].itertuples()
         ]
         left = f"{len(survivors)} remain{'s' * (len(survivors) == 1)}: {', '.join(survivors)}"
@@ -132,7 +133,7 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
         several = len(row.compared) > 1
         improvement = format_interval(row.improvement, row.improvement_low, row.improvement_high, ".2f")
         yield (
-            f"{_name(methods, row)} on {format_columns(row.compared)}: {_judge_difference(row)}. "
+            f"{name_method(methods, row)} on {format_columns(row.compared)}: {_judge_difference(row)}. "
             f"{'Mean difference' if several else 'Difference'} "
             f"{format_interval(row.difference, row.low, row.high)} points, probability of improvement {improvement}, "
             f"permutation test{' within tasks' * several} {describe_p(row.p)} ({how}{corrected})."
@@ -143,11 +144,12 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
             f"Brackets are 95% bootstrap intervals, which resample the runs of each task. With {fewest} seeds they "
             f"are too narrow: they contain the true value in {bootstrap_coverage(fewest):.0%} of cases at best."
         )
-    for row in _list_single(methods):
-        mean = "mean " * (len(row.compared) > 1)
+    for row in (row for row in _list_others(methods) if row.single_seeds):
+        mean = "mean " * (len(row.single_seeds) > 1)
+        difference = format_points(statistics.fmean(row.single_seeds.values()))
         yield (
-            f"{_name(methods, row)} on {format_columns(row.compared)}: it or {BASELINE} has a single seed, so no "
-            f"test is possible; its {mean}difference of {format_points(row.difference)} points may be chance."
+            f"{name_method(methods, row)} on {format_columns(list(row.single_seeds))}: it or {BASELINE} has a single "
+            f"seed, so no test is possible; its {mean}difference of {difference} points may be chance."
         )
 
 
@@ -216,7 +218,7 @@ def _describe_troubles(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[s
             if number > 0:
                 is_named = name in (CONSTANT_PREDICTOR, UNDEFINED_SCORE)
                 place = f"{number} on {cell.column}" if is_named else f"{number} {name} on {cell.column}"
-                found.setdefault((_name(methods, cell), _describe_consequence(name)), []).append(place)
+                found.setdefault((name_method(methods, cell), _describe_consequence(name)), []).append(place)
     for (method, sentence), where in found.items():
         yield f"{method}: {sentence.format(', '.join(where))}."
 
@@ -241,7 +243,7 @@ def _describe_pairs(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]
         survivors = sum(p < ALPHA for p in holm(p_values))
         corrected = f", {survivors} after Holm's correction" if len(tested) > 1 else ""
         named = [
-            f"{_name(methods, cell)} on {cell.column} "
+            f"{name_method(methods, cell)} on {cell.column} "
             f"{format_interval(cell.paired_difference, cell.paired_low, cell.paired_high)} points, "
             f"{describe_p(cell.paired_p)} ({cell.paired_seeds:.0f} seeds, {cell.paired_examples:,.0f} examples)"
             for cell in tested[:MAX_NAMED]
@@ -286,7 +288,7 @@ def _describe_effect(cells: pd.DataFrame, methods: pd.DataFrame, row: Any) -> st
     mean = f", mean of {len(row.compared)} tasks" if len(row.compared) > 1 else ""
     numbers = ", ".join(filter(None, (_format_range(row), _describe_adjusted_p(methods, row))))
     return (
-        f"{_name(methods, row)} {verb} {abs(row.difference):.2f} points {side} {BASE_LABEL}{mean} ({numbers})"
+        f"{name_method(methods, row)} {verb} {abs(row.difference):.2f} points {side} {BASE_LABEL}{mean} ({numbers})"
         f"{_warn_of_failures(cells, row)}{_warn_of_selection(methods, row)}"
     )
 
@@ -324,7 +326,7 @@ def _name_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     tested = _list_tested(methods)
     several = any(len(row.compared) > 1 for row in tested)
     found = [
-        f"{_name(methods, row)}{f' on {column}' * several} "
+        f"{name_method(methods, row)}{f' on {column}' * several} "
         f"({format_points(difference)} points{_warn_of_selection(methods, row)})"
         for row in tested
         for column, difference in row.single_tasks.items()
@@ -373,9 +375,11 @@ def _deny_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     if count == 1:
         details = [_format_range(closest), _describe_adjusted_p(methods, closest), seeds, power]
         points = format_points(closest.difference)
-        subject = f"{_name(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points} points"
+        subject = (
+            f"{name_method(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points} points"
+        )
     else:
-        details = [f"smallest adjusted {_describe_adjusted_p(methods, closest)}", seeds, power]
+        details = [f"smallest adjusted {describe_p(closest.p_holm)}", seeds, power]
         subject = f"No method differs from {BASE_LABEL} by more than chance"
     return f"{subject} ({'; '.join(filter(None, details))})."
 
@@ -390,7 +394,7 @@ def _name_single_seeds(methods: pd.DataFrame) -> str:
         (row,) = found
         side = "below" if row.difference < 0 else "above"
         points = f"{abs(row.difference):.2f} points {side} {BASE_LABEL}"
-        return f"{_name(methods, row)} is {points}, which may be chance: {why}."
+        return f"{name_method(methods, row)} is {points}, which may be chance: {why}."
     seen = _format_ends([row.difference for row in found])
     return f"The {len(found)} methods' differences from {BASE_LABEL} ({seen} points) may be chance: {why}."
 

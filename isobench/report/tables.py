@@ -140,7 +140,7 @@ def build_runs(rows: Sequence[Row], varying: Sequence[str] = ()) -> pd.DataFrame
         rows: the runs.
         varying: dotted names of the settings in which they differ, from ``find_varying_settings``.
     """
-    settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SPEED_SETTINGS, *SOURCE_SETTINGS, "task.held_out"])
+    settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     reader = SettingReader(settings)
     records = [{**read_names(row), **reader.read(row), **read_outcome(row), **read_origin(row)} for row in rows]
     names = list(dict.fromkeys(chain.from_iterable(records)))
@@ -148,7 +148,7 @@ def build_runs(rows: Sequence[Row], varying: Sequence[str] = ()) -> pd.DataFrame
     return runs.where(runs.notna(), None)
 
 
-def build_epochs(rows: Sequence[Row], runs: pd.DataFrame, settings: Sequence[str] = ()) -> pd.DataFrame:
+def build_epochs(rows: Sequence[Row], runs: pd.DataFrame, varying: Sequence[str] = ()) -> pd.DataFrame:
     """Build ``epochs``: names and settings as in ``runs``, number, score (x 100) and isotropy of each epoch."""
     histories = [(row.folder.path.name, row.record.history) for row in rows if row.record]
     epochs = [(key, e.epoch, e.step, 100 * e.score, e.isotropy) for key, history in histories for e in history]
@@ -157,7 +157,7 @@ def build_epochs(rows: Sequence[Row], runs: pd.DataFrame, settings: Sequence[str
     measures = list(dict.fromkeys(chain.from_iterable(isotropies)))
     numbers = np.array([[own.get(name) for name in measures] for own in isotropies], dtype=np.float64)
     table[measures] = numbers.reshape(len(epochs), len(measures))
-    names = [*NAMES, *dict.fromkeys([*PROTOCOL_SETTINGS, *settings])]
+    names = [*NAMES, *dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS])]
     return runs[names].merge(table, on="key")
 
 

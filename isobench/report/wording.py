@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 
-from isobench.statistics.seeds import ALPHA
-
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 # The tests that marks can come from, by their names in published.yaml.
 MARK_TESTS = {"welch": "Welch's t-test over seeds", "student": "Student's two-sample t-test over seeds"}
@@ -40,11 +38,6 @@ def format_seeds_per_method(sizes: Sequence[tuple[int, int]]) -> str:
     if all(few == many for few, many in pairs):
         return f"{' or '.join(str(few) for few, _ in pairs)} seeds per method"
     return f"{' or '.join(f'{few} against {many}' for few, many in pairs)} seeds"
-
-
-def format_mark_legend(test: str) -> str:
-    """Explain the marks * and † that come from a test, one of ``MARK_TESTS``."""
-    return f"* better, † worse than plain fine-tuning: p < {ALPHA} ({MARK_TESTS[test]}, not corrected)"
 
 
 def format_p_value(p: float | None) -> str:

@@ -20,7 +20,6 @@ from isobench.common.terminal import print_note
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
-from isobench.report.sweep_table import print_table
 from isobench.runs.plan import Plan, read_plans, write_plan
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
@@ -130,7 +129,9 @@ class GridSweeper(Sweeper):
         for row in rows:
             if row.record is not None:
                 row.folder.remove_leftovers(row.record)
-        print_table(rows[0].cfg.experiment, rows)
+        from isobench.report.output.terminal import print_table  # imports pandas, which a dry run needs not
+
+        print_table(rows)
         print_troubles(rows)
         print_missing_exports(rows)
         if rows[0].cfg.analysis:
@@ -174,7 +175,9 @@ def run_alone(cfg: Config) -> None:
 
     (code,) = start_planned(cfg.output_dir, make_plan([row], sys.argv[1:]), start)
     if ended:
-        print_table(cfg.experiment, ended)
+        from isobench.report.output.terminal import print_table  # as above
+
+        print_table(ended)
         print(f"This run: {row.folder.path}")
     if code:
         raise SystemExit(code)
@@ -236,11 +239,12 @@ def _write_page(rows: list[Row]) -> None:
     """
     if not any(row.record is not None and row.record.status == "finished" for row in rows):
         return
-    from isobench.report.files import write_report  # imports what pages are made with
+    from isobench.report.build import build_report  # imports pandas, and matplotlib below
+    from isobench.report.files import write_report
 
     experiment = rows[0].cfg.experiment
     try:
-        _, page = write_report(experiment, rows)
+        page = write_report(build_report(experiment, rows), rows)
     except Exception as error:
         if environment.is_debugging():
             raise

@@ -11,11 +11,12 @@ from helpers import make_config, make_record
 from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
 from isobench.data.scale import find_scale_differences
-from isobench.report.html import render_report
-from isobench.report.markdown_latex import format_latex, format_markdown
-from isobench.report.old_build import build_report, describe_rules
-from isobench.report.old_selection import NOTHING_TO_SELECT, select_runs
-from isobench.report.tidy_rows import SPEED_SETTINGS
+from isobench.report.build import build_report
+from isobench.report.cells import matches_printed
+from isobench.report.output.page import render_report
+from isobench.report.output.text import format_latex, format_markdown
+from isobench.report.tables import SPEED_SETTINGS
+from isobench.report.views import list_views
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.row import Row
@@ -45,12 +46,22 @@ def runs(outputs, method, scores, *more, **kinds):
     return [row(outputs, score, *common, f"seed={seed}", **kinds) for seed, score in enumerate(scores, 1)]
 
 
+def experiment_of(selection) -> Experiment:
+    return Experiment("glue_isobn", "isobn", ["table1"], selection=selection)
+
+
 def experiment(**selection) -> Experiment:
-    return Experiment("glue_isobn", "isobn", ["table1"], selection=Selection(**selection))
+    return experiment_of(Selection(**selection))
 
 
 def cells(report, column="RTE"):
-    return {line.method: line.cells[column] for line in report.tables[0].lines}
+    return {cell.method: cell for cell in report.cells[report.cells["column"] == column].itertuples()}
+
+
+def select(rows, *selection, **more):
+    """The runs that the tables show, and the rule in words."""
+    report = build_report(experiment_of(Selection(*selection, **more)), rows)
+    return [row for row, chosen in zip(rows, report.runs["selected"], strict=True) if chosen], report.selection
 
 
 PLAIN, BETTER = [0.67, 0.68, 0.685, 0.69, 0.70], [0.75, 0.76, 0.765, 0.77, 0.78]
@@ -80,8 +91,7 @@ def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     ],
 )
 def test_what_is_not_comparable_says_why(tmp_path, more, why):
-    (line,) = build_report(experiment(), runs(tmp_path, "none", PLAIN, *more)).tables[0].lines
-    cell = line.cells["RTE"]
+    (cell,) = cells(build_report(experiment(), runs(tmp_path, "none", PLAIN, *more))).values()
     assert (cell.verdict, cell.why) == ("not comparable", why)
 
 
@@ -90,12 +100,13 @@ def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
 
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
     found = cells(build_report(experiment(), rows))
-    assert found["none"].comparison is None
-    comparison = found["isobn_paper"].comparison
-    assert comparison.welch == pytest.approx(stats.ttest_ind(BETTER, PLAIN, equal_var=False).pvalue)
-    assert comparison.holm == pytest.approx(comparison.welch)  # a family of one
-    assert comparison.permutation == pytest.approx(2 / math.comb(10, 5))  # all of ours above all of theirs
-    assert comparison.difference == pytest.approx(8.0)
+    assert not found["none"].compared
+    cell = found["isobn_paper"]
+    assert cell.p == pytest.approx(stats.ttest_ind(BETTER, PLAIN, equal_var=False).pvalue)
+    assert cell.p_student == pytest.approx(stats.ttest_ind(BETTER, PLAIN).pvalue)
+    assert cell.p_holm == pytest.approx(cell.p)  # a family of one
+    assert cell.p_permutation == pytest.approx(2 / math.comb(10, 5))  # all of ours above all of theirs
+    assert (cell.difference, cell.mark) == (pytest.approx(8.0), "*")
 
 
 def test_partial_failed_and_constant_runs_are_said(tmp_path):
@@ -105,12 +116,12 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
         *runs(tmp_path, "isobn_released", [0.527, 0.527], constant=True),
     ]  # fmt: skip
     report = build_report(experiment(), add_states(rows))
-    assert report.state == {"done": 4, "failed": 1, "missing": 1}
+    assert report.states == {"done": 4, "failed": 1, "missing": 1}
     found = cells(report)
-    assert found["isobn_paper"].troubles == {"crash": 1, "missing": 1}
+    assert found["isobn_paper"].troubles == ["crash", "missing"]
     assert found["isobn_paper"].verdict == ""
     assert found["isobn_released"].ours.startswith("constant (52.70")
-    assert found["isobn_released"].comparison is None
+    assert not found["isobn_released"].compared
     assert len(report.failures) == 3  # one crash, two constant predictors
     assert "seed 1: crash it <broke> & fell_over" in report.failures[0]
 
@@ -126,9 +137,9 @@ def test_a_report_does_not_change_the_rows_it_is_given(tmp_path):
 
 def test_tidy_rows_have_the_settings_that_change_speed(tmp_path):
     settings = ("trainer.accelerator=cpu", "trainer.precision=bf16-mixed", "encoder.gradient_checkpointing=true")
-    (run,) = build_report(experiment(), runs(tmp_path, "none", [0.7], *settings)).runs
-    assert [run[setting.split("=")[0]] for setting in settings] == ["cpu", "bf16-mixed", "True"]
-    assert (run["head.name"], run["optimization.batch_size"], run["threads"]) == ("isobn", "32", 1)
+    (run,) = build_report(experiment(), runs(tmp_path, "none", [0.7], *settings)).runs.to_dict("records")
+    assert [run[setting.split("=")[0]] for setting in settings] == ["cpu", "bf16-mixed", True]
+    assert (run["head.name"], run["optimization.batch_size"], run["threads"]) == ("isobn", 32, 1)
     assert "-" not in {run[setting] for setting in SPEED_SETTINGS if "generation" not in setting}  # each exists
 
 
@@ -138,17 +149,13 @@ def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", ended=False),
     ]
     report = build_report(experiment(), rows)
-    assert [run["status"] for run in report.runs] == ["finished", "finished", "missing"]
-    assert [run["score"] for run in report.runs] == [70.0, 80.0, None]
-    first = report.runs[0]
+    assert list(report.runs["status"]) == ["finished", "finished", "missing"]
+    assert list(report.runs["score"]) == [70.0, 80.0, None]
+    first = report.runs.iloc[0]
     assert (first["epoch"], first["epochs"], first["seconds"], first["embedding/ev1"]) == (2, 2, 9.0, 0.5)
     assert (first["validation/accuracy"], first["commit"], first["machine"]) == (70.0, "abc", "X")
-    assert list(zip(*(report.epochs[name] for name in ("seed", "epoch", "score")), strict=True)) == [
-        (1, 1, 35),
-        (1, 2, 70),
-        (2, 1, 40),
-        (2, 2, 80),
-    ]
+    epochs = report.epochs[["seed", "epoch", "score"]].to_numpy().tolist()
+    assert epochs == [[1, 1, 35], [1, 2, 70], [2, 1, 40], [2, 2, 80]]
 
 
 def configurations(tmp_path):
@@ -163,11 +170,11 @@ def configurations(tmp_path):
 
 def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     rows = configurations(tmp_path)
-    kept, words = select_runs(rows, Selection("dev"))
+    kept, words = select(rows, "dev")
     assert [r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"] == [2e-5] * 4
     assert "plain 2, isobn_paper 1" in words
     assert "The best of 2 instead of 1 is worth about 0.56 standard deviations by chance alone" in words
-    kept, words = select_runs(rows, Selection("seeds", [1, 2]))
+    kept, words = select(rows, "seeds", [1, 2])
     mine = [(r.cfg.optimization.lr, r.cfg.seed) for r in kept if r.cfg.calibration["name"] == "none"]
     assert mine == [(1e-5, 3), (1e-5, 4)]  # chosen by 1 and 2, reported by the others
     assert "best mean over seeds 1, 2; the other seeds are reported" in words
@@ -185,20 +192,20 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
 )
 def test_tidy_rows_say_from_how_many_configurations_the_reported_scores_selected(tmp_path, selection, counts):
     report = build_report(experiment(**selection), configurations(tmp_path))
-    assert {run["method"]: run["candidates"] for run in report.runs} == counts
+    assert dict(zip(report.runs["method"], report.runs["candidates"], strict=True)) == counts
 
 
 def test_a_configuration_without_scores_is_no_candidate(tmp_path):
     rows = configurations(tmp_path)
     for run in rows[:4]:
         run.record = None
-    assert {run["candidates"] for run in build_report(experiment(), rows).runs} == {1}
+    assert set(build_report(experiment(), rows).runs["candidates"]) == {1}
 
 
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
-    kept, words = select_runs(configurations(tmp_path), Selection("dev", equal_budget=True))
+    kept, words = select(configurations(tmp_path), "dev", equal_budget=True)
     assert "; 1 of them for every method" in words
-    again, _ = select_runs(configurations(tmp_path)[::-1], Selection("dev", equal_budget=True))
+    again, _ = select(configurations(tmp_path)[::-1], "dev", equal_budget=True)
     lr = {r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"}
     assert lr == {r.cfg.optimization.lr for r in again if r.cfg.calibration["name"] == "none"}  # whatever the order
     assert len(lr) == 1
@@ -207,7 +214,7 @@ def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
 def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
     rows = runs(tmp_path, "none", [0.7, 0.7], "optimization.lr=1e-5")
     rows += runs(tmp_path, "none", [0.99], "optimization.lr=2e-5")
-    kept, _ = select_runs(rows, Selection("dev"))
+    kept, _ = select(rows, "dev")
     assert {r.cfg.optimization.lr for r in kept} == {1e-5}
 
 
@@ -222,18 +229,17 @@ def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
 )
 def test_selections_that_cant_be_made(tmp_path, selection, said):
     with pytest.raises(UserError, match=re.escape(said)):
-        select_runs(configurations(tmp_path), selection)
+        build_report(experiment_of(selection), configurations(tmp_path))
 
 
 def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
     report = build_report(experiment(), rows)
-    comparisons = [line.cells["RTE"].comparison for table in report.tables for line in table.lines]
-    assert len(report.tables) == 2
-    assert comparisons == [None, None]
-    assert any("at most 512 training examples" in table.title for table in report.tables)
+    assert len(list_views(report)) == 2
+    assert not report.cells["compared"].any()
+    assert any("at most 512 training examples" in view.title for view in list_views(report))
     report = build_report(experiment(), [*rows, *runs(tmp_path, "none", PLAIN)])
-    assert sum(line.cells["RTE"].comparison is not None for table in report.tables for line in table.lines) == 1
+    assert report.cells["compared"].sum() == 1
 
 
 @pytest.mark.parametrize(
@@ -247,16 +253,14 @@ def test_nothing_is_compared_or_selected_across_scales(tmp_path):
 def test_nothing_is_compared_or_selected_across_heads_and_reported_epochs(tmp_path, ours, others):
     plain, calibrated = runs(tmp_path, "none", PLAIN, ours), runs(tmp_path, "isobn_paper", BETTER, others)
     report = build_report(experiment(), [*plain, *calibrated])
-    assert [line.cells["RTE"].comparison for table in report.tables for line in table.lines] == [None, None]
-    assert all(any(name.split("=")[1] in table.title for name in (ours, others)) for table in report.tables)
+    assert not report.cells["compared"].any()
+    assert all(any(name.split("=")[1] in view.title for name in (ours, others)) for view in list_views(report))
     assert any("No run of plain fine-tuning has a score to compare with" in said for said in report.evidence)
     worse = runs(tmp_path, "none", [score - 0.1 for score in PLAIN], others)
     report = build_report(experiment(), [*plain, *calibrated, *worse])
-    assert {run["selected"] for run in report.runs} == {True}  # no head wins over the other
-    (comparison,) = (
-        line.cells["RTE"].comparison for table in report.tables for line in table.lines if line.method != "none"
-    )
-    assert comparison.difference == pytest.approx(100 * (statistics.fmean(BETTER) - statistics.fmean(PLAIN)) + 10)
+    assert report.runs["selected"].all()  # no head wins over the other
+    (difference,) = report.cells[report.cells["compared"]]["difference"]
+    assert difference == pytest.approx(100 * (statistics.fmean(BETTER) - statistics.fmean(PLAIN)) + 10)
     (said,) = (said for said in report.evidence if "Difference" in said)
     assert "Difference +18.00 " in said  # the evidence takes plain fine-tuning of the same head, too
 
@@ -274,15 +278,15 @@ def test_scales_have_their_own_plain_runs_in_the_evidence(tmp_path):
 def test_threads_are_no_configuration(tmp_path):
     rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
     rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
-    assert select_runs(rows, Selection("dev"))[1].startswith("nothing to select")
+    assert select(rows, "dev")[1].startswith("nothing to select")
 
 
 def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
     report = build_report(experiment(), configurations(tmp_path))
-    lines = {line.method: line.settings for line in report.tables[0].lines}
-    assert lines == {"none": "lr=2e-05", "isobn_paper": "lr=1e-05"}
+    settings = dict(zip(report.cells["method"], report.cells["settings"], strict=True))
+    assert settings == {"none": "lr=2e-05", "isobn_paper": "lr=1e-05"}
     assert "best epoch on the dev set, the set it is reported on" in report.selection
-    assert [run["selected"] for run in report.runs] == [False] * 4 + [True] * 8
+    assert list(report.runs["selected"]) == [False] * 4 + [True] * 8
 
 
 @pytest.mark.parametrize(
@@ -290,7 +294,6 @@ def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
 )
 def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
     from isobench.papers.published import PrintedNumber
-    from isobench.report.old_build import matches_printed
 
     target = PrintedNumber(printed)
     target.text = printed
@@ -327,14 +330,13 @@ def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tm
     large = "encoder=roberta-large"
     rows = [*runs(tmp_path, "none", PLAIN, large), *runs(tmp_path, "isobn_paper", BETTER, large)]
     report = build_report(experiment(), rows)
-    (table,) = report.tables
-    assert table.columns == ["Avg", "RTE"]
+    (view,) = list_views(report)
+    assert view.columns == ["Avg", "RTE"]
     average = cells(report, "Avg")["isobn_paper"]
     assert (average.ours, average.published, average.published_of) == ("1 of 7 columns", "88.98", "roberta-large")
-    assert (average.verdict, average.comparison, average.values) == ("not comparable", None, [])
-    assert [(row.encoder, row.cells["Avg"], row.cells["RTE"]) for row in table.reported] == [
-        ("roberta-large", "88.46", "86.6")
-    ]
+    assert (average.verdict, average.compared, average.values) == ("not comparable", False, [])
+    (reported,) = (line for line in view.lines if line.is_reported)
+    assert {name: cell.published for name, cell in reported.cells.items()} == {"Avg": "88.46", "RTE": "86.6"}
     markdown = format_markdown(report)
     assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in markdown
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
@@ -351,8 +353,6 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
     import random
     import time
 
-    from isobench.report.html import render_report
-
     draw, rows = random.Random(0), []
     for task in ("rte", "mrpc", "cola", "sst2"):
         for method in ("none", "isobn_paper", "cosine", "flow", "whitening_zca"):
@@ -368,7 +368,7 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
     start = time.process_time()
     report = build_report(experiment(), add_states(rows))
     page = render_report(report)
-    assert (len(report.runs), len(report.epochs["key"])) == (2000, 20_000)
+    assert (len(report.runs), len(report.epochs)) == (2000, 20_000)
     assert "2000 of 2000" in re.sub("<[^>]*>", "", page).replace(",", "")
     assert time.process_time() - start < 30  # seconds of the processor: other processes do not count
 
@@ -387,13 +387,3 @@ def test_latex_compiles(tmp_path):
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
     assert (tmp_path / "main.pdf").stat().st_size > 1000
-
-
-def test_the_rules_of_several_parts_do_not_contradict_each_other():
-    rules = [NOTHING_TO_SELECT, "best mean over seeds."]
-    assert describe_rules(rules[:1], [""]) == NOTHING_TO_SELECT
-    assert describe_rules([NOTHING_TO_SELECT] * 2, ["head.name=a", "head.name=b"]) == (
-        "nothing to select: every method has one configuration in each part of the runs (head.name=a | head.name=b)."
-    )
-    assert describe_rules(rules[1:] * 2, ["a", "b"]) == rules[1]
-    assert describe_rules(rules, ["a", "b"]) == f"Of a: {rules[0]} Of b: {rules[1]}"

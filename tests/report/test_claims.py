@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import ROOT
+from sample_report import list_cells, make_report
 from scipy import stats
 
 from isobench.cli.claims import judge_claim, read_analysis_rows
@@ -20,11 +21,10 @@ from isobench.common.errors import UserError
 from isobench.common.tidy import write_rows
 from isobench.papers.folders import find_config
 from isobench.report import claims, run_claims
-from isobench.report.baseline_comparison import apply_holm_correction, compare
+from isobench.report.build import Report
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN, load_claims
-from isobench.report.document import Cell, Report, ReportLine, ReportTable
-from isobench.report.html import render_claims
-from isobench.report.tidy_rows import build_run_rows
+from isobench.report.output.page import render_claims
+from isobench.report.tables import build_runs
 from isobench.statistics.seeds import detectable_difference
 from isobench_papers.isobn import claims as isobn
 from isobench_papers.isotropy_calibration.claims import COLLAPSED_I2
@@ -35,20 +35,12 @@ from isobench_papers.too_much_in_common import claims as common
 CLAIMS = load_claims()
 
 
-def report(cells: dict[str, list[float]], runs=(), again=(), **columns: dict[str, list[float]]) -> Report:
+def report(cells: dict[str, list[float]], runs=(), again=(), troubles=None, **columns) -> Report:
     """method -> scores on RTE, or on the named columns; ``again``: columns that show RTE's runs once more."""
     by_column = {"RTE": cells, **dict.fromkeys(again, cells), **columns}
-    lines = []
-    for method in dict.fromkeys(m for column in by_column.values() for m in column):
-        found = {}
-        for column, arms in by_column.items():
-            values, base = arms.get(method, []), arms.get("none", [])
-            made = compare(values, base) if method != "none" and values and base else None
-            found[column] = Cell(values, list(range(len(values))), comparison=made)
-        lines.append(ReportLine("bert", method, found))
-    table = ReportTable("table1", "t", list(by_column), lines, tasks=dict.fromkeys(("RTE", *again), "rte"))
-    apply_holm_correction([table])
-    return Report("e", None, [table], list(runs), [], "", {}, [], [], [], {})
+    methods = dict.fromkeys(m for column in by_column.values() for m in column)
+    arms = {m: {column: own.get(m, []) for column, own in by_column.items()} for m in methods}
+    return make_report(list_cells(arms, dict.fromkeys(("RTE", *again), "rte"), troubles), runs)
 
 
 PROTOCOL = {"scale": "", "head.name": "isobn", "evaluation.every": "1", "optimization.report": "best"}
@@ -101,8 +93,8 @@ def test_a_claim_about_one_method_is_not_decided_by_others():
     assert (outcome.word, outcome.numbers.split(" are ")[0]) == (HOLDS, "0 of 1 comparisons on RTE")
     seen = []
     claims.judge_among(lambda narrowed: seen.append(narrowed), "cosine")(made)
-    assert [line.method for line in seen[0].tables[0].lines] == ["none", "cosine"]
-    assert seen[0].runs == []
+    assert list(seen[0].cells["method"]) == ["none", "cosine"]
+    assert seen[0].runs.empty
 
 
 def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
@@ -118,31 +110,21 @@ def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
 
 def test_a_constant_predictor_is_in_no_mean():
     better = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
-    made = report(better, MRPC={**better, "isobn_paper": [10.0] * 5})
-    made.tables[0].lines[1].cells["MRPC"].troubles = {"constant_predictor": 5}
+    troubles = {("isobn_paper", "MRPC"): {"constant_predictor": 5}}
+    made = report(better, MRPC={**better, "isobn_paper": [10.0] * 5}, troubles=troubles)
     numbers = claims.improves("isobn_paper")(made).numbers
     assert numbers.startswith("isobn_paper on RTE +5.00 points [")
     assert numbers.endswith("(left out, constant predictors: MRPC)")
 
 
-def predict_one_class(made, *lines):
-    """Mark every cell of these lines of a report's table as one of constant predictors, as build_report does."""
-    for number in lines:
-        for cell in made.tables[0].lines[number].cells.values():
-            cell.troubles = {"constant_predictor": len(cell.values)}
-    for line in made.tables[0].lines:
-        for cell in line.cells.values():
-            cell.comparison = None
-    return made
-
-
-@pytest.mark.parametrize("lines", [(0,), (1,), (0, 1)])
-def test_constant_predictors_were_run(lines):
+@pytest.mark.parametrize("methods", [("none",), ("isobn_paper",), ("none", "isobn_paper")])
+def test_constant_predictors_were_run(methods):
     """The outcome is undecided, and names the task and the method; it does not ask for runs that are there."""
     scores = {"none": PLAIN, "isobn_paper": [value + 5 for value in PLAIN]}
-    outcome = claims.improves("isobn_paper")(predict_one_class(report(scores), *lines))
+    made = report(scores, troubles={(method, "RTE"): {"constant_predictor": 5} for method in methods})
+    outcome = claims.improves("isobn_paper")(made)
     assert outcome == (UNDECIDED, "isobn_paper: no task can be compared (left out, constant predictors: rte)")
-    outcome = claims.nothing_improves(predict_one_class(report(scores), *lines))
+    outcome = claims.nothing_improves(made)
     assert outcome.word == UNDECIDED
     assert outcome.numbers.endswith("left out, constant predictors: isobn_paper on rte")
 
@@ -407,7 +389,7 @@ def test_a_claims_command_runs_what_it_compares(claim, tmp_path):
 
     _, _, _, *arguments = shlex.split(claim.command)  # python -m isobench
     _, rows = find_sweep_rows([a for a in arguments if a not in MULTIRUN_FLAGS])
-    made = [{**run, "score": 70.0 + run["seed"], "status": "finished"} for run in build_run_rows(rows)]
+    made = [{**r, "score": 70.0 + r["seed"], "status": "finished"} for r in build_runs(rows).to_dict("records")]
     for run in made:
         run |= {"candidates": 1, "failure": None, "selected": True}
     assert {run["seed"] for run in made} == {1, 2, 3, 4, 5}

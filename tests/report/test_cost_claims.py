@@ -4,14 +4,14 @@ import math
 import re
 
 import pytest
+from sample_report import make_report
 
 from isobench.papers.published import load_tables
 from isobench.report.claim_outcome import FAILS, HOLDS, NOT_RUN, UNDECIDED
 from isobench.report.claims import load_claims
 from isobench.report.cost_claims import TOLERANCE, costs_between, costs_times
-from isobench.report.document import Report
 from isobench.report.score_claims import is_better_than
-from isobench.report.tidy_rows import SPEED_SETTINGS
+from isobench.report.tables import SPEED_SETTINGS
 from isobench_papers.isobn_arxiv_v1.claims import UNBALANCED_TASKS
 
 SUMMARIES = ("bart-base", "cnn_dailymail_20k")
@@ -21,7 +21,7 @@ TITAN = "NVIDIA TITAN RTX"
 
 
 def report(runs):
-    return Report("e", None, [], list(runs), [], "", {}, [], [], [], {})
+    return make_report(runs=runs)
 
 
 def timed(method, factor, where=SUMMARIES, **more):

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isobench.papers import published
-from isobench.report.baseline_comparison import apply_holm_correction, compare
-from isobench.report.document import Cell, ReportLine, ReportTable
 from isobench.statistics.resampling import (
     RANDOM_RELABELLINGS,
     bootstrap_coverage,
@@ -295,34 +293,3 @@ def test_bootstrap_coverage_by_simulation():
     difference = (arms[:, 0].mean(-1) - arms[:, 1].mean(-1)).mean(-1)
     error = np.sqrt((arms.var(-1) / 3).sum((1, 2))) / 40
     assert np.mean(np.abs(difference) < 1.96 * error) == pytest.approx(bootstrap_coverage(3), abs=0.02)
-
-
-def test_compare_gives_none_where_the_seeds_allow_nothing():
-    full = compare([4, 5, 7], [1, 2, 3])
-    assert full.difference == pytest.approx(10 / 3)
-    assert (full.welch, full.permutation) == pytest.approx((welch([4, 5, 7], [1, 2, 3]), 0.1))
-    assert (full.effect, full.low, full.high) == pytest.approx(hedges_g([4, 5, 7], [1, 2, 3]))
-    assert full.holm is None
-    single = compare([2], [1])
-    assert (single.difference, single.welch, single.permutation, single.effect, single.low) == (1, *[None] * 4)
-    undefined = compare([1, math.nan], [1, 2])
-    assert math.isnan(undefined.difference)
-    assert (undefined.welch, undefined.permutation, undefined.effect) == (None, None, None)
-    assert math.isnan(compare([], [1, 2]).difference)
-
-
-def test_correct_takes_all_tables_for_one_family_and_a_repeated_column_once():
-    def table(**arms):
-        cells = {column: Cell(ours, comparison=compare(ours, base)) for column, (ours, base) in arms.items()}
-        return ReportTable("", "", list(arms), [ReportLine("e", "m", cells)])
-
-    one, two, three = ([1, 2, 3], [4, 5, 7]), ([1, 2, 3], [2, 3, 5]), ([1, 2, 4], [1, 2, 3])
-    first, second = table(a=one, b=two, lonely=([1], [2])), table(a=one, b=three)
-    apply_holm_correction([first, second])
-    expected = holm([welch(*arms) for arms in (one, two, three)])
-    (left,), (right,) = first.lines, second.lines
-    assert left.cells["a"].comparison.holm == right.cells["a"].comparison.holm == pytest.approx(expected[0])
-    assert left.cells["b"].comparison.holm == pytest.approx(expected[1])  # the same title, other numbers
-    assert right.cells["b"].comparison.holm == pytest.approx(expected[2])
-    assert left.cells["lonely"].comparison.holm is None
-    apply_holm_correction([])

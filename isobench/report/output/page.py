@@ -1,0 +1,406 @@
+"""Write a report as one HTML page that needs nothing else: no network, no script; light, dark, any width, print."""
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jinja2 import Template
+from markupsafe import Markup
+
+from isobench.report.build import Report
+from isobench.report.claims import OUTCOME_SYMBOLS
+from isobench.report.columns import find_fastest
+from isobench.report.output.figures import MAX_POINTS_DRAWN, MAX_RUNS_DRAWN, Panel, Style, assign_styles
+from isobench.report.output.templating import make_environment
+from isobench.report.sentences import MIN_COVERAGE
+from isobench.report.tables import BASE_METHOD, BASELINE, label_method, read_numbers
+from isobench.report.views import TIME_NOTE, TableView, has_other_methods, list_views
+from isobench.report.wording import (
+    DASH,
+    MARK_TESTS,
+    format_number,
+    format_p_value,
+    format_seconds,
+    format_share,
+    format_signed,
+)
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
+from isobench.statistics.correlation import spearman
+from isobench.statistics.resampling import bootstrap_coverage
+from isobench.statistics.seeds import ALPHA
+
+VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
+COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
+NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+MAX_CONFIGURATIONS = 200  # lines of the table of configurations
+# At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
+LIMITS = {"groups": 12, "open": 4, "runs": MAX_RUNS_DRAWN, "points": MAX_POINTS_DRAWN}
+# Isotropy columns of ``runs`` and ``epochs`` -> symbol and the matrix that it is measured on, in the page's order.
+ISOTROPY_COLUMNS = {
+    "embedding/ev1": ("EV₁", "embeddings"),
+    "embedding/ev2": ("EV₂", "embeddings"),
+    "embedding/ev3": ("EV₃", "embeddings"),
+    "embedding/i1": ("I₁", "embeddings"),
+    "embedding/i2": ("I₂", "embeddings"),
+    "head/i1": ("I₁", "head"),
+    "head/i2": ("I₂", "head"),
+}
+
+
+def render_report(report: Report, outcome: Any = None) -> str:
+    """Write the page; equal reports give the same page.
+
+    Args:
+        report: the report.
+        outcome: of an analysis of the runs, with ``text`` and ``figures`` (name -> data URI); None without one.
+    """
+    encoders = name_encoders(report.runs, report.varying)
+    runs = report.runs.assign(encoder=encoders)
+    epochs = report.epochs.assign(encoder=report.epochs["key"].map(dict(zip(runs["key"], encoders, strict=True))))
+    styles = assign_styles(report.runs["method"])
+    views = list_views(report)
+    overview = lay_out_overview(report.methods)
+    curves = draw_curves(epochs, styles)
+    sections = {
+        "analysis": ("Analysis", outcome is not None),
+        "configurations": ("Configurations", not report.configurations.empty),
+        "tables": ("Tables", any(not repeats(view, overview) for view in views)),
+        "training": ("Over training", bool(curves)),
+    }
+    always = {
+        "isotropy": "Isotropy and score", "cost": "Time and memory", "statistics": "Statistics",
+        "failures": "Failures", "selection": "Selection", "provenance": "Provenance", "files": "Raw files",
+    }  # fmt: skip
+    return load_template("page.html.j2").render(
+        report=report,
+        overview=overview,
+        configurations=lay_out_configurations(report.configurations),
+        contents=[(key, text) for key, (text, is_there) in sections.items() if is_there] + list(always.items()),
+        outcome=outcome,
+        styles=styles,
+        states=report.states,
+        views=[(view, lay_out_table(view)) for view in views],
+        shown=[view for view in views if not repeats(view, overview)],
+        curves=curves,
+        isotropy=draw_isotropy(runs, styles),
+        overheads=compute_overheads(runs),
+        limits=LIMITS | {"configurations": MAX_CONFIGURATIONS},
+        several_configs=bool(report.configurations.size) or not report.runs["selected"].all(),
+        curve_groups=len(epochs[["encoder", "task"]].drop_duplicates()),
+    )
+
+
+def load_template(name: str) -> Template:
+    """Load a page's template, with the filters and constants that it uses."""
+    environment = make_environment()
+    environment.filters |= {
+        "words": lambda name: name.replace("_", " "), "label": label_method, "p": format_p_value,
+        "signed": format_signed, "number": format_number, "seconds": format_seconds, "share": format_share,
+        "interval": format_interval, "mean_sd": format_mean_and_sd, "breakable": make_breakable, "counted": Counter,
+    }  # fmt: skip
+    environment.tests["missing"] = math.isnan
+    environment.globals |= {
+        "ALPHA": ALPHA, "BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "MARK_TESTS": MARK_TESTS,
+        "MIN_COVERAGE": MIN_COVERAGE, "TIME_NOTE": TIME_NOTE,
+    }  # fmt: skip
+    return environment.get_template(name)
+
+
+def name_encoders(runs: pd.DataFrame, varying: Sequence[str]) -> list[str]:
+    """Name each run's encoder, with the scale and protocol behind it as far as they differ between runs.
+
+    Runs of different scales or protocols, such as heads, are compared nowhere. The page's figures group runs by
+    encoder, so that this keeps them apart there too.
+    """
+    names = ("scale", *PROTOCOL_SETTINGS, *(name for name in SOURCE_SETTINGS if name in varying))
+    differing = [name for name in names if runs[name].astype(str).nunique() > 1]
+    if not differing:
+        return list(runs["encoder"])
+    words = [runs[name].astype(str).map(lambda value, name=name: f"{name}={value}") for name in differing]
+    if "scale" in differing:
+        words[0] = runs["scale"].map(lambda scale: f"scale {scale or 'of the paper'}")
+    pairs = zip(runs["encoder"], zip(*words, strict=True), strict=True)
+    return [f"{encoder} ({'; '.join(own)})" for encoder, own in pairs]
+
+
+class Axis(NamedTuple):
+    """The range that the small drawings of a column share, in the column's unit."""
+
+    low: float
+    high: float
+
+    def place(self, value: float) -> float:
+        """Return a value's position: 0 at the low end, 100 at the high end, 50 if both ends are equal."""
+        return 50.0 if self.high <= self.low else 100 * (value - self.low) / (self.high - self.low)
+
+
+def span(values: Iterable[float | None]) -> Axis | None:
+    """Make the axis from the smallest to the largest finite value; None if there is none."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return Axis(min(finite), max(finite)) if finite else None
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One cell's seeds on its column's axis.
+
+    Attributes:
+        dots: positions of the seeds' values, from 0 (low end of the axis) to 100.
+        published: position of the published value; None if ours can't be compared with it.
+        words: the same in words, for readers who can't see it.
+        undefined: how many seeds have a value that is not a finite number.
+    """
+
+    dots: list[float]
+    published: float | None
+    words: str
+    undefined: int
+
+
+def draw_strip(values: Sequence[float], seeds: Sequence[int], axis: Axis, published: float | None = None) -> Strip:
+    """Place seeds' values, and a published one, on an axis."""
+    pairs = zip(seeds, values, strict=True)
+    words = [f"seed {seed}: {f'{value:.4g}' if math.isfinite(value) else 'undefined'}" for seed, value in pairs]
+    words += [] if published is None else [f"published: {published:.4g}"]
+    dots = [axis.place(value) for value in values if math.isfinite(value)]
+    position = None if published is None else axis.place(published)
+    return Strip(dots, position, ", ".join(words), len(values) - len(dots))
+
+
+def read_published(cell: Any) -> float | None:
+    """Return the first number of the published cell; None if ours can't be compared with it."""
+    number = NUMBER_PATTERN.search(cell.published or "") if cell.verdict in COMPARABLE_VERDICTS else None
+    return float(number.group()) if number else None
+
+
+def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
+    """Lay out the page's first table: its groups of lines, and the axes of differences and of seeds."""
+    lines = [line for line in methods.itertuples() if line.columns or line.troubles or line.seeds]
+    columns = [list(own) for own in dict.fromkeys(tuple(line.columns) for line in lines)]
+    effects = span([0.0, *(end for line in lines for end in (line.difference, line.low, line.high))])
+    seeds = [count for line in lines for count in line.seeds if count]
+    tested = [line for line in lines if not math.isnan(line.p)]
+    groups = {group: list(own) for group, own in groupby(lines, lambda line: line.group)}
+    return {
+        "groups": groups,
+        "columns": columns,
+        "effect_axis": effects if effects and effects.low < effects.high else None,
+        "seed_axis": span(value for line in lines for value in line.values) if len(columns) == 1 else None,
+        "strip": draw_strip,
+        "tests": len(tested),
+        "coverage": bootstrap_coverage(min(line.fewest_seeds for line in tested)) if tested else 1.0,
+        "has_isotropy": any(not math.isnan(x) for line in lines for x in (line.ev1, line.isoscore)),
+        "has_time": any(line.time for line in lines),
+        "facts": [*(groups if len(groups) == 1 else ()), *filter(None, [describe_seed_counts(seeds)])],
+    }
+
+
+def describe_seed_counts(counts: Sequence[int]) -> str:
+    """Write numbers of seeds: ``5 seeds each``, or ``2 to 5 seeds``; empty without numbers."""
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f"{low} to {high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''} each"
+
+
+def repeats(view: TableView, overview: dict[str, Any]) -> bool:
+    """Return True if the page's first table shows the same: our scores in a single column, and nothing else."""
+    is_alone = len(view.columns) == 1 and [view.columns] == overview["columns"]
+    return is_alone and not any(cell.published for line in view.lines for cell in line.cells.values())
+
+
+def lay_out_configurations(configurations: pd.DataFrame) -> list[dict[str, Any]]:
+    """Lay out a table for each task and group, of the first ``MAX_CONFIGURATIONS`` configurations."""
+    groups: dict[str, list[Any]] = {}
+    for line in configurations[:MAX_CONFIGURATIONS].itertuples():
+        groups.setdefault(f"{line.task}, {line.group}", []).append(line)
+    tables = []
+    for title, lines in groups.items():
+        axis = span(value for line in lines for value in line.values)
+        strips = [draw_strip(line.values, line.seeds, axis) if axis else None for line in lines]
+        tables.append({"title": title, "axis": axis, "lines": list(zip(lines, strips, strict=True))})
+    return tables
+
+
+def lay_out_table(view: TableView) -> dict[str, Any]:
+    """Lay out a table: numbered reasons of the verdicts, its comparisons, and plots of every cell's seeds.
+
+    Cells have verdicts if at least one can be compared with the paper; otherwise one sentence says why none can.
+    """
+    cells = view.own_cells
+    published = [cell for cell in cells if cell.published is not None]
+    is_compared = any(cell.verdict in COMPARABLE_VERDICTS for cell in published)
+    reasons = list(dict.fromkeys(cell.why for cell in published if cell.verdict and cell.why))
+    given = {cell.verdict for cell in published} if is_compared else set()
+    columns = {name: [line.cells[name] for line in view.own_lines if name in line.cells] for name in view.columns}
+    spans = {
+        name: span([value for cell in own for value in (*cell.values, read_published(cell))])
+        for name, own in columns.items()
+    }
+    axes = {name: axis for name, axis in spans.items() if axis}
+    comparisons = [cell for cell in cells if cell.compared]
+    return {
+        "reasons": reasons if is_compared else [],
+        "incomparable": [] if is_compared else reasons,
+        "verdicts": [verdict for verdict in VERDICT_SYMBOLS if verdict in given],
+        "has_published": bool(published),
+        "published_columns": {cell.column for cell in published},
+        "comparisons": comparisons,
+        "has_pairs": any(cell.paired_reason is not None for cell in comparisons),
+        "tests": sum(not math.isnan(cell.p) for cell in comparisons),
+        "has_methods": has_other_methods(view),
+        "single_seed": bool(cells) and max(cell.n for cell in cells) == 1,
+        "has_time": any(line.time for line in view.own_lines),
+        "axes": axes,
+        "strips": [
+            {
+                name: draw_strip(cell.values, cell.seeds, axes[name], read_published(cell))
+                for name, cell in line.cells.items()
+                if name in axes
+            }
+            for line in view.own_lines
+        ],
+    }
+
+
+def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str, Any]]:
+    """Draw the curves over training of each encoder and task, of no more than ``LIMITS`` allow."""
+    measures = {"score": "Score"} | {
+        name: f"{symbol}, {matrix}" for name, (symbol, matrix) in ISOTROPY_COLUMNS.items()
+    }
+    panel, groups = Panel(), []
+    for (encoder, task), own in list(epochs.groupby(["encoder", "task"], sort=False))[: LIMITS["groups"]]:
+        title = f"{task}, {encoder}"
+        panels = {
+            words: svg
+            for name, words in measures.items()
+            if name in own and (svg := panel.draw_curves(own, name, styles, f"{words} against the epoch: {title}"))
+        }
+        if panels:
+            present = set(own["method"])
+            most = own.groupby("method")["key"].nunique().max()
+            shown = [method for method in styles if method in present]
+            groups.append({"title": title, "panels": panels, "methods": shown, "most_runs": most})
+    return groups
+
+
+def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any]:
+    """Draw score against isotropy, as measured and less the means of encoder and task, and correlate them.
+
+    Returns:
+        ``names`` of the measures, ``parts`` (a title, panels, and the correlations with their numbers of runs of each
+        method; the key "" is all runs), ``methods`` that the panels show, ``most_points`` of a panel.
+    """
+    points = {name: collect_points(runs, name) for name in ISOTROPY_COLUMNS if name in runs}
+    points = {name: own for name, own in points.items() if len(own)}
+    scored = runs[np.isfinite(read_numbers(runs, "score"))]
+    kinds = {False: "As measured"}
+    if len(scored[["encoder", "task"]].drop_duplicates()) > 1:
+        kinds[True] = "Less the mean of each encoder and task"
+    panel, parts = Panel(), []
+    for is_centred, kind in kinds.items() if points else ():
+        panels = {}
+        for name, own in points.items():
+            symbol, matrix = ISOTROPY_COLUMNS[name]
+            labels = (f"{symbol} less mean", "score less mean") if is_centred else (symbol, "score")
+            words = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
+            if svg := panel.draw_scatter(centre(own) if is_centred else own, styles, labels, words):
+                panels[f"{symbol}, {matrix}"] = svg
+        correlations = {
+            method: [
+                correlate(own if not method else own[own["method"] == method], is_centred) for own in points.values()
+            ]
+            for method in ("", *scored["method"].unique())
+        }
+        parts.append((kind, panels, correlations))
+    drawn = {method for own in points.values() for method in own["method"]}
+    return {
+        "names": [", ".join(ISOTROPY_COLUMNS[name]) for name in points],
+        "parts": parts,
+        "methods": [method for method in styles if method in drawn],
+        "most_points": max(map(len, points.values()), default=0),
+    }
+
+
+def collect_points(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return method, group (encoder and task), x (isotropy) and y (score) of the runs that have both."""
+    group = runs.groupby(["encoder", "task"], sort=False).ngroup()
+    x, y = read_numbers(runs, measure), read_numbers(runs, "score")
+    points = pd.DataFrame({"method": runs["method"], "group": group, "x": x, "y": y})
+    return points[np.isfinite(x) & np.isfinite(y)]
+
+
+def centre(points: pd.DataFrame) -> pd.DataFrame:
+    """Subtract from each point the mean over its encoder and task; leave out the only run of such a pair."""
+    groups = points.groupby("group")
+    # Values less their group's first one: where all are equal they are 0, and their mean is no rounded number.
+    shifted = points[["x", "y"]] - groups[["x", "y"]].transform("first")
+    centred = shifted - shifted.groupby(points["group"]).transform("mean")
+    return points.assign(x=centred["x"], y=centred["y"])[groups["x"].transform("size") > 1]
+
+
+def correlate(points: pd.DataFrame, is_centred: bool) -> tuple[float, int]:
+    """Return Spearman's correlation of isotropy and score, and the number of points."""
+    own = centre(points) if is_centred else points
+    return spearman(own["x"].to_numpy(), own["y"].to_numpy()), len(own)
+
+
+def compute_overheads(runs: pd.DataFrame) -> dict[tuple[str, str], dict[str, dict[str, float]]]:
+    """Compute time and memory: (encoder, method) -> task -> seconds an epoch, MiB, and their ratios to plain's.
+
+    A number that was not measured is left out, and so are runs without any.
+    """
+    costs = {key: _find_cost(own) for key, own in runs.groupby(["encoder", "method", "task"], sort=False)}
+    overheads: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    for (encoder, method, task), cost in costs.items():
+        base = costs.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}
+        ratios = {f"{name}_ratio": value / base[name] for name, value in cost.items() if base.get(name)}
+        if cost:
+            overheads.setdefault((encoder, method), {})[task] = cost | ratios
+    return overheads
+
+
+def _find_cost(runs: pd.DataFrame) -> dict[str, float]:
+    """Find the seconds an epoch of the fastest seed, and the memory in MiB of the seed that took most."""
+    memory = read_numbers(runs, "peak_memory_mib")
+    found = {"seconds": find_fastest(runs), "memory": np.nanmax(memory) if np.isfinite(memory).any() else None}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def make_breakable(name: str) -> Markup:
+    """Allow a line break after each underscore of a name."""
+    return Markup("_<wbr>").join(name.split("_"))
+
+
+def format_interval(low: float, high: float) -> str:
+    """Write a 95% interval in brackets; empty if there is none."""
+    return "" if math.isnan(low) or math.isnan(high) else f"[{format_signed(low)}, {format_signed(high)}]"
+
+
+def format_mean_and_sd(values: Sequence[float]) -> str:
+    """Write the mean of scores, and their standard deviation if there are several; a dash without scores."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return DASH
+    spread = f" ± {statistics.stdev(finite):.2f}" if len(finite) > 1 else ""
+    return f"{statistics.fmean(finite):.2f}{spread}"
+
+
+def render_claims(claims: list[dict[str, Any]]) -> str:
+    """Write the page of the papers' claims, each with its outcome; ``claims``: from ``isobench.cli.claims``."""
+    papers: dict[str, list[dict[str, Any]]] = {}
+    for claim in claims:
+        papers.setdefault(claim["paper"], []).append(claim)
+    return load_template("claims.html.j2").render(
+        papers=papers,
+        counts=Counter(claim["outcome"] for claim in claims),
+        scaled=sum(bool(claim["scale"]) for claim in claims),
+        SYMBOLS=OUTCOME_SYMBOLS,
+    )
