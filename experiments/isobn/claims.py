@@ -4,12 +4,13 @@ import math
 import statistics
 
 from isobench.common.terminal import format_count
-from isobench.report.claims import NOT_RUN, Claim, Outcome, TidyRows, improves, is_better_than, judge_cases
+from isobench.report.checks import improves, is_better_than, judge_cases
+from isobench.report.claims import NOT_RUN, Claim, Outcome, Rows
 
 SEEDS = "-m seed=1,2,3,4,5"  # its grid has one seed
 
 
-def isobn_lowers_ev(rows: TidyRows) -> Outcome:
+def isobn_lowers_ev(rows: Rows) -> Outcome:
     """Check that EV_1 falls from none to BN to IsoBN, and by IsoBN more than twice as much as by BN."""
     first = {(r["encoder"], r["task"], r["method"]): r["ev"] for r in rows if r["k"] == 1}
     cases, numbers = [], []
@@ -20,19 +21,19 @@ def isobn_lowers_ev(rows: TidyRows) -> Outcome:
     return judge_cases(cases, f"EV_1 plain, by batch normalisation, by IsoBN: {'; '.join(numbers)}")
 
 
-def select_last_epochs(rows: TidyRows) -> TidyRows:
+def select_last_epochs(rows: Rows) -> Rows:
     """Return the row of each run's last epoch."""
     return list({(r["encoder"], r["task"], r["method"], r["seed"]): r for r in rows}.values())
 
 
-def classifier_stays_at_init(rows: TidyRows) -> Outcome:
+def classifier_stays_at_init(rows: Rows) -> Outcome:
     """Check that the classifier's cosine to its initialisation is above .99 at the end of every run."""
     ends = [row["cosine"] for row in select_last_epochs(rows)]
     numbers = f"smallest cosine {min(ends):.6f} of {format_count(len(ends), 'run')}"
     return judge_cases((value > 0.99 for value in ends), numbers)
 
 
-def top_component_is_exaggerated(rows: TidyRows) -> Outcome:
+def top_component_is_exaggerated(rows: Rows) -> Outcome:
     """Check that the first component's share of the logits' variance exceeds the optimal classifier's in each run."""
     last = [row for row in select_last_epochs(rows) if row.get("optimal_top1") is not None]  # a regression has none
     if not last:

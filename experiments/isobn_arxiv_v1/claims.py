@@ -1,6 +1,7 @@
 """What IsoBN's first version claims beside the later one, and how it is judged."""
 
-from isobench.report.claims import Claim, is_better_than
+from isobench.report.checks import is_better_than
+from isobench.report.claims import Claim
 
 # Tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and the
 # classes of QNLI and MNLI are about even.

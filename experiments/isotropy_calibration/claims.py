@@ -1,7 +1,6 @@
 """What "On Isotropy Calibration of Transformers" claims, and how each claim is judged."""
 
-from isobench.report.claims import (
-    Claim,
+from isobench.report.checks import (
     collapses,
     costs_between,
     costs_times,
@@ -9,6 +8,7 @@ from isobench.report.claims import (
     judge_among,
     nothing_improves,
 )
+from isobench.report.claims import Claim
 
 FEW_SAMPLE = "judged with DistilBERT and 1,000 examples of each task"
 SPECTRUM = ("spectrum_polynomial", "spectrum_exponential")

@@ -1,11 +1,12 @@
 """What MTEB's result files claim of two encoders, and how it is judged."""
 
-from isobench.report.claims import NOT_RUN, Claim, Outcome, TidyRows, judge_cases
+from isobench.report.checks import judge_cases
+from isobench.report.claims import NOT_RUN, Claim, Outcome, Rows
 
 NEAR = 0.1  # points; a correlation this near a published one counts as repeated; the number is our choice
 
 
-def scores_are_repeated(rows: TidyRows) -> Outcome:
+def scores_are_repeated(rows: Rows) -> Outcome:
     """Check that each of our correlations by cosine is within ``NEAR`` points of the published one."""
     rows = [row for row in rows if row["similarity"] == "cosine"]
     differences = {f"{row['encoder']}, {row['set']}, {row['metric']}": row["difference"] for row in rows}

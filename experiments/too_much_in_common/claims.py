@@ -2,23 +2,24 @@
 
 from collections.abc import Callable
 
-from isobench.report.claims import Claim, Outcome, TidyRows, judge_cases
+from isobench.report.checks import judge_cases
+from isobench.report.claims import Claim, Outcome, Rows
 
 
-def centring_restores_isotropy(rows: TidyRows) -> Outcome:
+def centring_restores_isotropy(rows: Rows) -> Outcome:
     """Check that centring alone raises I(W) above .85, and that removing the top components raises it further."""
     numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}, {r['i1_removed']:.3f}" for r in rows]
     cases = (r["i1_raw"] < r["i1_centred"] < r["i1_removed"] and r["i1_centred"] > 0.85 for r in rows)
     return judge_cases(cases, f"I(W) raw, centred, without top components: {'; '.join(numbers)}")
 
 
-def word_similarity_improves(*methods: str) -> Callable[[TidyRows], Outcome]:
+def word_similarity_improves(*methods: str) -> Callable[[Rows], Outcome]:
     """Make the check that each method's average word similarity is above that of raw vectors.
 
     By inner product and by cosine.
     """
 
-    def check(rows: TidyRows) -> Outcome:
+    def check(rows: Rows) -> Outcome:
         pearson = {(r["encoder"], r["similarity"], r["method"]): r["pearson"] for r in rows}
         cases, numbers = [], []
         for (encoder, similarity, method), value in pearson.items():
@@ -31,7 +32,7 @@ def word_similarity_improves(*methods: str) -> Callable[[TidyRows], Outcome]:
     return check
 
 
-def rare_tokens_are_nearer(rows: TidyRows) -> Outcome:
+def rare_tokens_are_nearer(rows: Rows) -> Outcome:
     """Check that unused tokens have a higher cosine with rare tokens than with frequent ones.
 
     An encoder's rows are ranges of token ids in ascending order, from frequent tokens to rare ones.
