@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import write_atomic
+from isobench.common.files import write_whole
 from isobench.common.terminal import PlainConsole
 from isobench.common.tidy import write_rows
 from isobench.papers import published
@@ -56,7 +56,8 @@ class Findings:
 
         def put(name: str, write: Callable[[Path], Any]) -> None:
             files.append(folder / name)
-            write_atomic(files[-1], write)
+            with write_whole(files[-1]) as temporary:
+                write(temporary)
 
         for name, rows in self.numbers.items():
             try:

@@ -23,9 +23,8 @@ from isobench.bundles.manifest import (
 )
 from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import StorageError, UserError
-from isobench.common.files import name_system_error, read_file_time, sha256_file
+from isobench.common.files import make_temporary_folder, name_system_error, read_file_time, sha256_file
 from isobench.common.provenance import read_package_version
-from isobench.common.temporaries import make_temporary_folder
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.identity import compute_key
 from isobench.runs.layout import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name

@@ -16,9 +16,8 @@ from isobench.bundles.manifest import (
     read_manifest,
 )
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import make_storage_error, refuse_file, require_writable
+from isobench.common.files import make_storage_error, make_temporary_folder, refuse_file, require_writable
 from isobench.common.reading import read_bounded
-from isobench.common.temporaries import make_temporary_folder
 from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder, mark_output_folder
 from isobench.runs.layout import ABOUT_FILE, PREDICTIONS_FILE, RECORD_FILE, report_folder

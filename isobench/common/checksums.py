@@ -7,13 +7,14 @@ its checksum.
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from isobench.common.files import sha256_json
+from isobench.common.files import make_cache_error, sha256_json, write_whole
 from isobench.common.reading import SETTINGS_LIMIT, read_bounded
 
 CHECKSUM_BYTES = 32
@@ -23,21 +24,30 @@ JSON_ENTRY = "checksum"
 TEXT_LINE = "# checksum: "  # a comment in YAML
 
 
-def with_checksum(write: Callable[[Path], Any], name: str) -> Callable[[Path], None]:
-    """Extend a function that writes a file, so that it ends the file with the checksum.
+@contextmanager
+def write_cached(path: Path, what: str = "cache") -> Iterator[Path]:
+    """A context that writes a file of the cache as ``write_whole`` does, and ends it with its checksum.
 
     Args:
-        write: writes the content to the path that it is called with, which may be a temporary one.
-        name: the name that the file will have.
+        path: the file.
+        what: what the file's folder is called in the error message.
+
+    Raises:
+        StorageError: it can't be written.
     """
+    try:
+        with write_whole(path) as temporary:
+            yield temporary
+            append_checksum(temporary, path.name)
+    except OSError as error:
+        raise make_cache_error(error, path.parent, what) from error
 
-    def write_content_and_checksum(path: Path) -> None:
-        write(path)
-        checksum = compute_checksum(path, name, path.stat().st_size)
-        with path.open("ab") as file:
-            file.write(checksum)
 
-    return write_content_and_checksum
+def append_checksum(path: Path, name: str) -> None:
+    """End a binary file with its checksum; ``name`` is the one that the file will have."""
+    checksum = compute_checksum(path, name, path.stat().st_size)
+    with path.open("ab") as file:
+        file.write(checksum)
 
 
 def require_checksum(path: Path) -> None:

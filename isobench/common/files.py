@@ -3,12 +3,16 @@
 import contextlib
 import errno
 import functools
+import glob
 import hashlib
 import json
 import math
 import os
+import secrets
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +21,8 @@ import platformdirs
 
 from isobench.common.errors import StorageError, UserError
 from isobench.common.reading import require_regular_file
-from isobench.common.temporaries import make_temporary_file
 
+ABANDONED_SECONDS = 24 * 3600  # a temporary file that nobody wrote to for so long is a killed process's
 PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
 
@@ -75,25 +79,73 @@ def shorten_digest(digest: str) -> str:
     return digest[:16]
 
 
-def write_atomic(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file so that a reader, even after a crash, sees all of it or none.
+@contextmanager
+def write_whole(path: Path, flush: bool = True) -> Iterator[Path]:
+    """A context that writes a file, or a folder, so that a reader, even after a crash, sees all of it or none.
+
+    It gives a temporary path in the same folder for the caller to write, and renames it to ``path`` at the end.
 
     Args:
         path: the file.
-        write: called with a temporary file in the same folder, which is then flushed to disk and renamed to ``path``.
+        flush: write it to the disk before the renaming; without that it is faster, and a power cut may lose it.
+
+    Raises:
+        OSError: the disk is full or can't be written; nothing is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with make_temporary_file(path) as temporary:
+    with make_temporary(path) as temporary:
         with explain_disk_errors(temporary):
-            write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+            yield temporary
+        if flush:
+            _flush(temporary)
         temporary.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        if flush:
+            _flush(path.parent)
+
+
+def write_text(path: Path, text: str, flush: bool = True) -> None:
+    """Write a text in UTF-8 as ``write_whole`` writes a file."""
+    with write_whole(path, flush) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def make_temporary(path: Path) -> Iterator[Path]:
+    """A context with a path beside ``path``, for a file or folder to make there and rename; else it is removed.
+
+    What a killed process left a day ago for the same ``path`` is removed, too.
+    """
+    for old in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        if time.time() - read_file_time(old) > ABANDONED_SECONDS:
+            _remove(old)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+
+
+@contextmanager
+def make_temporary_folder(path: Path) -> Iterator[Path]:
+    """A context with a new empty folder beside ``path``, as of ``make_temporary``."""
+    with make_temporary(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -101,8 +153,7 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
     """A context for code that writes ``file``: what it raises because of the disk becomes an OSError that says why.
 
     When a disk is full, torch, safetensors and tokenizers raise errors of their own, and NumPy an OSError without a
-    number. After such an error, this appends some bytes to the file, and the system's own error tells the reason. If
-    ``file`` is a folder, it writes them to a temporary file in it.
+    number. After such an error, this writes some bytes into the folder, and the system's own error tells the reason.
 
     Raises:
         OSError: the disk is full or can't be written for another reason.
@@ -110,45 +161,12 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        has_number = isinstance(error, OSError) and error.errno is not None
-        if not has_number and file.exists():
-            _append_zeros(file)
+        if not (isinstance(error, OSError) and error.errno is not None):
+            with tempfile.TemporaryFile(dir=file if file.is_dir() else file.parent) as stream:
+                stream.write(bytes(PROBE_BYTES))
+                stream.flush()
+                os.fsync(stream.fileno())
         raise
-
-
-def _append_zeros(file: Path) -> None:
-    """Append PROBE_BYTES zeros to a file, or to a temporary one in a folder; OSError if the disk has no room."""
-    with tempfile.TemporaryFile(dir=file) if file.is_dir() else file.open("ab") as stream:
-        stream.write(bytes(PROBE_BYTES))
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def write_cached(path: Path, write: Callable[[Path], Any], what: str = "cache") -> None:
-    """Write a file of the cache as ``write_atomic`` does.
-
-    Args:
-        path: the file.
-        write: as in ``write_atomic``.
-        what: what the file's folder is called in the error message.
-
-    Raises:
-        StorageError: if it can't be written.
-    """
-    try:
-        write_atomic(path, write)
-    except OSError as error:
-        raise make_cache_error(error, path.parent, what) from error
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Replace a small file in one step: faster than ``write_atomic``, but a power cut may lose it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_file_time(file: Path) -> float:
@@ -224,7 +242,7 @@ def is_storage_error(error: BaseException) -> bool:
 def write_json(path: Path, value: Any) -> None:
     """Write a value as strict JSON (without NaN), whole or not at all."""
     text = json.dumps(value, indent=1, allow_nan=False)
-    write_atomic(path, lambda temporary: temporary.write_text(text + "\n"))
+    write_text(path, text + "\n")
 
 
 def replace_non_finite(value: Any) -> Any:

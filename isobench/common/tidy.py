@@ -1,7 +1,6 @@
 """Tidy data, one row for each observation, written as Parquet and CSV."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 
-from isobench.common.files import write_atomic
+from isobench.common.files import write_whole
 from isobench.common.reading import require_regular_file
 
 if TYPE_CHECKING:
@@ -30,8 +29,10 @@ def write_table(folder: Path, name: str, table: "pandas.DataFrame") -> list[Path
 def _write(folder: Path, name: str, table: pyarrow.Table) -> list[Path]:
     """Write a table; a text in the CSV file that a spreadsheet would carry out as a formula gets an apostrophe."""
     files = [folder / f"{name}.parquet", folder / f"{name}.csv"]
-    write_atomic(files[0], partial(pyarrow.parquet.write_table, table))
-    write_atomic(files[1], partial(pyarrow.csv.write_csv, guard_table(table)))
+    with write_whole(files[0]) as temporary:
+        pyarrow.parquet.write_table(table, temporary)
+    with write_whole(files[1]) as temporary:
+        pyarrow.csv.write_csv(guard_table(table), temporary)
     return files
 
 

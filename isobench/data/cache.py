@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from isobench.common.checksums import print_remaking, read_checksummed, with_checksum
-from isobench.common.files import sha256_file, write_cached
-from isobench.common.temporaries import make_temporary_folder, remove_abandoned
+from isobench.common.checksums import print_remaking, read_checksummed, write_cached
+from isobench.common.files import make_temporary_folder, sha256_file
 
 T = TypeVar("T")
 SUMS_FILE = "sums.json"  # in the folder: the sha256 of each of its other files
@@ -30,7 +29,6 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
         OSError: the folder can't be written.
     """
     if _is_intact_folder(target):
-        remove_abandoned(target.parent, target.name)  # of a process that was killed while another was faster
         return target
     if target.exists():
         print_remaking(target)
@@ -64,8 +62,8 @@ def save_cached_arrays(arrays: dict[str, np.ndarray], file: Path) -> None:
     """Write arrays, by name, to the cache, whole or not at all; StorageError if it can't be written."""
     from safetensors.numpy import save
 
-    # safetensors' save_file would replace the locked temporary file by another file, which is not locked.
-    write_cached(file, with_checksum(lambda temporary: temporary.write_bytes(save(arrays)), file.name), "token cache")
+    with write_cached(file, "token cache") as temporary:
+        temporary.write_bytes(save(arrays))
 
 
 def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
@@ -77,7 +75,6 @@ def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) 
 
     if not file.exists():
         return None
-    remove_abandoned(file.parent, file.name)  # of a process that was killed while another was faster
     try:
         return build(load(read_checksummed(file)))
     except MemoryError:

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from isobench.common.checksums import print_remaking, read_checksummed, with_checksum
+from isobench.common.checksums import print_remaking, read_checksummed, write_cached
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_json, shorten_digest, write_cached
+from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.common.packages import find_package_folder
-from isobench.common.temporaries import remove_abandoned
 from isobench.config.schema import Config, Encoder
 from isobench.data import pairs, weights
 from isobench.models.loading import handle_loading_errors
@@ -135,7 +134,6 @@ def read_learned_tokenizer(file: Path) -> Any:
 
     if not file.exists():
         return None
-    remove_abandoned(file.parent, file.name)  # of a process that was killed while another was faster
     try:
         return Tokenizer.from_str(read_checksummed(file).decode())
     except Exception:  # tokenizers raises no kind of its own
@@ -161,4 +159,5 @@ def train_tokenizer(texts: Iterator[str], size: int, file: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    write_cached(file, with_checksum(lambda temporary: tokenizer.save(str(temporary)), file.name))
+    with write_cached(file) as temporary:
+        tokenizer.save(str(temporary))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from isobench.common.files import make_storage_error, require_writable, write_atomic
+from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.tidy import write_table
 from isobench.report.build import Report
@@ -46,8 +46,3 @@ def write_report(
         except OSError as error:
             raise make_storage_error(error, folder) from error
     return folder / PAGE_FILE
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write a text into a file, whole or not at all."""
-    write_atomic(file, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -19,7 +19,7 @@ from isobench.common.files import (
     make_storage_error,
     read_file_time,
     remove_temporaries,
-    replace_text,
+    write_text,
 )
 from isobench.runs.layout import (
     CHECKPOINTS_FOLDER,
@@ -49,7 +49,7 @@ def mark_output_folder(output_dir: str | Path) -> None:
     """
     marker = marker_file(output_dir)
     if not os.path.lexists(marker):
-        replace_text(marker, MARKER_TEXT)
+        write_text(marker, MARKER_TEXT, flush=False)
 
 
 def remove_empty_output_folder(output_dir: str | Path) -> None:
@@ -149,7 +149,7 @@ class RunFolder:
         """Remove what a killed process left half-written, and write config.yaml. Call it under the lock only."""
         remove_temporaries(self.path)
         text = yaml.safe_dump(resolved, sort_keys=False)
-        replace_text(self.path / CONFIG_FILE, add_text_checksum(text, self.path.name))
+        write_text(self.path / CONFIG_FILE, add_text_checksum(text, self.path.name), flush=False)
 
     def remove_leftovers(self, record: RunRecord) -> None:
         """Remove what remains if a process was killed just after it had written the record of a finished run.

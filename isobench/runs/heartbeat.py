@@ -13,7 +13,7 @@ import psutil
 
 from isobench.common import environment
 from isobench.common.checksums import add_json_checksum, read_json
-from isobench.common.files import read_file_time, replace_text
+from isobench.common.files import read_file_time, write_text
 from isobench.common.terminal import print_note
 from isobench.runs.layout import PROGRESS_FILE
 from isobench.runs.record import Beat, Where
@@ -81,7 +81,7 @@ class Heartbeat:
         """Write the file, with the time. A full disk is passed over: writing the record will report it."""
         with self._lock, contextlib.suppress(OSError):
             content = json.loads(self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
-            replace_text(self.file, json.dumps(add_json_checksum(content, self.file.parent.name)))
+            write_text(self.file, json.dumps(add_json_checksum(content, self.file.parent.name)), flush=False)
 
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(environment.read_beat_seconds() or BEAT_INTERVAL):

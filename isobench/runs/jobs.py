@@ -19,7 +19,6 @@ from isobench.common.errors import UserError
 from isobench.common.files import write_json
 from isobench.common.interruption import raise_if_noted
 from isobench.common.reading import RECORD_LIMIT
-from isobench.common.temporaries import remove_abandoned
 from isobench.common.terminal import print_note
 from isobench.runs.folder import RunFolder
 from isobench.runs.layout import jobs_folder
@@ -36,7 +35,6 @@ class Submission:
     def save(self, output_dir: str | Path) -> None:
         """Write the submission to ``jobs/slurm-<job>.json``."""
         folder = jobs_folder(output_dir)
-        remove_abandoned(folder)
         write_json(folder / f"slurm-{self.job}.json", add_json_checksum(asdict(self)))
 
 

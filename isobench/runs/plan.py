@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from isobench.common.checksums import add_json_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_json, shorten_digest, write_atomic
+from isobench.common.files import sha256_json, shorten_digest, write_whole
 from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.config.schema import Config, read_section
 from isobench.runs.folder import mark_output_folder
@@ -92,7 +92,8 @@ def write_plan(output_dir: str | Path, plan: Plan) -> Path:
     file = locate_plan(output_dir, plan)
     text = format_plan(plan)
     if not file.is_file() or file.read_bytes() != text:
-        write_atomic(file, lambda temporary: temporary.write_bytes(text))
+        with write_whole(file) as temporary:
+            temporary.write_bytes(text)
     mark_output_folder(output_dir)
     return file
 

@@ -9,7 +9,7 @@ import orjson
 from pydantic import ValidationError
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import replace_non_finite, write_atomic
+from isobench.common.files import replace_non_finite, write_text
 from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.config.schema import HELD_OUT
 from isobench.runs.record import RECORD_FORMAT, Epoch, RunRecord
@@ -103,7 +103,7 @@ def format_record(content: dict[str, Any]) -> bytes:
 def write_record_file(file: Path, record: RunRecord) -> None:
     """Write a ``result.json`` atomically. Numbers that are not finite become null; fields never set are left out."""
     text = format_record(replace_non_finite(record.model_dump(exclude_unset=True))).decode()
-    write_atomic(file, lambda temporary: temporary.write_text(text))
+    write_text(file, text)
 
 
 def _check_epochs(record: RunRecord) -> None:

@@ -12,9 +12,9 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from isobench.common.checksums import require_checksum, with_checksum
+from isobench.common.checksums import append_checksum, require_checksum
 from isobench.common.errors import extract_first_line
-from isobench.common.files import name_system_error, write_atomic
+from isobench.common.files import name_system_error, write_whole
 from isobench.common.interruption import SignalWatch
 from isobench.common.reading import require_regular_file
 from isobench.config import schema
@@ -72,7 +72,9 @@ class CheckpointFiles(CheckpointIO):
         """Write a checkpoint and delete all but the newest; Lightning calls it."""
         checkpoint["run"] = self.key
         file = Path(path)
-        write_atomic(file, with_checksum(lambda temporary: torch.save(checkpoint, temporary), file.name))
+        with write_whole(file) as temporary:
+            torch.save(checkpoint, temporary)
+            append_checksum(temporary, file.name)
         for old in self.list_files()[:-CHECKPOINTS_KEPT]:
             old.unlink()
 

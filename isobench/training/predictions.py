@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from isobench.common.files import sha256_file, write_atomic
+from isobench.common.files import sha256_file, write_whole
 from isobench.runs.record import Predictions
 
 
@@ -71,5 +71,6 @@ def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> Pred
         for name, values in output.items():
             columns.setdefault(name, []).extend(values)
     table = pyarrow.table(columns)
-    write_atomic(file, lambda temporary: pyarrow.parquet.write_table(table, temporary))
+    with write_whole(file) as temporary:
+        pyarrow.parquet.write_table(table, temporary)
     return Predictions(file=file.name, sha256=sha256_file(file))

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain
-from isobench.common.checksums import print_remaking, require_checksum, with_checksum
-from isobench.common.files import cache_dir, make_cache_error, sha256_json, shorten_digest, write_atomic
+from isobench.common.checksums import append_checksum, print_remaking, require_checksum
+from isobench.common.files import cache_dir, make_cache_error, sha256_json, shorten_digest, write_whole
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import Loaders, name_device, uses_gpu
@@ -87,7 +87,9 @@ def load_pretrained_embeddings(
             if (vectors := _read_cached(file, shape)) is None:
                 if file.exists():
                     print_remaking(file)
-                write_atomic(file, with_checksum(write, file.name))
+                with write_whole(file) as temporary:
+                    write(temporary)
+                    append_checksum(temporary, file.name)
                 vectors = _read_cached(file, shape)
     except OSError as error:
         raise make_cache_error(error, file.parent) from error

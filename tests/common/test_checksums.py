@@ -10,13 +10,14 @@ from isobench.common.checksums import (
     read_checksummed,
     read_json,
     require_checksum,
-    with_checksum,
+    write_cached,
 )
-from isobench.common.files import write_atomic, write_json
+from isobench.common.files import write_json
 
 
 def write(file, content: bytes):
-    write_atomic(file, with_checksum(lambda temporary: temporary.write_bytes(content), file.name))
+    with write_cached(file) as temporary:
+        temporary.write_bytes(content)
     return file
 
 

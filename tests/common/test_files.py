@@ -1,26 +1,29 @@
 """Files are written whole or not at all, and nothing temporary stays behind."""
 
+import contextlib
 import errno
 import json
 import math
 import os
 import resource
+import time
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
+from isobench.common.checksums import write_cached
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
     is_storage_error,
+    make_temporary_folder,
     remove_temporaries,
-    replace_text,
     require_writable,
     sha256_file,
     sha256_json,
-    write_atomic,
-    write_cached,
     write_json,
+    write_text,
+    write_whole,
 )
 from isobench.common.tidy import write_rows
 
@@ -29,21 +32,38 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def fail(temporary):
-    temporary.write_text("half")
-    raise RuntimeError("as meant")
-
-
 def test_a_failed_write_keeps_the_old_file(tmp_path):
     file = tmp_path / "folder" / "result.txt"
-    write_atomic(file, lambda temporary: temporary.write_text("old"))
-    with pytest.raises(RuntimeError, match="as meant"):
-        write_atomic(file, fail)
+    write_text(file, "old")
+    with contextlib.suppress(RuntimeError), write_whole(file) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
     assert file.read_text() == "old"
-    assert names_in(file.parent) == ["result.txt"]
-    replace_text(file, "new")
+    write_text(file, "new", flush=False)
     assert file.read_text() == "new"
     assert names_in(file.parent) == ["result.txt"]
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
+    with contextlib.suppress(RuntimeError), make_temporary_folder(tmp_path / "x") as work:
+        (work / "file").write_text("half")
+        raise RuntimeError
+    assert names_in(tmp_path) == []
+    with make_temporary_folder(tmp_path / "x") as work:
+        (work / "file").write_text("whole")
+        work.rename(tmp_path / "x")
+    assert names_in(tmp_path) == ["x"]
+
+
+def test_what_a_killed_process_left_a_day_ago_is_removed_and_a_living_one_keeps_its_file(tmp_path):
+    names = [".x.0a1b2c3d.tmp", ".x.0a1b2c3e.tmp", ".y.0a1b2c3d.tmp"]
+    for name in names:
+        (tmp_path / name).write_text("half")
+    day = 25 * 3600
+    for name in (names[0], names[2]):
+        os.utime(tmp_path / name, (time.time() - day, time.time() - day))
+    write_text(tmp_path / "x", "whole")
+    assert names_in(tmp_path) == [*names[1:], "x"]
 
 
 def test_json_is_strict(tmp_path):
@@ -70,8 +90,8 @@ def test_hashes_follow_content_and_not_the_order_of_keys(tmp_path):
 
 def test_an_unwritable_cache_names_the_setting(tmp_path):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(UserError, match=r"the cache .*cache can't be written: .* set data\.cache"):
-        write_cached(tmp_path / "cache" / "tokens", lambda temporary: temporary.write_text("x"))
+    with pytest.raises(UserError, match=r"data\.cache"), write_cached(tmp_path / "cache" / "tokens"):
+        pass
 
 
 def test_temporary_files_of_killed_processes_are_removed(tmp_path):
@@ -145,13 +165,13 @@ def small_files_only():
 )
 def test_what_any_library_could_not_write_is_an_error_of_the_disk(tmp_path, small_files_only, save):
     array = np.random.default_rng(0).random(1 << 17)  # 1 MiB that can't be compressed
-    with pytest.raises(OSError, match="File too large") as trouble:
-        write_atomic(tmp_path / "file", lambda temporary: save(array, temporary))
+    with pytest.raises(OSError, match="File too large") as trouble, write_whole(tmp_path / "file") as temporary:
+        save(array, temporary)
     assert trouble.value.errno == errno.EFBIG
     assert is_storage_error(trouble.value)
     assert not names_in(tmp_path)
-    with pytest.raises(StorageError, match=r"can't be written: file too large; make room or set data\.cache=FOLDER"):
-        write_cached(tmp_path / "file", lambda temporary: save(array, temporary))
+    with pytest.raises(StorageError, match="data.cache"), write_cached(tmp_path / "file") as temporary:
+        save(array, temporary)
 
 
 def test_tidy_rows_have_every_column_that_a_row_has(tmp_path):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from helpers import make_config
 
-from isobench.common.files import write_atomic
 from isobench.config.schema import Seeds
 from isobench.data.scale import find_encoder_differences, find_scale_differences, find_task_differences
 from isobench.runs.folder import RunFolder
@@ -118,20 +117,6 @@ def test_a_locked_run_is_left_to_its_owner(tmp_path):
         assert not theirs
     with folder.lock() as again:
         assert again
-
-
-def test_a_write_that_fails_leaves_what_was_there(tmp_path):
-    file = tmp_path / "result.json"
-    file.write_text("old")
-
-    def broken(temporary):
-        temporary.write_text("half")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_atomic(file, broken)
-    assert file.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_scale_is_said(glue):
