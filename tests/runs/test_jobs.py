@@ -41,10 +41,3 @@ def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
     assert capsys.readouterr().err == (
         f"isobench: {file} is damaged: its runs do not count as queued; remove it when its jobs have ended\n"
     )
-
-
-def test_what_was_left_by_a_process_killed_while_it_saved_a_submission_is_removed(tmp_path):
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / ".slurm-122.json.0a1b2c3d.tmp").write_text("{")
-    Submission("123", {"123_0": ["ab" * 8]}, 1.5).save(tmp_path)
-    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["slurm-123.json"]
