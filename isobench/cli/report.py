@@ -7,7 +7,7 @@ from isobench.analyses.runner import analyse_trained_runs, load_analysis_functio
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import StorageError, UserError, extract_first_line
-from isobench.common.files import make_storage_error, require_writable
+from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
