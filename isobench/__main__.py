@@ -26,8 +26,7 @@ from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check
 from isobench.config.explain import print_error
 from isobench.config.schema import register_schema, to_config
 from isobench.papers.folders import take_paper_flags
-from isobench.sweep.grid import rewrite_overrides
-from isobench.sweep.method_settings import postpone_method_settings
+from isobench.sweep.grid import postpone_method_settings, rewrite_overrides
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.sweeper import run_alone
 

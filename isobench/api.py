@@ -20,7 +20,7 @@ from isobench.data.own_task import complete_config
 from isobench.dataframes import load_epochs, load_runs, report_table
 from isobench.papers.folders import take_paper_flags
 from isobench.runs.record import RunRecord
-from isobench.sweep.plan import convert_to_overrides, keep_global_hydra
+from isobench.sweep.plan import convert_to_overrides, keep_global_hydra, keep_plan, make_plan, plan_alone
 from isobench.training.execute import train_if_needed
 
 __all__ = ["load_epochs", "load_runs", "report_table", "run"]
@@ -52,7 +52,9 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         raise UserError(
             "isobench.run carries out one run, and an experiment's grid has several: use the command line"
         )
-    row, _ = train_if_needed(cfg, time.time())
+    plan = make_plan([plan_alone(cfg)], overrides, is_sweep=False)
+    with keep_plan(cfg.output_dir, plan):
+        row, _ = train_if_needed(cfg, time.time())
     if row.record is None:
         raise UserError(f"another process is carrying out this run: {row.folder.path}")
     return row.record

@@ -1,12 +1,22 @@
-"""Expand an experiment's grid, a list of sub-grids, together with the command line, into the runs of a sweep."""
+"""Expand an experiment's grid, a list of sub-grids, together with the command line, into the runs of a sweep.
+
+A setting of some methods, such as IsoBN's ``calibration.beta``, is multiplied with the methods that have it.
+"""
 
 import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import HydraException
+
 from isobench.common.errors import UserError
 from isobench.config.command_line import expand_home_folders
+from isobench.sweep.compose import Composer
+
+PREFIX = "calibration."
 
 
 def expand_grid(
@@ -96,6 +106,54 @@ def expand_chains(overrides: Sequence[str]) -> list[str]:
     return expanded
 
 
+def postpone_method_settings(arguments: Sequence[str]) -> list[str]:
+    """Write ``calibration.beta=0.5`` as ``calibration.beta=choice(0.5)``: then Hydra leaves it to the sweep's runs.
+
+    Hydra sets a single value in the sweep's own config too. It would refuse the value there, because the sweep's own
+    config has the default method, whatever methods the runs have.
+    """
+    parser = OverridesParser.create()
+    postponed = []
+    for text in arguments:
+        try:
+            override = parser.parse_override(text) if text.startswith(PREFIX) else None
+        except HydraException:  # Hydra raises it again, where its message is explained
+            override = None
+        value = text.partition("=")[2]
+        is_single = override is not None and override.type == OverrideType.CHANGE and not override.is_sweep_override()
+        postponed.append(f"{_read_name(text)}=choice({value})" if is_single and value else text)
+    return postponed
+
+
+def fit_to_methods(composer: Composer, runs: Sequence[Sequence[str]]) -> list[tuple[list[str], list[str]]]:
+    """Leave out of each run's overrides the settings that its method does not have and another run's method has.
+
+    A setting that no run's method has stays, so that composing a run raises the error that names the nearest one.
+
+    Args:
+        composer: composes the sweep's configs.
+        runs: the overrides of each run.
+
+    Returns:
+        The overrides and the names of the settings that were left out, for each run; equal overrides once.
+
+    Raises:
+        hydra.errors.HydraException: there is no such method.
+    """
+    absent = [composer.find_absent_method_settings(run) for run in runs]
+    held = {
+        _read_name(text)
+        for run, lacking in zip(runs, absent, strict=True)
+        for text in run
+        if text.startswith(PREFIX) and text not in lacking
+    }
+    fitted: dict[tuple[str, ...], list[str]] = {}
+    for run, lacking in zip(runs, absent, strict=True):
+        left_out = [text for text in lacking if _read_name(text) in held]
+        fitted.setdefault(tuple(text for text in run if text not in left_out), list(map(_read_name, left_out)))
+    return [(list(run), names) for run, names in fitted.items()]
+
+
 def _select_values(
     key: str, overrides: Sequence[str], axes: Mapping[str, Sequence[str]], grid: Sequence[Mapping[str, Sequence[Any]]]
 ) -> list[str]:
@@ -124,3 +182,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_format_value, value))}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read_name(override: str) -> str:
+    return override.partition("=")[0]

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,22 +24,26 @@ from isobench.common.resources import conf_dir
 from isobench.config.bounds import Seed, check_value, read_hints
 from isobench.config.command_line import (
     CONFIG_DIR_FLAGS,
-    MULTIRUN_FLAGS,
     drop_launch_arguments,
     quote_for_hydra,
+    split_config_dirs,
 )
 from isobench.config.schema import Config, register_schema
 from isobench.runs.folder import remove_empty_output_folder
 from isobench.runs.grouping import make_labels, read_setting
 from isobench.runs.identity import Identifier, identify
-from isobench.runs.layout import runs_folder
+from isobench.runs.layout import jobs_folder, runs_folder
 from isobench.runs.plan import Plan, locate_plan, write_plan
 from isobench.runs.row import Row
 from isobench.runs.validate import validate_config
 from isobench.sweep.compose import Composer
-from isobench.sweep.grid import expand_chains, expand_grid, rewrite_overrides
-from isobench.sweep.method_settings import fit_to_methods, postpone_method_settings
-from isobench.training.execute import EXIT_USER_ERROR
+from isobench.sweep.grid import (
+    expand_chains,
+    expand_grid,
+    fit_to_methods,
+    postpone_method_settings,
+    rewrite_overrides,
+)
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed", "report")  # read once for the whole sweep
 ORDERED_SECTIONS = ("encoder", "task")  # a grid chooses them as a whole, so an order may name them
@@ -165,10 +169,9 @@ def plan_alone(cfg: Config) -> Row:
     return Row.of(cfg, identity.key, identity)
 
 
-def start_planned(output_dir: str, plan: Plan, start: Callable[[], list[int]]) -> list[int]:
-    """Write a plan, start its runs and return their exit codes.
-
-    A plan that is new is removed again if no run could be started in the output folder.
+@contextmanager
+def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
+    """A context that starts the runs of a plan: the plan is written, and removed again if it is new and none began.
 
     Raises:
         StorageError: the plan can't be written.
@@ -179,22 +182,25 @@ def start_planned(output_dir: str, plan: Plan, start: Callable[[], list[int]]) -
         write_plan(output_dir, plan)
     except OSError as error:
         raise make_storage_error(error, Path(output_dir)) from error
-    codes = [EXIT_USER_ERROR]  # if it raises
     try:
-        codes = start()
+        yield
     finally:
-        if is_new and EXIT_USER_ERROR in codes and not any(runs_folder(output_dir).glob("*")):
+        if is_new and not any([*runs_folder(output_dir).glob("*"), *jobs_folder(output_dir).glob("*")]):
             file.unlink(missing_ok=True)
             with suppress(OSError):
                 file.parent.rmdir()
                 remove_empty_output_folder(output_dir)
-    return codes
 
 
-def format_command(arguments: Sequence[str]) -> str:
+def make_plan(rows: Sequence[Row], arguments: Sequence[str], is_sweep: bool) -> Plan:
+    """Make the plan of the runs that a command with these arguments has."""
+    runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
+    return Plan(rows[0].cfg.experiment.name, [format_command(arguments, is_sweep)], runs)
+
+
+def format_command(arguments: Sequence[str], is_sweep: bool = True) -> str:
     """Format a command for people, without the arguments that only concern its launch."""
-    flags = [flag for flag in arguments if flag in MULTIRUN_FLAGS][:1]
-    return shlex.join(["python", "-m", "isobench", *flags, *drop_launch_arguments(list(arguments))])
+    return shlex.join(["python", "-m", "isobench", *["-m"] * is_sweep, *drop_launch_arguments(list(arguments))])
 
 
 def _add_labels(rows: Sequence[Row]) -> None:
@@ -304,19 +310,12 @@ def keep_global_hydra() -> Iterator[None]:
 
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     """Convert a command's arguments to Hydra overrides: drop ``-m``, turn ``--config-dir`` into a search path."""
-    overrides, is_folder = [], False
-    for argument in arguments:
-        name, _, value = argument.partition("=")
-        if is_folder or (name in CONFIG_DIR_FLAGS and value):
-            folder = argument if is_folder else value
-            if not Path(folder).is_dir():
-                raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
-            overrides.append(f"hydra.searchpath=[{quote_for_hydra('file://' + folder)}]")
-            is_folder = False
-        elif argument in CONFIG_DIR_FLAGS:
-            is_folder = True
-        elif argument not in MULTIRUN_FLAGS:
-            overrides.append(argument)
-    if is_folder:
+    if arguments and arguments[-1] in CONFIG_DIR_FLAGS:
         raise UserError(f"{arguments[-1]} needs a value after it")
-    return postpone_method_settings(rewrite_overrides(overrides))
+    folders, settings = split_config_dirs(arguments)
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
+    paths = ",".join(quote_for_hydra(f"file://{folder}") for folder in folders)
+    search_path = [f"hydra.searchpath=[{paths}]"] if paths else []
+    return postpone_method_settings(rewrite_overrides([*search_path, *settings]))

@@ -30,7 +30,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
         states: the state of each row.
         starts: the states of runs that a sweep would start; the forecast is of these, the queued and the running.
     """
-    by_row = {id(row): state for row, state in zip(rows, states, strict=True)}
+    names = {id(row): state.name for row, state in zip(rows, states, strict=True)}
     forecast = Forecast(rows)
     varying = find_varying_settings(rows)
     table = Table(title=title, title_justify="left", header_style="bold")
@@ -40,19 +40,19 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
     for name in (*shown, "forecast"):
         table.add_column(name, justify="right", no_wrap=True)
     for group in group_over_seeds(rows, varying):
-        counts = Counter(by_row[id(row)].name for row in group)
-        todo = [row for row in group if by_row[id(row)].name in (*starts, "queued", "running")]
+        counts = Counter(names[id(row)] for row in group)
+        todo = [row for row in group if names[id(row)] in (*starts, "queued", "running")]
         table.add_row(
             *read_run_names(group[0].cfg),
             *list_setting_values(group[0], varying),
-            format_seed_ranges([row.cfg.seed for row in group]),
+            _format_seed_ranges([row.cfg.seed for row in group]),
             *(str(counts[name] or "") for name in shown),
             format_forecast(todo, forecast),
         )
     out = make_console()
     out.print(table)
     out.print(format_state_counts(states), highlight=False)
-    out.print(format_device_time(rows, states, forecast, starts), highlight=False)
+    out.print(_format_device_time(rows, states, forecast, starts), highlight=False)
 
 
 def format_forecast(todo: list[Row], forecast: Forecast) -> str:
@@ -64,7 +64,7 @@ def format_forecast(todo: list[Row], forecast: Forecast) -> str:
     return "?" if not known else format_duration(sum(known)) + (" + ?" if len(known) < len(todo) else "")
 
 
-def format_device_time(rows: list[Row], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
+def _format_device_time(rows: list[Row], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
     """Format the device time that was spent, and the forecast of what is still to come."""
     spent = sum(compute_device_seconds(row.record) for row in rows if row.record)
     todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
@@ -82,13 +82,13 @@ def print_details(rows: list[Row], states: list[RunState]) -> None:
         runs = [(row, state) for row, state in zip(rows, states, strict=True) if state.name == name]
         for row, state in runs[:MAX_LISTED_RUNS]:
             out.print(
-                f"{name}: {format_run_name(row.cfg)}: {describe_run(row, state)}", highlight=False, markup=False
+                f"{name}: {format_run_name(row.cfg)}: {_describe_run(row, state)}", highlight=False, markup=False
             )
         if len(runs) > MAX_LISTED_RUNS:
             out.print(f"... and {len(runs) - MAX_LISTED_RUNS} more {name}", highlight=False)
 
 
-def describe_run(row: Row, state: RunState) -> str:
+def _describe_run(row: Row, state: RunState) -> str:
     """Describe a run that is running, failed, interrupted or damaged in one line."""
     if row.trouble:
         return row.trouble
@@ -105,12 +105,12 @@ def describe_run(row: Row, state: RunState) -> str:
     return f"{step}, on {beat.host}{job} since {since}{log}"
 
 
-def format_seed_ranges(seeds: list[int]) -> str:
+def _format_seed_ranges(seeds: list[int]) -> str:
     """Format seeds as ranges: ``1-5, 8`` for 1, 2, 3, 4, 5, 8."""
-    parts: list[list[int]] = []
+    ranges: list[list[int]] = []
     for seed in sorted(set(seeds)):
-        if parts and seed == parts[-1][-1] + 1:
-            parts[-1].append(seed)
+        if ranges and seed == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [seed]
         else:
-            parts.append([seed])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+            ranges.append([seed])
+    return ", ".join("-".join(map(str, ends)) for ends in ranges)

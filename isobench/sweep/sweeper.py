@@ -18,16 +18,15 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_file, sha256_json
 from isobench.common.terminal import print_note
 from isobench.config.command_line import drop_launch_arguments
-from isobench.config.schema import Config
+from isobench.config.schema import Config, format_method_name
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
-from isobench.runs.plan import Plan, read_plans, write_plan
+from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher, make_launcher
 from isobench.sweep.memory_forecast import print_memory_forecast
-from isobench.sweep.method_settings import describe_left_out
-from isobench.sweep.plan import PlannedRun, find_places, format_command, plan_alone, plan_runs, start_planned
+from isobench.sweep.plan import PlannedRun, find_places, keep_plan, make_plan, plan_alone, plan_runs
 from isobench.sweep.state_table import format_forecast, print_overview
 from isobench.training.execute import (
     EXIT_BUSY,
@@ -112,11 +111,12 @@ class GridSweeper(Sweeper):
 
     def _launch(self, todo: list[Row], rows: list[Row]) -> list[int]:
         """Write the sweep's plan, launch the runs, and return their exit codes."""
-        plan = make_plan(rows, ["-m", *sys.argv[1:]])
+        output_dir, plan = rows[0].cfg.output_dir, make_plan(rows, sys.argv[1:], is_sweep=True)
         if todo:
-            return start_planned(rows[0].cfg.output_dir, plan, lambda: self.own_launcher.launch(todo, rows))
+            with keep_plan(output_dir, plan):
+                return self.own_launcher.launch(todo, rows)
         with suppress(OSError):  # the folder may be one that can only be read
-            write_plan(rows[0].cfg.output_dir, plan)
+            write_plan(output_dir, plan)
         return []
 
     def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
@@ -166,27 +166,15 @@ def run_alone(cfg: Config) -> None:
         print_memory_forecast([cfg] if states[0].name in OPEN_STATES else [])
         return
     print_own_data([cfg])
-    ended: list[Row] = []
-
-    def start() -> list[int]:
-        code, ran = execute_run(cfg)
-        ended.extend([ran] if ran else [])
-        return [code]
-
-    (code,) = start_planned(cfg.output_dir, make_plan([row], sys.argv[1:]), start)
-    if ended:
+    with keep_plan(cfg.output_dir, make_plan([row], sys.argv[1:], is_sweep=False)):
+        code, ended = execute_run(cfg)
+    if ended is not None:
         from isobench.report.output.terminal import print_table  # as above
 
-        print_table(ended)
-        print(f"This run: {row.folder.path}")
+        print_table([ended])
+        print(f"This run: {ended.folder.path}")
     if code:
         raise SystemExit(code)
-
-
-def make_plan(rows: list[Row], arguments: list[str]) -> Plan:
-    """Make the plan of these runs, which a command with these arguments has."""
-    runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
-    return Plan(rows[0].cfg.experiment.name, [format_command(arguments)], runs)
 
 
 def _check_before_start(configs: list[Config], is_dry: bool) -> None:
@@ -227,8 +215,16 @@ def _format_announcement(rows: list[Row], states: list[RunState], todo: list[Row
 
 def _print_left_out(planned: list[PlannedRun]) -> None:
     """Say on standard error which methods do not have a setting that others were given."""
-    for sentence in describe_left_out((run.row, run.overrides, run.left_out) for run in planned):
-        print(f"isobench: {sentence}", file=sys.stderr)
+    having: dict[str, dict[str, None]] = {}
+    lacking: dict[str, dict[str, None]] = {}
+    for run in planned:
+        method = format_method_name(run.row.cfg.calibration)
+        for name in run.left_out:
+            lacking.setdefault(name, {})[method] = None
+        for text in run.overrides:
+            having.setdefault(text.partition("=")[0], {})[method] = None
+    for name, methods in lacking.items():
+        print_note(f"{name} is set for {', '.join(having[name])}; methods without this setting: {', '.join(methods)}")
 
 
 def _write_page(rows: list[Row]) -> None:

@@ -50,29 +50,40 @@ class Worker:
         passing_over = signal.getsignal(signal.SIGTERM)  # submitit's handler
         self._prepare(job)
         try:
-            return self._execute_share(job.global_rank, job.num_tasks)
+            codes = self._execute_share(job.global_rank, math.ceil(len(self.runs) / job.num_tasks))
+            if job.global_rank == 0 and job.num_tasks > 1:
+                self._wait_for_others()
+            return codes
         except Interrupted as stop:
             requeue_or_exit(stop.signum, job)
             raise
         finally:  # nothing is left to save: a later signal must not disturb the end of the process
             signal.signal(signal.SIGTERM, passing_over)
 
-    def _execute_share(self, rank: int, processes: int) -> list[int]:
+    def _prepare(self, job: JobEnvironment) -> None:
+        """Set this process's handler of SIGTERM, its messages to later processes, and its threads."""
+        signal.signal(signal.SIGTERM, raise_interrupted)  # submitit ignores it; training replaces this handler
+        environment.share_processor()
+        environment.keep_freed_memory()
+        environment.note_job(job.job_id, str(Path(job.paths.stderr)))
+        if job.num_tasks > 1:
+            environment.note_device_share(job.num_tasks)
+        if threads := os.environ.get("SLURM_CPUS_PER_TASK"):
+            os.environ["OMP_NUM_THREADS"] = threads
+
+    def _execute_share(self, rank: int, share: int) -> list[int]:
         """Carry out this process's share of the runs, then those that no other process has begun."""
-        count = len(self.runs)
-        share = math.ceil(count / processes)
         first = rank * share
         codes = []
-        for number in range(count):
-            cfg, key = self.runs[(first + number) % count]
-            is_own = number < share
+        for place, (cfg, key) in enumerate([*self.runs[first:], *self.runs[:first]]):
+            is_own = place < share
             try:
                 folder = RunFolder(cfg.output_dir, key)
                 # With retry_failed, a failure from before this job was created is tried again.
                 row = Row(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
                 if row.record is not None or (not is_own and self._is_taken(row)):
                     continue
-                require_same_run(cfg, key)
+                _require_same_run(cfg, key)
                 print(f"isobench: {format_run_name(cfg)}", flush=True)
                 codes.append(self._execute_one(row, is_patient=is_own))
             except UserError as error:
@@ -80,8 +91,6 @@ class Worker:
                 codes.append(EXIT_USER_ERROR)
                 if isinstance(error, StorageError):
                     return codes
-        if rank == 0 and processes > 1:
-            self._wait_for_others()
         return codes
 
     def checkpoint(self) -> DelayedSubmission:
@@ -107,17 +116,6 @@ class Worker:
             code = execute_run(row.cfg, since=self.created)[0]
         return code
 
-    def _prepare(self, job: JobEnvironment) -> None:
-        """Set this process's handler of SIGTERM, its messages to later processes, and its threads."""
-        environment.share_processor()
-        environment.keep_freed_memory()
-        signal.signal(signal.SIGTERM, raise_interrupted)  # submitit ignores it; training replaces this handler
-        environment.note_job(job.job_id, str(Path(job.paths.stderr)))
-        if job.num_tasks > 1:
-            environment.note_device_share(job.num_tasks)
-        if threads := os.environ.get("SLURM_CPUS_PER_TASK"):
-            os.environ["OMP_NUM_THREADS"] = threads
-
     def _wait_for_others(self) -> None:
         """Wait until the job's other processes have ended: only the first can requeue the job, so it must not end."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
@@ -126,7 +124,7 @@ class Worker:
             time.sleep(2)
 
 
-def require_same_run(cfg: Config, key: str) -> None:
+def _require_same_run(cfg: Config, key: str) -> None:
     """Raise UserError if a run's key has changed since its job was submitted: the job would compute another run."""
     if identify(cfg).key != key:
         raise UserError(

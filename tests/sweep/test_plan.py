@@ -21,7 +21,7 @@ from isobench.runs.state import find_run_state
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, format_duration
 from isobench.sweep.plan import compose_sweep, convert_to_overrides, plan_runs
-from isobench.sweep.state_table import format_seed_ranges
+from isobench.sweep.state_table import _format_seed_ranges
 
 AXES = {
     "scale": ["scale=embedded", "scale=paper"],
@@ -132,7 +132,7 @@ def test_three_tasks_and_two_encoders_take_four_compositions():
 
 def test_a_commands_arguments_as_overrides(tmp_path):
     found = convert_to_overrides(["-m", "seed=1", "--config-dir", str(tmp_path), "a=b"])
-    assert found == ["seed=1", f"hydra.searchpath=['file://{tmp_path}']", "a=b"]
+    assert found == [f"hydra.searchpath=['file://{tmp_path}']", "seed=1", "a=b"]
     assert convert_to_overrides([f"--config-dir={tmp_path}", "--multirun"]) == found[1:2]
 
 
@@ -212,7 +212,7 @@ def test_a_method_that_refuses_its_settings_is_found_before_anything_starts(
 
 
 def test_seeds_in_spans():
-    assert format_seed_ranges([5, 1, 2, 3, 8, 3]) == "1-3, 5, 8"
+    assert _format_seed_ranges([5, 1, 2, 3, 8, 3]) == "1-3, 5, 8"
 
 
 def beat(folder: RunFolder, **more) -> None:
