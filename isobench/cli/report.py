@@ -1,10 +1,12 @@
 """Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import analyse_trained_runs, load_analysis_function
-from isobench.cli.arguments import FlagParser
+from isobench.bundles.manifest import PLAN_FILE, read_bundle_file, read_manifest
+from isobench.cli.arguments import FlagParser, split_folders
 from isobench.cli.guard import run_guarded
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
@@ -12,6 +14,7 @@ from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
 from isobench.runs.layout import report_folder, reports_folder
+from isobench.runs.plan import parse_plan
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep, convert_to_overrides
@@ -28,11 +31,12 @@ def main() -> None:
     """Parse the command line and run the command."""
     parser = FlagParser(
         prog="isobench report",
-        usage="%(prog)s [-h] [--appendix] [+experiment=NAME] [SETTING=VALUE ...]",
+        usage="%(prog)s [-h] [--appendix] [BUNDLE | +experiment=NAME] [SETTING=VALUE ...]",
         description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
         "reports on every run of this experiment that was asked for in the output folder. "
         "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
-        "the papers' claims, and which of them hold in the runs of the output folder.",
+        "the papers' claims, and which of them hold in the runs of the output folder. BUNDLE is a folder that "
+        "isobench export wrote: its report goes into outputs/reports/.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -58,6 +62,12 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             setting that was given.
         StorageError: the report's folder can't be written.
     """
+    folders, settings = split_folders([text for text in arguments if not text.startswith(("-", "+", "~"))])
+    if folders:
+        if len(folders) > 1 or settings or len(arguments) > 1:
+            raise UserError("isobench report BUNDLE takes one folder that isobench export wrote, and no settings")
+        report_bundle(folders[0], appendix)
+        return
     check_typed_settings(arguments)
     no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
     if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
@@ -68,30 +78,57 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
     _, rows = find_sweep_rows(drop_selection(arguments))
     rows = take_own_experiment(rows, arguments)
     cfg = rows[0].cfg
-    experiment = cfg.experiment
     if cfg.analysis and not needs_training(cfg.analysis):
         raise UserError(
             f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
             f"python -m isobench +experiment={cfg.experiment.name}"
         )
+    rows = require_records(rows, f"{cfg.output_dir}: run it first")
+    notes = repeat_analysis(rows) if cfg.analysis else []
+    show_report(rows, report_folder(cfg.output_dir, cfg.experiment.name), notes, appendix)
+
+
+def report_bundle(bundle: Path, appendix: bool) -> None:
+    """Report on a bundle's runs; the files go into the output folder, and the bundle stays as it is.
+
+    Raises:
+        UserError: it is no bundle, or has no trained runs.
+        StorageError: the report's folder can't be written.
+    """
+    manifest = read_manifest(bundle)
+    try:
+        plan = parse_plan(read_bundle_file(bundle, PLAN_FILE), str(bundle))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
+    rows = [Row.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
+    if not manifest.runs:
+        raise UserError(f"{bundle} has no trained runs to report on: isobench verify {bundle} checks its numbers")
+    rows = require_records(rows, f"{bundle}: it is damaged")
+    show_report(rows, Path("outputs") / "reports" / f"bundle-{manifest.experiment or bundle.name}", [], appendix)
+
+
+def require_records(rows: list[Row], where: str) -> list[Row]:
+    """Return the runs with their states; raise UserError if none of them has ended. Damaged ones are named."""
     check_predictions(rows)
     print_troubles(rows)
     if not any(row.record for row in rows):
         missing = "has an intact record" if any(row.trouble for row in rows) else "has ended yet"
-        raise UserError(
-            f"no run of {cfg.experiment.name or 'this sweep'} {missing} in {cfg.output_dir}: run it first"
-        )
+        raise UserError(f"no run of {rows[0].cfg.experiment.name or 'this sweep'} {missing} in {where}")
+    return add_states(rows)
+
+
+def show_report(rows: list[Row], folder: Path, notes: Sequence[str], appendix: bool) -> None:
+    """Build the report of runs, write it into a folder, and print its tables and evidence."""
     from isobench.report.analysis_outcome import read_outcome
     from isobench.report.build import build_report
     from isobench.report.files import write_report
     from isobench.report.output.terminal import print_table
 
-    rows = add_states(rows)
-    notes = repeat_analysis(rows) if cfg.analysis else []
-    built = build_report(experiment, rows, notes=notes)
+    cfg = rows[0].cfg
+    built = build_report(cfg.experiment, rows, notes=notes)
     statuses = dict(zip(built.runs["key"], built.runs["status"], strict=True))
-    outcome = read_outcome(report_folder(cfg.output_dir, experiment.name), statuses) if cfg.analysis else None
-    page = write_report(built, rows, outcome=outcome, appendix=appendix)
+    outcome = read_outcome(folder, statuses) if cfg.analysis else None
+    page = write_report(built, rows, folder, outcome, appendix)
     print_table(rows, built)
     out = make_console()
     for sentence in [*(f"- {sentence}" for sentence in built.evidence), f"Selection: {built.selection}"]:

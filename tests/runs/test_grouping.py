@@ -9,10 +9,9 @@ from helpers import make_config, make_record, review_columns, save_tiny, write_p
 from isobench.config.schema import Experiment
 from isobench.data.scale import find_encoder_differences
 from isobench.data.weights import format_encoder_name, label_encoder
-from isobench.report.old_build import build_report
-from isobench.report.sweep_lines import format_seeds
-from isobench.report.sweep_table import print_table
-from isobench.report.tidy_rows import read_compared_setting
+from isobench.report.build import build_report
+from isobench.report.output.terminal import print_table
+from isobench.report.views import list_views
 from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
 from isobench.runs.identity import identify
 from isobench.runs.row import Row, format_run_name
@@ -50,7 +49,7 @@ def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd
     shown = [list_setting_values(row, varying)[0] for row in rows[::2]]
     for text, name in zip(shown, "ab", strict=True):
         assert text.startswith(f"{tmp_path / name} (")
-    print_table(Experiment(), rows)
+    print_table(rows)
     print_overview("runs", rows, find_run_states(rows))
     out = capfd.readouterr().out
     assert [out.count(text[-10:]) for text in shown] == [2, 2]  # the start of the fingerprint, in brackets
@@ -64,12 +63,11 @@ def test_data_sets_are_neither_compared_nor_selected_among(two_sources):
         for seed in (1, 2)
     ]
     report = build_report(Experiment(), rows)
-    assert len(report.tables) == 2
-    cells = [cell for table in report.tables for line in table.lines for cell in line.cells.values()]
-    assert [cell.comparison for cell in cells] == [None, None]
-    assert all("data " in table.title for table in report.tables)
-    assert {run["selected"] for run in report.runs} == {True}
-    assert len({read_compared_setting(run) for run in report.runs}) == 2
+    assert not report.cells["compared"].any()
+    assert len(list_views(report)) == 2
+    assert all("data " in view.title for view in list_views(report))
+    assert report.runs["selected"].all()
+    assert report.runs["data"].nunique() == 2
 
 
 def test_the_same_bytes_elsewhere_are_the_same_data(two_sources, tmp_path):
@@ -108,11 +106,6 @@ def test_monitors_and_settings_that_only_one_run_has_are_told():
     without_mean = make_row("calibration=isobn_paper", "+calibration.subtract_mean=true")
     assert find_varying_settings([plain, without_mean]) == ["calibration.subtract_mean"]
     assert list_setting_values(plain, ["calibration.subtract_mean"]) == ["-"]
-
-
-def test_seeds_of_single_streams_are_written_beside_the_seed():
-    assert format_seeds(make_config("seed=3")) == "3"
-    assert format_seeds(make_config("seed=3", "seeds.order=7", "seeds.init=0")) == "3 (init 0, order 7)"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +149,6 @@ def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(ti
     assert len(group_over_seeds([own, other], find_varying_settings([own, other]))) == 2
     experiment = Experiment(paper="isobn", tables=["table1"])
     foreign = make_row("task=sst2", "data.root=null", "encoder=bert-base-cased", f"encoder.path={tiny}")
-    (table,) = build_report(experiment, [foreign]).tables
-    (line,) = table.lines
-    assert line.encoder == f"bert-base-cased (weights of {Path(tiny).name})"
-    assert line.cells["SST-2"].verdict == "not comparable"
+    (cell,) = build_report(experiment, [foreign]).cells.query("column == 'SST-2'").itertuples()
+    assert cell.encoder == f"bert-base-cased (weights of {Path(tiny).name})"
+    assert cell.verdict == "not comparable"
