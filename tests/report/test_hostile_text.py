@@ -9,13 +9,14 @@ import pytest
 from helpers import make_config, make_record
 
 from isobench.common.terminal import PlainConsole, make_console, print_note, replace_control_characters
-from isobench.common.tidy import guard_from_formula, write_rows
+from isobench.common.tidy import guard_from_formula, write_rows, write_table
 from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.output.page import render_report
 from isobench.report.output.templating import escape_markdown
 from isobench.report.output.terminal import print_table
 from isobench.report.output.text import format_latex, format_markdown
+from isobench.report.tables import set_types
 from isobench.runs.folder import RunFolder
 from isobench.runs.row import Row
 from isobench.runs.state import RunState
@@ -98,7 +99,7 @@ def test_a_report_of_hostile_records_starts_no_markup(tmp_path):
     assert "\x1b" not in markdown + latex
     assert "\\input" not in latex
     assert not re.search(r"(?<!\\)\$y", latex)
-    write_rows(tmp_path, "runs", report.runs)
+    write_table(tmp_path, "runs", set_types(report.runs))
     with (tmp_path / "runs.csv").open(newline="") as file:
         cells = [cell for line in csv.reader(file) for cell in line]
     assert not [cell for cell in cells if cell[:1] in tuple("=@+")]

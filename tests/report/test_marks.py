@@ -1,0 +1,124 @@
+"""The marks of a table: by the t-test that the paper uses, with Welch's beside it; on the paper's printed numbers."""
+
+import math
+import re
+import statistics
+
+import pytest
+from helpers import make_config, make_record
+from scipy import special, stats
+
+from isobench.config.schema import Experiment
+from isobench.papers import published
+from isobench.report.build import build_report
+from isobench.report.cells import compare
+from isobench.report.output.page import render_report
+from isobench.report.output.text import format_latex, format_markdown
+from isobench.report.views import list_views
+from isobench.runs.folder import RunFolder
+from isobench.runs.row import Row
+from isobench.statistics.seeds import student, welch
+
+GLUE = Experiment("glue_calibration", "isotropy_calibration", ["table1"])
+
+
+def triple(mean: float, sd: float) -> list[float]:
+    """Three numbers with this mean and this sample deviation."""
+    return [mean - sd, mean, mean + sd]
+
+
+def student_by_hand(ours, theirs):
+    """P(|T| > |t|) for the pooled t, as a regularised incomplete beta function, in float64."""
+    n, m = len(ours), len(theirs)
+    a, b = math.fsum(ours) / n, math.fsum(theirs) / m
+    squares = math.fsum([(x - a) ** 2 for x in ours] + [(x - b) ** 2 for x in theirs])
+    freedom = n + m - 2
+    t2 = (a - b) ** 2 / (squares / freedom * (1 / n + 1 / m))
+    return float(special.betainc(freedom / 2, 0.5, freedom / (freedom + t2)))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [([1, 2, 3], [3, 5, 7]), ([0.9, 0.91, 0.95], [0.8, 0.7]), ([56.34] * 3, triple(54.46, 0.81)), ([1, 2], [1, 2])],
+)
+def test_students_test_pools_the_variances(ours, theirs):
+    assert student(ours, theirs) == pytest.approx(student_by_hand(ours, theirs), rel=1e-9)
+    summary = [f(x) for x in (ours, theirs) for f in (statistics.fmean, statistics.stdev, len)]
+    assert student(ours, theirs) == pytest.approx(stats.ttest_ind_from_stats(*summary).pvalue, rel=1e-6)
+
+
+def test_students_test_is_undefined_where_welchs_is():
+    for ours, theirs in (([1], [1, 2]), ([1, 1], [2, 2]), ([1, math.nan], [1, 2])):
+        assert math.isnan(student(ours, theirs))
+        assert math.isnan(welch(ours, theirs))
+
+
+def test_the_printed_numbers_get_the_marks_that_the_papers_text_names():
+    """All 88 pairs of Table 1: two gains by Student's test, none by Welch's; the printed WNLI star is not one."""
+    table = published.load_tables("isotropy_calibration")["table1"]
+    assert table.marks == "student"
+    marks = {}
+    for encoder, rows in table.cells.items():
+        for row, cells in rows.items():
+            for column, (mean, sd) in cells.items():
+                if row != "plain" and sd is not None:
+                    marks[encoder, row, column] = compare(
+                        triple(mean, sd), triple(*rows["plain"][column]), table.marks
+                    )
+    assert len(marks) == 88
+    text = {("roberta-base", "cosreg", "MNLI-mm"), ("roberta-base", "spectrum_exp", "WNLI")}
+    assert {key for key, found in marks.items() if found["mark"] == "*"} == text
+    assert sum(found["mark"] == "†" for found in marks.values()) == 14
+    assert marks["roberta-base", "spectrum_exp", "WNLI"]["p_student"] == pytest.approx(0.016, abs=5e-4)
+    assert marks["roberta-base", "spectrum_pol", "WNLI"]["p_student"] == pytest.approx(0.054, abs=5e-4)
+    assert all(marks[key]["p"] >= 0.05 for key in text)
+
+
+def wnli_rows() -> list[Row]:
+    """Runs of RoBERTa on WNLI whose scores have the printed means and deviations."""
+    content = published.load_tables("isotropy_calibration")["table1"]
+    rows = []
+    for method in ("none", "spectrum_polynomial", "spectrum_exponential"):
+        for seed, score in enumerate(triple(*content.cells["roberta-base"][content.methods[method]]["WNLI"]), 1):
+            names = ("task=wnli", "encoder=roberta-base", f"calibration={method}", f"seed={seed}", "data.root=null")
+            metrics = {"accuracy": score / 100, "constant_predictor": False}
+            best = {"epoch": 1, "step": 1, "score": score / 100, "selection": score / 100, "validation": metrics}
+            cfg = make_config(*names)
+            key = f"{method}{seed}".encode().hex().ljust(64, "0")
+            rows.append(Row(cfg, RunFolder("/nowhere", key), make_record(cfg, best=best, history=[best])))
+    return rows
+
+
+def test_a_report_marks_by_the_papers_test_and_shows_welchs_beside_it():
+    report = build_report(GLUE, wnli_rows(), with_pairs=False)
+    cells = {cell.method: cell for cell in report.cells.itertuples()}
+    ours = {method: f"{cell.ours} {cell.mark}".strip() for method, cell in cells.items() if method != "none"}
+    assert ours == {"spectrum_polynomial": "57.28 ± 1.62", "spectrum_exponential": "56.34 ± 0.00 *"}
+    cell = cells["spectrum_exponential"]
+    assert cell.mark_test == "student"
+    assert cell.p_student == pytest.approx(0.016, abs=5e-4)
+    assert cell.p == pytest.approx(0.057, abs=5e-4)
+    (view,) = list_views(report)
+    assert "1 survives Holm's correction" in view.notes[0]
+    assert "0 of 2 have p < 0.05; 0 survive Holm's correction" in view.notes[1]  # by Welch's test
+    page, text, tex = render_report(report), format_markdown(report), format_latex(report)
+    assert '<th scope="col">Student p</th><th scope="col">Welch p</th>' in page
+    assert "<td>.016</td><td>.057</td>" in page
+    assert all("Student" in form and "Welch" in form for form in (page, text, tex))
+    assert r"56.34 ± 0.00 \*" in text
+    assert "0 with p < 0.05 (Welch's t-test" in " ".join(report.evidence)  # what the runs support is by Welch's test
+
+
+def test_a_table_without_a_test_of_its_paper_is_marked_by_welchs_test():
+    tables = [
+        (paper, name, table.marks)
+        for paper in ("isobn", "isobn_arxiv_v1", "isotropy_calibration", "task_adaptation", "too_much_in_common")
+        for name, table in published.load_tables(paper).items()
+    ]
+    students = {(paper, name) for paper, name, marks in tables if marks == "student"}
+    assert students == {("isotropy_calibration", f"table{number}") for number in (1, 2, 3, 5)}  # 4 has no scores
+
+
+def test_no_other_paper_tests_anything(papers):
+    words = re.compile(r"t-test|Welch's|Student's t|p-value|\bp ?[<=] ?0?\.\d")
+    assert [file.stem for file in papers.glob("*.txt") if words.search(file.read_text())] == ["isotropy_calibration"]

@@ -1,0 +1,144 @@
+"""Pairs of runs in reports, from predictions beside made-up records: what is compared, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import make_config, make_record
+
+from isobench.config.schema import Experiment
+from isobench.report.build import build_report
+from isobench.report.output.page import render_report
+from isobench.report.output.text import format_markdown
+from isobench.runs.folder import RunFolder
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench.statistics.paired_bootstrap import compare_predictions
+from isobench.training.predictions import write_predictions
+
+EXAMPLES = 200
+LABELS = np.arange(EXAMPLES) % 2
+
+
+def predict(method: str, seed: int) -> np.ndarray:
+    """Predicted classes: the same difficult examples for both methods, and some that differ by method and seed."""
+    rng = np.random.default_rng([len(method), seed])
+    wrong = np.arange(EXAMPLES) % 5 == 0
+    return np.where(wrong ^ (rng.random(EXAMPLES) < (0.05 if method == "none" else 0.02)), 1 - LABELS, LABELS)
+
+
+def make_row(outputs, method: str, seed: int, predictions=None, labels=LABELS, fingerprint="b", score=None) -> Row:
+    cfg = make_config(
+        f"output_dir={outputs}", "task=rte", "encoder=bert-base-cased", "data.root=null", f"calibration={method}",
+        f"seed={seed}",
+    )  # fmt: skip
+    predictions = predict(method, seed) if predictions is None else predictions
+    folder = RunFolder(str(outputs), identify(cfg).key)
+    folder.path.mkdir(parents=True)
+    arrays = {"labels": labels, "predictions": predictions, "logits": np.zeros((len(labels), 2))}
+    other = {"labels": labels[:5], "predictions": labels[:5], "logits": np.zeros((5, 2))}
+    written = write_predictions(folder.path / "predictions.parquet", {"validation": arrays, "test": other})
+    score = float(np.mean(predictions == labels)) if score is None else score
+    metrics = {"validation": {"accuracy": score, "constant_predictor": False}}
+    best = {"epoch": 1, "step": 10, "score": score, "selection": score, **metrics}
+    record = make_record(
+        cfg, best=best, history=[best], data={"fingerprint": {"validation": fingerprint}},
+        predictions=written.model_dump(),
+    )  # fmt: skip
+    return Row(cfg, folder, record, state="done")
+
+
+def make_rows(outputs, seeds=(1, 2, 3, 4), **parts) -> list[Row]:
+    plain = [make_row(outputs, "none", seed) for seed in seeds]
+    return [*plain, *(make_row(outputs, "isobn_paper", seed, **parts) for seed in seeds)]
+
+
+def build(rows: list[Row]):
+    """The report, and the cell of the method."""
+    report = build_report(Experiment("glue_isobn", "isobn", ["table1"]), rows)
+    cells = {cell.method: cell for cell in report.cells[report.cells["column"] == "RTE"].itertuples()}
+    return report, cells["isobn_paper"]
+
+
+def read_pair(cell):
+    return [cell.paired_difference, cell.paired_low, cell.paired_high, cell.paired_p]
+
+
+def test_a_report_compares_the_pairs_and_shows_it_everywhere(tmp_path):
+    report, cell = build(make_rows(tmp_path))
+    ours, theirs = (np.stack([predict(name, s) for s in (1, 2, 3, 4)]) for name in ("isobn_paper", "none"))
+    expected = compare_predictions("accuracy", LABELS, ours, theirs)
+    assert read_pair(cell) == [*expected.difference, expected.p]  # ours less plain's: the sign is the vectors'
+    assert np.sign(cell.paired_difference) == np.sign(cell.difference)
+    assert (cell.paired_seeds, cell.paired_examples, cell.paired_reason) == (4, EXAMPLES, "")
+    numbers = f"{cell.paired_difference:+.2f} [{cell.paired_low:+.2f}, {cell.paired_high:+.2f}]"
+    assert any(numbers in text and "(4 seeds, 200 examples)" in text for text in report.evidence)
+    assert numbers.replace("[", r"\[").replace("]", r"\]") in format_markdown(report)
+    assert f"<td>{numbers.replace('-', chr(0x2212))}</td>" in render_report(report)
+
+
+def test_without_pairs_the_verdict_and_the_other_tests_are_the_same(tmp_path):
+    rows = make_rows(tmp_path)
+    without = build_report(Experiment("glue_isobn", "isobn", ["table1"]), rows, with_pairs=False)
+    report, _ = build(rows)
+    assert report.verdict == without.verdict
+    assert report.evidence[: len(without.evidence)] == without.evidence
+    assert "Paired" not in render_report(without)
+
+
+def test_pairs_are_made_by_seed_whatever_the_order_of_the_runs(tmp_path):
+    rows = make_rows(tmp_path)
+    _, pair = build(rows)
+    _, shuffled = build([*reversed(rows[:4]), *rows[4:]])
+    assert read_pair(shuffled) == pytest.approx(read_pair(pair), rel=1e-12)
+    _, fewer = build(rows[1:])  # plain fine-tuning lacks seed 1
+    assert (fewer.paired_seeds, fewer.paired_reason) == (3, "")
+
+
+def remove(row: Row) -> None:
+    (row.folder.path / "predictions.parquet").unlink()
+
+
+def damage(row: Row) -> None:
+    (row.folder.path / "predictions.parquet").write_bytes(b"PAR1 no table")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (remove, "predictions.parquet of seed 4 was removed"),
+        (damage, "predictions.parquet of seed 4 can't be read"),
+    ],
+)
+def test_a_file_that_is_missing_or_broken_leaves_the_comparison_out(tmp_path, change, reason):
+    rows = make_rows(tmp_path)
+    change(rows[-1])
+    report, cell = build(rows)
+    assert cell.paired_reason.startswith(reason)
+    assert any(
+        f"Not tested for new seeds and new examples: 1 difference ({reason}" in text for text in report.evidence
+    )
+    assert reason in format_markdown(report)
+    assert reason in render_report(report).replace("&#39;", "'")
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"labels": 1 - LABELS}, "the labels of the dev examples differ"),
+        ({"labels": LABELS[:150], "predictions": LABELS[:150]}, "the runs have other dev examples"),
+        ({"fingerprint": "c"}, "the runs had other data"),
+        ({"score": 0.5}, "the predictions do not give the recorded scores"),
+    ],
+)
+def test_other_examples_are_refused(tmp_path, parts, reason):
+    assert build(make_rows(tmp_path, **parts))[1].paired_reason == reason
+
+
+def test_seeds_that_are_not_shared_or_not_single_are_refused(tmp_path):
+    rows = make_rows(tmp_path / "a", seeds=(1, 2))
+    assert build(rows)[1].paired_reason == "2 shared seeds, fewer than 3"
+    others = [make_row(tmp_path / "b", "none", seed) for seed in (5, 6)]
+    assert build([*rows[2:], *others])[1].paired_reason == "no shared seed"
+    twice = replace(rows[0], folder=RunFolder(str(tmp_path), "f" * 64))
+    assert build([*rows, twice])[1].paired_reason == "seed 1 has 2 runs of one method"
