@@ -3,9 +3,8 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rich.table import Table
 
@@ -15,9 +14,6 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, replace_control_characters
 from isobench.verification.outcomes import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
-
-if TYPE_CHECKING:
-    from isobench.verification.sources import Locations
 
 SETTINGS = ("data.root", "data.cache", "encoder.path")
 
@@ -68,88 +64,69 @@ def read_count(text: str) -> int:
 
 
 @collect_garbage_rarely()
-def print_outcome(options: argparse.Namespace) -> None:
+def print_outcome(typed: argparse.Namespace) -> None:
     """Verify each folder and print the outcome; a folder that can't be verified doesn't stop the others.
 
     Raises:
         SystemExit: 1 if anything fails.
-        UserError: no folder is named, a setting is wrong, or what ``stop_with_exit_code`` raises.
+        UserError: no folder is named, a setting is wrong, a folder can't be verified, or no run be trained again.
     """
     from isobench.verification.verify import Options, verify  # imports torch
 
-    folders, settings = split_folders(options.arguments)
+    folders, settings = split_folders(typed.arguments)
     if not folders:
         raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
-    chosen = Options(
-        options.level, options.recompute, options.retrain, options.seed, read_locations(settings, options.trust)
+    options = Options(
+        typed.level, typed.recompute, typed.retrain, typed.seed, **read_locations(settings), trust=typed.trust
     )
     verified: dict[Path, Outcomes] = {}
     problems: dict[Path, str] = {}
     for folder in folders:
         try:
-            verified[folder] = verify(folder, chosen, show_progress=sys.stderr.isatty())
+            verified[folder] = verify(folder, options, show_progress=sys.stderr.isatty())
         except UserError as error:
             problems[folder] = str(error)
         else:
-            if not options.json:
+            if not typed.json:
                 print_outcomes(verified[folder], folder)
-    if options.json:
+    failed = ", ".join(str(folder) for folder, outcomes in verified.items() if outcomes.has_failed)
+    if typed.json:
         told = [{"folder": str(folder), **outcomes.to_json()} for folder, outcomes in verified.items()]
         told += [{"folder": str(folder), "error": problem} for folder, problem in problems.items()]
         print(json.dumps(told, indent=1))
     elif len(folders) > 1:
-        failed = ", ".join(str(folder) for folder, outcomes in verified.items() if outcomes.has_failed)
         outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
         print(clean(f"{len(verified)} of {len(folders)} folders verified. {outcome}"))
-    stop_with_exit_code(verified, problems, bool(options.retrain))
-
-
-def stop_with_exit_code(verified: Mapping[Path, Outcomes], problems: Mapping[Path, str], is_retrained: bool) -> None:
-    """Raise what the exit code of the command follows from; nothing if all holds.
-
-    Args:
-        verified: the outcome of each folder that was verified.
-        problems: why each of the other folders can't be verified.
-        is_retrained: True if runs were to be trained again.
-
-    Raises:
-        SystemExit: 1 if anything fails.
-        UserError: nothing fails, and a folder can't be verified or no run of any folder be trained again.
-    """
-    if any(outcomes.has_failed for outcomes in verified.values()):
+    if failed:
         raise SystemExit(1)
     if problems:
         raise UserError("; ".join(problems.values()))
-    untrained = {folder: outcomes.find_untrained() for folder, outcomes in verified.items()} if is_retrained else {}
-    if untrained and all(untrained.values()):
-        reasons = "; ".join(f"{folder}: {reason}" for folder, reason in untrained.items())
-        raise UserError(f"no run can be trained again: {reasons}")
+    if typed.retrain and all(reasons := [outcomes.find_untrained() for outcomes in verified.values()]):
+        untrained = (f"{folder}: {reason}" for folder, reason in zip(verified, reasons, strict=True))
+        raise UserError(f"no run can be trained again: {'; '.join(untrained)}")
 
 
-def read_locations(settings: list[str], trust: bool) -> "Locations":
-    """Read where the user says that data and weights are.
+def read_locations(settings: list[str]) -> dict[str, Any]:
+    """Read where the user says that data and weights are, by the names of ``Options``.
 
     Raises:
         UserError: a setting is not one of ``SETTINGS``, names no folder, or is given twice.
     """
-    from isobench.verification.sources import Locations  # imports torch
-
     values: dict[str, list[str]] = {name: [] for name in SETTINGS}
     for text in settings:
-        name, sign, value = text.partition("=")
-        if name not in SETTINGS or not sign or not value:
+        name, _, value = text.partition("=")
+        if name not in SETTINGS or not value:
             hint = suggest_nearest(name, SETTINGS)
             raise UserError(
                 f"{text} is no setting of verify, which are written NAME=FOLDER: {hint}; a folder is ./a=b"
             )
         if name != "data.cache" and not Path(value).expanduser().is_dir():
             raise UserError(f"{text}: {value} is no folder")
-        values[name].append(str(Path(value).expanduser()))
-    for name in ("data.root", "data.cache"):
-        if len(values[name]) > 1:
+        if values[name] and name != "encoder.path":
             raise UserError(f"{name} is given twice: name one folder")
+        values[name].append(str(Path(value).expanduser()))
     root, cache = (next(iter(values[name]), None) for name in ("data.root", "data.cache"))
-    return Locations(root, tuple(values["encoder.path"]), cache, trust)
+    return {"root": root, "encoders": tuple(values["encoder.path"]), "cache": cache}
 
 
 def print_outcomes(outcomes: Outcomes, folder: Path) -> None:

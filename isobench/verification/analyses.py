@@ -26,7 +26,7 @@ from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
 from isobench.verification.outcomes import FAILS, UNCHECKED, Outcomes
 from isobench.verification.predictions import read_table
 from isobench.verification.run_check import CheckedRun
-from isobench.verification.sources import Locations, find_matching_folder, locate_data
+from isobench.verification.sources import Options, find_matching_folder, locate_data
 
 # How far rows may be from those that are computed again, relative to the largest number of their column.
 OF_RUNS = 1e-6  # statistics of records and predictions in float64
@@ -52,7 +52,7 @@ def check_analysis(
     experiment: str | None,
     runs: Mapping[str, CheckedRun],
     planned: Planned,
-    locations: Locations | None,
+    options: Options,
     outcomes: Outcomes,
 ) -> None:
     """Check the tables of an analysis by their checksums, and by computing their rows again.
@@ -63,7 +63,7 @@ def check_analysis(
         experiment: the one that the analysis must be of.
         runs: the checked runs by the names of their folders.
         planned: the folder's plan.
-        locations: where data and weights are, to compute an analysis again that trains nothing; None does not.
+        options: whether to compute an analysis again that trains nothing, and where data and weights are.
         outcomes: where the outcomes go.
     """
     try:
@@ -78,7 +78,7 @@ def check_analysis(
         if folder.digest(f"{path}/{name}.parquet") != sha256:
             outcomes.note(f"{path}/{name}.parquet", "analysis", FAILS, f"its sha256 is not that in {ABOUT_FILE}")
     try:
-        expected, tolerance = compute_again(folder, about, runs, planned, locations)
+        expected, tolerance = compute_again(folder, about, runs, planned, options)
     except ValueError as error:
         outcomes.note(path, "analysis", FAILS, extract_first_line(error))
         return
@@ -112,7 +112,7 @@ def compute_again(
     about: Analysed,
     runs: Mapping[str, CheckedRun],
     planned: Planned,
-    locations: Locations | None,
+    options: Options,
 ) -> tuple[dict[str, pyarrow.Table], float]:
     """Compute an analysis's rows; return them by name, and how far the stored ones may be from them.
 
@@ -126,10 +126,10 @@ def compute_again(
     settings = about.settings | {"_target_": own["_target_"]}  # what a stored file names is not imported
     if needs_training(own):
         return compute_rows(settings, list(list_trained_rows(folder, about, runs, planned))), OF_RUNS
-    if locations is None:
+    if not options.recompute:
         raise NotAvailable("it needs data and weights: add --recompute")
     with tempfile.TemporaryDirectory() as output_dir:
-        rows = [move_row(*planned[key], locations, output_dir) for key in about.keys]
+        rows = [move_row(*planned[key], options, output_dir) for key in about.keys]
         return compute_rows(settings, rows), OF_VECTORS
 
 
@@ -180,15 +180,15 @@ def list_trained_rows(
         yield Row(cfg, RunFolder(cfg.output_dir, key), record, state, identity=identity)
 
 
-def move_row(cfg: Config, identity: Identity, locations: Locations, output_dir: str) -> Row:
+def move_row(cfg: Config, identity: Identity, options: Options, output_dir: str) -> Row:
     """Return a planned run with its data and weights where they are here, and isobench's own classes.
 
     Raises:
         NotAvailable, UserError: data, weights or classes are not here.
     """
-    cfg = cfg if locations.trust else use_own_classes(cfg)
-    encoder = find_matching_folder(identity.encoder, cfg, locations) if cfg.encoder.path else cfg.encoder
-    cfg = replace(cfg, data=locate_data(cfg, locations), encoder=encoder, output_dir=output_dir)
+    cfg = cfg if options.trust else use_own_classes(cfg)
+    encoder = find_matching_folder(identity.encoder, cfg, options) if cfg.encoder.path else cfg.encoder
+    cfg = replace(cfg, data=locate_data(cfg, options), encoder=encoder, output_dir=output_dir)
     return Row(cfg, RunFolder(output_dir, identity.key), None, identity=identity)
 
 

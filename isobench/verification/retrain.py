@@ -17,7 +17,7 @@ from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
 from isobench.verification.outcomes import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes
 from isobench.verification.predictions import read_predictions
 from isobench.verification.run_check import CheckedRun
-from isobench.verification.sources import Locations, find_matching_folder, locate_data
+from isobench.verification.sources import Options, find_matching_folder, locate_data
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 # How far a run may be from its record on another processor or with other threads: sums are then rounded in another
@@ -31,9 +31,7 @@ TOLERANCE = {
 def retrain_runs(
     folder: VerifiedFolder,
     runs: Mapping[str, CheckedRun],
-    count: int,
-    seed: int,
-    locations: Locations,
+    options: Options,
     outcomes: Outcomes,
 ) -> None:
     """Train some of the finished runs again, drawn at random, and compare what they give with their records.
@@ -44,9 +42,7 @@ def retrain_runs(
     Args:
         folder: the verified folder.
         runs: its runs.
-        count: how many are drawn; all if there are fewer.
-        seed: of the draw.
-        locations: where data and weights are, and whether foreign classes may be used.
+        options: how many are drawn, all if there are fewer, and where data and weights are.
         outcomes: where the outcomes go.
     """
     usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
@@ -55,13 +51,13 @@ def retrain_runs(
         outcomes.note("runs", "retrained", UNCHECKED, f"{failed} failed run(s), which are never drawn")
     if not finished:
         outcomes.note("runs", "retrained", UNCHECKED, "there is no finished run with an intact record and config")
-    drawn = random.Random(seed).sample(finished, min(count, len(finished)))
+    drawn = random.Random(options.seed).sample(finished, min(options.retrain, len(finished)))
     for number, name in enumerate(drawn, 1):
         cfg, record = runs[name].cfg, usable[name]
         assert cfg is not None
         try:
             with tempfile.TemporaryDirectory() as output_dir:
-                prepared = _prepare_config(cfg, record, output_dir, locations)
+                prepared = _prepare_config(cfg, record, output_dir, options)
                 print_note(f"trains run {number} of {len(drawn)} again: {name}")
                 file = f"runs/{name}/{PREDICTIONS_FILE}"
                 stored = folder.read(file, TABLE_LIMIT) if folder.has(file) else None
@@ -71,7 +67,7 @@ def retrain_runs(
             outcomes.note(name, "retrained", UNCHECKED, extract_first_line(error))
 
 
-def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: Locations) -> Config:
+def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, options: Options) -> Config:
     """Return a run's config for training it again here, with as many threads as its record tells.
 
     Raises:
@@ -80,14 +76,14 @@ def _prepare_config(cfg: Config, record: RunRecord, output_dir: str, locations: 
     """
     import torch
 
-    cfg = cfg if locations.trust else use_own_classes(cfg)
+    cfg = cfg if options.trust else use_own_classes(cfg)
     if record.provenance.gpus and record.dropout == "torch" and not torch.cuda.is_available():
         raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
     threads = max(1, record.provenance.threads)
     return replace(
         cfg,
-        data=locate_data(cfg, locations),
-        encoder=find_matching_folder(record.encoder.fingerprint, cfg, locations) if cfg.encoder.path else cfg.encoder,
+        data=locate_data(cfg, options),
+        encoder=find_matching_folder(record.encoder.fingerprint, cfg, options) if cfg.encoder.path else cfg.encoder,
         trainer=replace(cfg.trainer, accelerator="auto", threads=threads),
         checkpoint=Checkpoint(minutes=None),
         tracking=Tracking(),

@@ -21,23 +21,31 @@ from isobench.verification.run_check import CheckedRun
 
 
 @dataclass(frozen=True)
-class Locations:
-    """Where the user says that data and weights are.
+class Options:
+    """What to verify, and where the user says that data and weights are.
 
     Args:
+        level: 1 checks the folder by itself; 2 also compares data, weights and environment.
+        recompute: compute the rows of analyses that train nothing again too, which takes data and weights.
+        retrain: how many runs are trained again, which includes level 2.
+        seed: of the choice of these runs.
         root: folder of Parquet files, as ``data.root``.
         encoders: folders of encoders, as ``encoder.path``.
         cache: as ``data.cache``.
         trust: also use the paths and classes that configs name.
     """
 
+    level: int = 1
+    recompute: bool = False
+    retrain: int = 0
+    seed: int = 0
     root: str | None = None
     encoders: tuple[str, ...] = ()
     cache: str | None = None
     trust: bool = False
 
 
-def check_sources(runs: Mapping[str, CheckedRun], locations: Locations, outcomes: Outcomes) -> None:
+def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> None:
     """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
     call_once, here = _Memo(), Provenance.model_validate(collect_provenance())
     for run in runs.values():
@@ -48,10 +56,10 @@ def check_sources(runs: Mapping[str, CheckedRun], locations: Locations, outcomes
             ("weights", run.record.encoder.fingerprint, _fingerprint_weights),
         ):
             try:
-                found = fingerprint(run.cfg, locations, call_once)
+                found = fingerprint(run.cfg, options, call_once)
                 problems = [] if recorded in found else [_describe_change(check, recorded, found)]
                 if check == "data" and not problems:
-                    problems = _compare_labels(run, locations, call_once)
+                    problems = _compare_labels(run, options, call_once)
             except (NotAvailable, UserError, OSError) as error:
                 outcomes.note(run.name, check, UNCHECKED, extract_first_line(error))
             else:
@@ -82,20 +90,20 @@ class _Memo:
         return self.results[call]
 
 
-def locate_data(cfg: Config, locations: Locations) -> Data:
+def locate_data(cfg: Config, options: Options) -> Data:
     """Return where a run's data are here.
 
     Raises:
         NotAvailable: the config names a path, and the user has not said where the data are.
     """
-    data = replace(cfg.data, cache=locations.cache)
+    data = replace(cfg.data, cache=options.cache)
     source = None if _is_generated(cfg.task) else sources.find_data_source(cfg.task, cfg.data)
-    if source == "files" and not locations.trust:
+    if source == "files" and not options.trust:
         raise NotAvailable("its data.files are paths, which are followed with --trust only")
     if source == "parquet":
-        if locations.root is None and not locations.trust:
+        if options.root is None and not options.trust:
             raise NotAvailable("it read data.root: add data.root=FOLDER with the same files")
-        return replace(data, root=locations.root or data.root)
+        return replace(data, root=options.root or data.root)
     return data
 
 
@@ -103,38 +111,38 @@ def _is_generated(task: Task) -> bool:
     return bool(task.generation and task.generation.grammar)
 
 
-def _fingerprint_data(cfg: Config, locations: Locations, call_once: _Memo) -> list[dict[str, str]]:
+def _fingerprint_data(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
     """Return the fingerprint of a run's data as they are here."""
     if not _is_generated(cfg.task) and sources.find_data_source(cfg.task, cfg.data) == "hub":
         raise NotAvailable(f"its data are the hub's, at the revision {str(cfg.task.revision)[:12]}")
-    return [call_once(sources.fingerprint_data, cfg.task, locate_data(cfg, locations))]
+    return [call_once(sources.fingerprint_data, cfg.task, locate_data(cfg, options))]
 
 
-def _list_encoders(cfg: Config, locations: Locations) -> list[Encoder]:
+def _list_encoders(cfg: Config, options: Options) -> list[Encoder]:
     """List a run's encoder with each of the folders that it may be in."""
     if not cfg.encoder.path:
         return [cfg.encoder]
-    folders = [*locations.encoders, *([cfg.encoder.path] if locations.trust else [])]
+    folders = [*options.encoders, *([cfg.encoder.path] if options.trust else [])]
     if not folders:
         raise NotAvailable("its encoder was read from a folder: add encoder.path=FOLDER with the same files")
     return [replace(cfg.encoder, path=folder) for folder in folders]
 
 
-def _fingerprint_weights(cfg: Config, locations: Locations, call_once: _Memo) -> list[dict[str, str]]:
+def _fingerprint_weights(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
     """Return the fingerprint of a run's pretrained weights in each folder here that may hold them."""
     if weights.find_encoder_source(cfg.encoder) == "hub":
         raise NotAvailable(f"its weights are the hub's, at the revision {str(cfg.encoder.revision)[:12]}")
-    return [call_once(weights.fingerprint_encoder, encoder) for encoder in _list_encoders(cfg, locations)]
+    return [call_once(weights.fingerprint_encoder, encoder) for encoder in _list_encoders(cfg, options)]
 
 
-def find_matching_folder(recorded: Mapping[str, str], cfg: Config, locations: Locations) -> Encoder:
+def find_matching_folder(recorded: Mapping[str, str], cfg: Config, options: Options) -> Encoder:
     """Return a run's encoder in the folder here whose files are those of the record.
 
     Raises:
         NotAvailable: there is none.
         UserError: a folder is not an encoder's.
     """
-    for encoder in _list_encoders(cfg, locations):
+    for encoder in _list_encoders(cfg, options):
         if weights.fingerprint_encoder(encoder) == recorded:
             return encoder
     raise NotAvailable("no folder that was named has the weights of its record")
@@ -147,11 +155,11 @@ def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[st
     return f"its {what} are not those of its record: {', '.join(names)}"
 
 
-def _compare_labels(run: CheckedRun, locations: Locations, call_once: _Memo) -> list[str]:
+def _compare_labels(run: CheckedRun, options: Options, call_once: _Memo) -> list[str]:
     """Return what is wrong if the labels in a run's predictions are not those of the data."""
     if run.labels is None or run.cfg is None:
         return []
-    expected = call_once(hash_data_labels, run.cfg.task, locate_data(run.cfg, locations))
+    expected = call_once(hash_data_labels, run.cfg.task, locate_data(run.cfg, options))
     wrong = [split for split in run.labels if run.labels[split] != expected.get(split)]
     return [f"the labels of {', '.join(wrong)} in its predictions are not those of the data"] if wrong else []
 

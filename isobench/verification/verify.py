@@ -1,7 +1,6 @@
 """Verify a bundle or an output folder: `isobench verify`, `isobench import` and tests call this."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, Manifest, read_manifest
@@ -16,26 +15,7 @@ from isobench.verification.folder import VerifiedFolder
 from isobench.verification.outcomes import FAILS, UNCHECKED, Outcomes
 from isobench.verification.retrain import retrain_runs
 from isobench.verification.run_check import CheckedRun, check_labels, check_run
-from isobench.verification.sources import Locations, check_sources
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to verify.
-
-    Args:
-        level: 1 checks the folder by itself; 2 also compares data, weights and environment.
-        recompute: compute the rows of analyses that train nothing again too, which takes data and weights.
-        retrain: how many runs are trained again, which makes it level 3.
-        seed: of the choice of these runs.
-        locations: where data and weights are, and whether the folder's own paths and classes may be used.
-    """
-
-    level: int = 1
-    recompute: bool = False
-    retrain: int = 0
-    seed: int = 0
-    locations: Locations = field(default_factory=Locations)
+from isobench.verification.sources import Options, check_sources
 
 
 def verify(root: Path, options: Options, show_progress: bool = False) -> Outcomes:
@@ -61,12 +41,11 @@ def verify(root: Path, options: Options, show_progress: bool = False) -> Outcome
         _check_manifest(folder, manifest, runs, planned, outcomes)
     for path in folder.list_analyses():
         experiment = path.rpartition("/")[2] if manifest is None else manifest.experiment
-        locations = options.locations if options.recompute else None
-        check_analysis(folder, path, experiment, runs, planned, locations, outcomes)
+        check_analysis(folder, path, experiment, runs, planned, options, outcomes)
     if options.level >= 2 or options.retrain:
-        check_sources(runs, options.locations, outcomes)
+        check_sources(runs, options, outcomes)
     if options.retrain:
-        retrain_runs(folder, runs, options.retrain, options.seed, options.locations, outcomes)
+        retrain_runs(folder, runs, options, outcomes)
     return outcomes
 
 

@@ -7,7 +7,6 @@ from bundle_tools import read_content, read_manifest
 
 from isobench.cli import export
 from isobench.verification.outcomes import HOLDS, UNCHECKED
-from isobench.verification.sources import Locations
 from isobench.verification.verify import Options, verify
 
 pytestmark = pytest.mark.slow
@@ -33,7 +32,7 @@ def test_an_analysis_without_training_is_exported_imported_and_computed_again(
     rows = "explained_variance.parquet"
     assert (target / "analysis" / rows).read_bytes() == (folder / rows).read_bytes()
     assert verify(target, Options()).count()["analysis"] == {UNCHECKED: 1}
-    assert verify(target, Options(recompute=True, locations=Locations(trust=True))).count()["analysis"] == {HOLDS: 1}
+    assert verify(target, Options(recompute=True, trust=True)).count()["analysis"] == {HOLDS: 1}
     elsewhere = tmp_path / "elsewhere"
     code, out, err = run_import(target, elsewhere)
     assert code == 0, err

@@ -19,7 +19,6 @@ from isobench.common.files import sha256_file
 from isobench.metrics.task import evaluate_predictions
 from isobench.verification import retrain
 from isobench.verification.outcomes import DIFFERS, FAILS, HOLDS
-from isobench.verification.sources import Locations
 from isobench.verification.verify import Options, verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("verified_runs")]
@@ -41,8 +40,8 @@ def trained(tiny, reviews, cache, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def here(tiny, reviews, cache) -> Locations:
-    return Locations(root=reviews, encoders=(tiny,), cache=cache)
+def here(tiny, reviews, cache) -> dict:
+    return {"root": reviews, "encoders": (tiny,), "cache": cache}
 
 
 def test_200_seeded_tamperings_are_named(trained, here, tmp_path):
@@ -58,13 +57,16 @@ def test_200_seeded_tamperings_are_named(trained, here, tmp_path):
         shutil.rmtree(tmp_path / "copy")
     for number in range(20):
         rng = random.Random(number)
-        root, encoder = shutil.copytree(here.root, tmp_path / "d"), shutil.copytree(here.encoders[0], tmp_path / "e")
+        root, encoder = (
+            shutil.copytree(here["root"], tmp_path / "d"),
+            shutil.copytree(here["encoders"][0], tmp_path / "e"),
+        )
         if number % 2:
             change_data_row(rng, Path(root))
         else:
             change_byte(rng, Path(encoder) / "model.safetensors")
-        changed = Locations(root=str(root), encoders=(str(encoder),), cache=here.cache)
-        if not list_failures(trained / "outputs", Options(level=2, locations=changed)):
+        changed = here | {"root": str(root), "encoders": (str(encoder),)}
+        if not list_failures(trained / "outputs", Options(level=2, **changed)):
             missed.append(("level 2", number))
         shutil.rmtree(root)
         shutil.rmtree(encoder)
@@ -72,7 +74,7 @@ def test_200_seeded_tamperings_are_named(trained, here, tmp_path):
 
 
 def test_runs_that_are_trained_again_are_equal_to_the_bit(trained, here, capsys):
-    outcomes = verify(trained / "bundle", Options(retrain=2, seed=3, locations=here))
+    outcomes = verify(trained / "bundle", Options(retrain=2, seed=3, **here))
     assert [line.rpartition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
         f"isobench: trains run {number} of 2 again" for number in (1, 2)
     ]
@@ -113,9 +115,9 @@ def test_a_consistent_forgery_passes_level_1_and_is_named_by_level_3(trained, he
     forged = forge(trained / "outputs", tmp_path)
     assert list_failures(tmp_path / "bundle") == []
     assert list_failures(tmp_path / "outputs") == []
-    level_2 = Options(level=2, locations=here)
+    level_2 = Options(level=2, **here)
     assert list_failures(tmp_path / "bundle", level_2) == []
-    failures = list_failures(tmp_path / "bundle", Options(retrain=4, locations=here))
+    failures = list_failures(tmp_path / "bundle", Options(retrain=4, **here))
     (failure,) = failures
     assert failure.startswith(
         f"{forged} retrained: trained again on the same kind of machine it gives other numbers: score"
@@ -137,10 +139,10 @@ def test_the_instruction_set_belongs_to_the_machine_and_old_records_do_not_name_
 def test_another_machine_has_a_tolerance(trained, here, monkeypatch):
     monkeypatch.setattr(retrain, "is_same_machine", lambda old, new: False)
     monkeypatch.setattr(retrain, "_measure_distance", lambda own, again: 1e-6)
-    outcomes = verify(trained / "bundle", Options(retrain=1, locations=here))
+    outcomes = verify(trained / "bundle", Options(retrain=1, **here))
     assert outcomes.count()["retrained"] == {DIFFERS: 1}
     monkeypatch.setattr(retrain, "TOLERANCE", {"score": -1.0, "logits": -1.0})
-    outcomes = verify(trained / "bundle", Options(retrain=1, locations=here))
+    outcomes = verify(trained / "bundle", Options(retrain=1, **here))
     assert [entry.text.partition(":")[0] for entry in outcomes.list_entries(FAILS)] == [
         "trained again it is outside of the tolerance"
     ]
@@ -157,7 +159,7 @@ def test_a_config_with_a_foreign_class_is_trained_with_our_own(trained, here, tm
         text = check_text_checksum((run / "config.yaml").read_text(), run.name)
         lines = [f"{line.partition(':')[0]}: os.system" if "_target_" in line else line for line in text.splitlines()]
         (run / "config.yaml").write_text("\n".join(lines) + "\n")
-    outcomes = verify(outputs, Options(retrain=1, locations=here))
+    outcomes = verify(outputs, Options(retrain=1, **here))
     texts = {entry.text for entry in outcomes.list_entries(FAILS)}
     assert len(texts) == 2
     assert all("is the class os.system, and isobench's is isobench.calibration." in text for text in texts)

@@ -27,7 +27,6 @@ from isobench.verification.outcomes import DIFFERS, HOLDS, UNCHECKED, Outcomes
 from isobench.verification.predictions import read_predictions
 from isobench.verification.retrain import retrain_runs
 from isobench.verification.run_check import CheckedRun, check_schedule
-from isobench.verification.sources import Locations
 from isobench.verification.verify import Options, verify
 
 
@@ -58,8 +57,7 @@ def test_what_only_training_again_can_find_passes(bundle, name):
 def test_level_2_names_changed_data_weights_and_other_versions(places, tmp_path):
     for name in ("data", "encoder"):
         shutil.copytree(places / name, tmp_path / name)
-    here = Locations(root=str(tmp_path / "data"), encoders=(str(tmp_path / "encoder"),))
-    level_2 = Options(level=2, locations=here)
+    level_2 = Options(level=2, root=str(tmp_path / "data"), encoders=(str(tmp_path / "encoder"),))
     outcomes = verify(places / "outputs", level_2)
     counts = outcomes.count()
     assert counts["data"] == counts["weights"] == {HOLDS: 4}
@@ -76,7 +74,7 @@ def test_level_2_names_changed_data_weights_and_other_versions(places, tmp_path)
 def test_level_2_follows_no_path_of_a_config_unless_it_is_trusted(places):
     outcomes = verify(places / "outputs", Options(level=2))
     assert outcomes.count()["data"] == outcomes.count()["weights"] == {UNCHECKED: 4}
-    trusted = verify(places / "outputs", Options(level=2, locations=Locations(trust=True))).count()
+    trusted = verify(places / "outputs", Options(level=2, trust=True)).count()
     assert trusted["data"] == trusted["weights"] == {HOLDS: 4}
 
 
@@ -209,7 +207,7 @@ def test_failed_runs_and_unusable_predictions_are_not_drawn(folder):
         run.record = SimpleNamespace(status=status)
     runs["b"].has_unusable_predictions = True
     outcomes = Outcomes()
-    retrain_runs(VerifiedFolder(folder), runs, 3, 0, Locations(), outcomes)
+    retrain_runs(VerifiedFolder(folder), runs, Options(retrain=3), outcomes)
     assert [entry.text for entry in outcomes.list_entries(UNCHECKED)] == [
         "2 failed run(s), which are never drawn",
         "there is no finished run with an intact record and config",
