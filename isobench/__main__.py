@@ -31,7 +31,8 @@ from isobench.sweep.plan import compose_sweep
 from isobench.sweep.sweeper import run_alone
 
 # Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
-COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "wordsim")
+COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune")
+MOVED = {"wordsim": "python -m isobench_papers.too_much_in_common.convert_wordsim SOURCE FOLDER"}
 FLAGS_WITH_VALUE = (
     *CONFIG_DIR_FLAGS, "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
@@ -77,6 +78,8 @@ def run_hydra() -> None:
         answer_query(words, call_hydra)
         return
     if sys.argv[1:2] and re.fullmatch(r"\w[\w-]*", word := sys.argv[1]):
+        if word in MOVED:
+            raise UserError(f"isobench {word} is a script of its paper now: {MOVED[word]}")
         raise UserError(f"there is no command {word}: {suggest_nearest(word, words)}; settings are written key=value")
     check_typed_settings(sys.argv[1:])
     arguments = rewrite_overrides(sys.argv[1:])

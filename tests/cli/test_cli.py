@@ -183,6 +183,12 @@ def test_help_names_what_there_is(cli):
         assert re.search(rf"^{word} +\w", out, re.MULTILINE)
 
 
+def test_a_word_that_moved_says_what_to_type_now(command):
+    code, _, err = command(main, "wordsim", "A", "B")
+    assert code == 2
+    assert "python -m isobench_papers.too_much_in_common.convert_wordsim" in err
+
+
 @pytest.mark.parametrize("word", COMMANDS)
 def test_a_command_shows_its_usage(command, word):
     assert command(main, word, "--help")[1].startswith(f"usage: isobench {word} [-h] ")

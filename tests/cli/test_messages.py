@@ -3,7 +3,7 @@
 import pytest
 from helpers import write_parquet
 
-from isobench.cli import dashboard, prune, report, status, wordsim
+from isobench.cli import dashboard, prune, report, status
 from isobench.sweep.launchers import explain_refusal
 
 # Arguments of isobench, and what its one line says.
@@ -64,8 +64,6 @@ COMMAND_FORMS = [
     (dashboard, ["--reprot"], "there is no flag --reprot: did you mean --report"),
     (prune, ["--yse"], "there is no flag --yse: did you mean --yes"),
     (prune, ["~seed"], "~seed: a setting can't be removed"),
-    (wordsim, ["A"], "the following arguments are required: FOLDER"),
-    (wordsim, ["A", "B", "C"], "unrecognized arguments: C"),
 ]
 
 

@@ -242,7 +242,6 @@ def test_a_sweeps_worker_sets_it_before_torch_is_imported(tmp_path):
 def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
     module, guarded = import_command(word), []
     needed = {
-        "wordsim": ["source", "folder"],
         "export": ["--to", "folder"],
         "import": ["folder"],
         "verify": ["folder"],

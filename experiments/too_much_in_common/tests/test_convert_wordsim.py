@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isobench.__main__ import main
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.data.convert_wordsim import PUBLIC_FILES, convert_word_pairs
 from isobench_papers.too_much_in_common import word_pairs
+from isobench_papers.too_much_in_common.convert_wordsim import PUBLIC_FILES, convert_word_pairs, main
 
 COUNTS = {"men": 3000, "rw": 2034, "simlex999": 999, "ws353_sim": 203, "ws353_rel": 252}
 SIMLEX_HEADER = "word1\tword2\tPOS\tSimLex999\tconc(w1)\tconc(w2)\tconcQ\tAssoc(USF)\tSimAssoc333\tSD(SimLex)"
@@ -60,7 +59,7 @@ def find(source, name) -> Path:
 
 def test_the_command_says_the_counts_and_the_analysis_reads_what_it_writes(command, published, tmp_path):
     root = tmp_path / "new" / "data"
-    code, out, err = command(main, "wordsim", str(published), str(root))
+    code, out, err = command(main, str(published), str(root))
     assert (code, err) == (0, "")
     for name, count in COUNTS.items():
         assert f"{name}: {count:,} pairs from {find(published, name)}" in out
@@ -107,13 +106,13 @@ def test_a_file_that_is_not_the_published_one_writes_nothing(published, tmp_path
 
 
 def test_a_mistake_is_one_line_and_exit_code_2(command, published, tmp_path):
-    arguments = ["wordsim", str(published), str(tmp_path / "data")]
+    arguments = [str(published), str(tmp_path / "data")]
     find(published, "ws353_rel").write_bytes(b"caf\xe9\tbar\t3.0\n")
     assert "can't be read as text in UTF-8" in read_mistake(command, arguments)
     find(published, "ws353_rel").unlink()
     missing = "has no wordsim_relatedness_goldstandard.txt (ws353_rel): download it from the authors of Agirre et al."
     assert missing in read_mistake(command, arguments)
-    assert "nowhere is no folder: name the one with" in read_mistake(command, ["wordsim", "nowhere", "data"])
+    assert "nowhere is no folder: name the one with" in read_mistake(command, ["nowhere", "data"])
     assert not (tmp_path / "data").exists()
 
 

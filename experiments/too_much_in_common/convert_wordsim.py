@@ -1,15 +1,19 @@
-"""Convert the five sets of word pairs from the text files that their authors publish to the Parquet files we read."""
+"""Convert the five sets of word pairs from the text files that their authors publish to the Parquet files we read.
+
+python -m isobench_papers.too_much_in_common.convert_wordsim SOURCE FOLDER
+"""
 
 import math
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from isobench.cli.arguments import FlagParser
+from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError
-from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS, PARQUET_COLUMNS, PART_OF_SPEECH  # type: ignore[import-untyped]
+from isobench.common.files import make_temporary_folder
+from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS, PARQUET_COLUMNS, PART_OF_SPEECH
 
 Pair = tuple[str, str, float]  # the two words and the human score
 
@@ -92,14 +96,10 @@ def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]
     sets = {name: read_public_file(file, PUBLIC_FILES[name]) for name, file in files.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=folder, prefix=".wordsim."))
-        try:
+        with make_temporary_folder(target) as work:
             for name, pairs in sets.items():
                 write_pairs(work / f"{name}.parquet", pairs)
-            work.chmod(folder.stat().st_mode & 0o777)
             work.rename(target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(f"{target} can't be written: {reason}; choose another folder") from error
@@ -208,3 +208,23 @@ def write_pairs(file: Path, pairs: list[Pair]) -> None:
 
     columns = dict(zip(PARQUET_COLUMNS, map(list, zip(*pairs, strict=True)), strict=True))
     pyarrow.parquet.write_table(pyarrow.table(columns), file)
+
+
+def main() -> None:
+    """Parse the command line, convert the five sets and print what was read and written."""
+    parser = FlagParser(prog="convert_wordsim", description=__doc__, allow_abbrev=False)
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="folder with the published files")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder to make wordsim/ in")
+    options = parser.parse_args()
+    source, folder = options.source.expanduser(), options.folder.expanduser()
+
+    def convert() -> None:
+        for name, (file, pairs) in convert_word_pairs(source, folder).items():
+            print(f"{name}: {pairs:,} pairs from {file}")
+        print(f"Written to {folder / 'wordsim'}. To use them: data.root={folder}")
+
+    run_guarded(convert)
+
+
+if __name__ == "__main__":
+    main()
