@@ -21,7 +21,7 @@ from isobench.cli.completion import answer_query, is_query
 from isobench.cli.guard import run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import register_schema, to_config

@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import Config, register_schema, to_config

@@ -11,7 +11,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.config.schema import Config, register_schema
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify

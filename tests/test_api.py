@@ -13,7 +13,7 @@ from test_tower import FORBID_IMPORTS, ROOT
 
 import isobench
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import RunRecord
 

@@ -25,7 +25,7 @@ from omegaconf import OmegaConf
 import isobench
 from isobench import __main__ as program
 from isobench.cli import choices
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.config import schema
 from isobench.config.bounds import TYPE_NAMES, Bound, Choices, find_section, read_hints
 from isobench.papers.folders import find_papers

@@ -19,7 +19,7 @@ import orjson
 
 from isobench.analyses.names import needs_training
 from isobench.cli.choices import describe_choice
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.common.terminal import format_count
 from isobench.common.tidy import read_rows
 from isobench.report.claims import load_claims

@@ -15,9 +15,9 @@ from isobench.bundles.manifest import Manifest
 from isobench.bundles.privacy import find_places, find_remains, hide_paths_in_arguments, list_user_names
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
 from isobench.runs.layout import report_folder

@@ -8,8 +8,8 @@ from isobench.bundles.manifest import read_manifest
 from isobench.bundles.merge import Merged, import_bundle
 from isobench.cli.arguments import SETTING, FlagParser, split_folders
 from isobench.cli.guard import run_guarded
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import CONFIG_DIR_FLAGS, quote_for_hydra
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
 from isobench.runs.folder import RunFolder

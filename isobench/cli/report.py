@@ -8,9 +8,9 @@ from isobench.analyses.runner import analyse_trained_runs, load_analysis_functio
 from isobench.bundles.manifest import PLAN_FILE, read_bundle_file, read_manifest
 from isobench.cli.arguments import FlagParser, split_folders
 from isobench.cli.guard import run_guarded
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
 from isobench.runs.layout import report_folder, reports_folder

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from isobench.cli.arguments import FlagParser, split_folders
 from isobench.cli.guard import run_guarded
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import make_console, replace_control_characters
 from isobench.verification.outcomes import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
 

@@ -1,10 +1,27 @@
-"""Packages that only some commands need, installed with an extra of isobench such as ``isobench[embedded]``."""
+"""Where things are installed: isobench's folders conf/ and experiments/, and the packages of its extras."""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def conf_dir() -> str:
+    """Return the folder with Hydra's config groups."""
+    return _find_folder("conf")
+
+
+def experiments_dir() -> str:
+    """Return the folder that holds one folder for each paper."""
+    return _find_folder("experiments")
+
+
+def _find_folder(name: str) -> str:
+    inside = PACKAGE / name
+    return str(inside if inside.is_dir() else PACKAGE.parent / name)
 
 
 def require_package(package: str, extra: str, needed_by: str, module: str | None = None) -> Path:

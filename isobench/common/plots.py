@@ -11,12 +11,13 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from isobench.common.outliers import find_outliers
-
 COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches
 # The colours of Okabe & Ito (2008), ordered so that neighbours also differ in lightness.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 LINE_STYLES = ("-", "--", "-.", ":")
+FEWEST = 5  # values that an axis must have before any of them is an outlier
+MOST, LARGEST_SHARE = 5, 0.1  # limits on the number of outliers, and on their share of the values (one is allowed)
+SHORTER = 1 / 3  # values are outliers if the axis without them is at most this share of its length with them
 TITLE_CHARACTERS = 15  # how many characters of a panel's title fit into one inch of its width
 FIGURE_STYLE = {
     "font.size": 8,
@@ -121,6 +122,34 @@ def cut_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, include: float | None
                 textcoords="offset points", ha="right" if is_right else "left", va="top" if sign > 0 else "bottom",
                 fontsize=FIGURE_STYLE["xtick.labelsize"], bbox={"facecolor": "white", "linewidth": 0, "pad": 0.5},
             )  # fmt: skip
+
+
+def find_outliers(values: np.ndarray) -> np.ndarray:
+    """Find the values without which an axis would be at most a third as long, if they are few.
+
+    The search leaves out the smallest number of values, farthest from the median first, that shortens the axis so
+    much. Then it searches the remaining values again. Values are no outliers if all others are equal.
+
+    Args:
+        values: in the axis's unit, logarithms for a logarithmic axis; a value that is not finite is no outlier. [n]
+
+    Returns:
+        True for each outlier. [n]
+    """
+    finite = np.flatnonzero(np.isfinite(values))
+    outliers = np.zeros(len(values), bool)
+    if len(finite) < FEWEST:
+        return outliers
+    nearest_first = finite[np.argsort(np.abs(values[finite] - np.median(values[finite])), kind="stable")]
+    ordered = values[nearest_first]
+    lengths = np.maximum.accumulate(ordered) - np.minimum.accumulate(ordered)  # of an axis up to each value
+    fewest_kept = len(ordered) - min(MOST, max(1, int(LARGEST_SHARE * len(ordered))))
+    kept = len(ordered)
+    for count in range(kept - 1, fewest_kept - 1, -1):
+        if 0 < lengths[count - 1] <= SHORTER * lengths[kept - 1]:
+            kept = count
+    outliers[nearest_first[kept:]] = True
+    return outliers
 
 
 def add_scale_note(figure: Figure, differs: Sequence[str]) -> None:

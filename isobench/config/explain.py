@@ -11,7 +11,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES
 from isobench.config.command_line import split_config_dirs

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir, experiments_dir
+from isobench.common.packages import conf_dir, experiments_dir
 
 PAPER_FLAG = "--paper"  # followed by a folder, or by = and a folder; it can be repeated
 PAPER_FILE = "paper.yaml"

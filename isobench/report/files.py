@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.files import make_storage_error, require_writable, write_text
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.tidy import write_table
 from isobench.report.build import Report
 from isobench.report.output.appendix import format_appendix

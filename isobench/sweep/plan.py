@@ -17,10 +17,10 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import make_storage_error, refuse_file
-from isobench.common.garbage import collect_garbage_rarely
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.config.bounds import Seed, check_value, read_hints
 from isobench.config.command_line import (
     CONFIG_DIR_FLAGS,

@@ -6,8 +6,8 @@ from dataclasses import replace
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException
 
+from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
-from isobench.common.garbage import collect_garbage_rarely
 from isobench.common.terminal import print_note
 from isobench.config.bounds import check_value
 from isobench.config.command_line import (

@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers import make_config
 
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.training.instantiate import instantiate_chain
 
 pytestmark = pytest.mark.slow

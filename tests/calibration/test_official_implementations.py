@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from isobench.calibration import FixedNorm, GradientNorm, IsoBN, Whitening
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.training.instantiate import instantiate_calibration
 
 DIM, STEPS, LR = 8, 5, 0.05

@@ -10,7 +10,7 @@ import pytest
 from isobench.__main__ import COMMANDS, main
 from isobench.cli import choices
 from isobench.cli.choices import GROUPS
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.papers.folders import find_config_folders
 
 

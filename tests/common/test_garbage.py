@@ -4,15 +4,14 @@ import gc
 
 import pytest
 
-from isobench.common import garbage
-from isobench.common.garbage import OBJECTS_BETWEEN_COLLECTIONS, collect_garbage_rarely
+from isobench.common.environment import OBJECTS_BETWEEN_COLLECTIONS, collect_garbage_rarely
 
 
 @pytest.mark.parametrize("frozen", [0, 5])
 def test_thresholds_return_also_after_an_error_and_objects_are_kept_out_once(monkeypatch, frozen):
     before, calls = gc.get_threshold(), []
-    monkeypatch.setattr(garbage.gc, "get_freeze_count", lambda: frozen)
-    monkeypatch.setattr(garbage.gc, "freeze", lambda: calls.append("frozen"))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("frozen"))
 
     @collect_garbage_rarely()
     def fail():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from isobench.common.outliers import MOST, find_outliers
-from isobench.common.plots import add_finding, cut_outliers
+from isobench.common.plots import MOST, add_finding, cut_outliers, find_outliers
 
 NORMAL = np.random.default_rng(0).normal(size=200)
 

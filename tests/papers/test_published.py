@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from isobench.common.errors import UserError
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.papers import folders, published
 
 PAPERS = {

@@ -9,7 +9,7 @@ import yaml
 from helpers import drop_replaced, review_columns, write_parquet
 
 from isobench.cli import report
-from isobench.common.resources import experiments_dir
+from isobench.common.packages import experiments_dir
 from isobench.papers import published
 from isobench.runs.record import Beat
 from isobench.sweep.grid import expand_grid
@@ -135,7 +135,7 @@ class Crashing:
 def test_every_experiment_opens_with_its_command_and_names_a_table_that_is_there():
     from pathlib import Path
 
-    from isobench.common.resources import conf_dir
+    from isobench.common.packages import conf_dir
 
     for file in Path(conf_dir(), "experiment").glob("*.yaml"):
         text = file.read_text()

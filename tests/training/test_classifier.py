@@ -13,7 +13,7 @@ from torch import nn
 
 from isobench.calibration import Calibration
 from isobench.common.errors import RunFailure, UserError
-from isobench.common.resources import conf_dir
+from isobench.common.packages import conf_dir
 from isobench.models.dropout import CpuDropout
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
