@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +45,6 @@ def build_run(cfg: Config) -> tuple[Any, Any]:
     configure_process(cfg)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     return module, loaders
-
-
-def prepare_bare_steps(cfg: Config, steps: int) -> tuple[Any, list[dict], Any]:
-    """Build a run whose steps need no Lightning trainer; returns its module, the first batches and an optimiser."""
-    module, loaders = build_run(cfg)
-    module.log = lambda *_, **__: None
-    module.compute_total_loss = lambda loss, *_: loss
-    return module, list(islice(iter(loaders.train), steps)), module.configure_optimizers()["optimizer"]
 
 
 @contextmanager

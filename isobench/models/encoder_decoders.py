@@ -72,17 +72,6 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
             f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, but the model only {words:,}; "
             "use the model's own tokenizer"
         )
-    return assemble_encoder_decoder(cfg, model, notes)
-
-
-def assemble_encoder_decoder(cfg: Encoder, model: Any, notes: list[str]) -> LoadedEncoderDecoder:
-    """Prepare a transformers encoder-decoder as the settings say; UserError if it has no output projection.
-
-    Args:
-        cfg: the encoder's settings.
-        model: the transformers model, changed in place.
-        notes: warnings, for the run's record.
-    """
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     projection = model.get_output_embeddings()

@@ -85,32 +85,19 @@ def load_encoder(
             notes, missing = load_missing_parameters(cfg, model, missing), set()
         elif cfg.missing_from and not report["missing_keys"]:
             notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
-    return assemble_encoder(cfg, model, pooling, missing, seed, notes, all_tokens)
+    return _assemble_encoder(cfg, model, pooling, missing, seed, notes, all_tokens)
 
 
-def assemble_encoder(
+def _assemble_encoder(
     cfg: Encoder,
     model: Any,
     pooling: str,
     missing: Collection[str],
     seed: int,
     notes: list[str],
-    all_tokens: bool = False,
+    all_tokens: bool,
 ) -> LoadedEncoder:
-    """Put a transformers model together with its pooling and pooler, as the settings say.
-
-    Args:
-        cfg: the encoder's settings.
-        model: the transformers model, changed in place.
-        pooling: as of ``SentenceEncoder``.
-        missing: names of the parameters that the checkpoint lacks.
-        seed: has initialised them.
-        notes: warnings so far, for the run's record.
-        all_tokens: batches are padded, and every layer computes every token.
-
-    Raises:
-        UserError: the model has no such layer, or no vector of the first token that has seen the others.
-    """
+    """Put a transformers model together with its pooling and pooler; ``missing``: parameters that the seed made."""
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
@@ -152,14 +139,7 @@ def assemble_encoder(
 
 
 def _copy_or_init_pooler(model: nn.Module, pooler: Pooler, missing: Collection[str], std: float) -> bool:
-    """Copy the checkpoint's pooler into ``pooler`` and return True; if there is none, initialise it as BERT does.
-
-    Args:
-        model: the model as loaded, with its own pooler if its family has one.
-        pooler: changed in place.
-        missing: names of the parameters that the checkpoint lacks.
-        std: standard deviation of initial weights.
-    """
+    """Copy the checkpoint's pooler into ``pooler`` and return True; if there is none, initialise it as BERT does."""
     loaded_pooler = getattr(model, "pooler", None)
     is_linear = isinstance(loaded_pooler, nn.Linear)  # as in ALBERT
     dense = loaded_pooler if is_linear else getattr(loaded_pooler, "dense", None)

@@ -97,34 +97,35 @@ def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, 
     """Write the model, what transformers can't express of it, and ``isobench.json``; ``about``: entries of that."""
     tokenizer.save_pretrained(folder)
     lacks = []
-    if is_expressible(cfg, module):
+    if _is_expressible(cfg, module):
         about |= {"load_with": "AutoModelForSequenceClassification"}
         build_transformers_model(cfg, module).save_pretrained(folder)
     else:
         about |= {"load_with": "AutoModel", "pooling": module.encoder.pooling, "layer": module.encoder.layer}
-        module.encoder.model.save_pretrained(folder, state_dict=copy_state(module.encoder.model))  # type: ignore[operator]
-        save_file(copy_state(nn.ModuleDict({"pooler": module.pooler, "classifier": module.head})), folder / HEAD_FILE)
+        module.encoder.model.save_pretrained(folder, state_dict=_copy_state(module.encoder.model))  # type: ignore[operator]
+        save_file(
+            _copy_state(nn.ModuleDict({"pooler": module.pooler, "classifier": module.head})), folder / HEAD_FILE
+        )
         lacks.append(f"the head ({HEAD_FILE})")
     if any(overrides_hook(calibration, "forward") for calibration in module.chain):
-        save_file(copy_state(module.chain), folder / CALIBRATION_FILE)
+        save_file(_copy_state(module.chain), folder / CALIBRATION_FILE)
         lacks.append(f"the calibration {format_method_name(cfg.calibration)} ({CALIBRATION_FILE})")
     task = cfg.task
     about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
-    about |= {"calibration": cfg.calibration, "dim": read_width(module), "lacks": lacks}
+    about |= {"calibration": cfg.calibration, "dim": _read_width(module), "lacks": lacks}
     about |= {"sha256": {file.name: sha256_file(file) for file in sorted(folder.iterdir()) if file.is_file()}}
     write_json(folder / EXPORT_FILE, add_json_checksum(about))
 
 
-def read_width(module: Classifier) -> int:
-    """Return the width d of the encoder's vectors."""
+def _read_width(module: Classifier) -> int:
     model: Any = module.encoder.model
     return int(model.config.hidden_size)
 
 
-def is_expressible(cfg: Config, module: Classifier) -> bool:
+def _is_expressible(cfg: Config, module: Classifier) -> bool:
     """Return whether transformers' class for sequence classification computes what encoder and head compute."""
     model: Any = module.encoder.model
-    if module.head.in_features != read_width(module) or cfg.task.as_classes is not None:
+    if module.head.in_features != _read_width(module) or cfg.task.as_classes is not None:
         return False
     if cfg.head.name == "huggingface":
         return True
@@ -142,20 +143,16 @@ def build_transformers_model(cfg: Config, module: Classifier) -> Any:
     config.problem_type = "regression" if cfg.task.labels is None else "single_label_classification"
     model = AutoModelForSequenceClassification.from_config(config)
     base = getattr(model, model.base_model_prefix)
-    base.load_state_dict(copy_state(encoder), strict=False)  # only the pooler, which comes next, is not in it
+    base.load_state_dict(_copy_state(encoder), strict=False)  # only the pooler, which comes next, is not in it
     own_pooler = getattr(base, "pooler", None)
     parts = split_head(model, own_pooler if own_pooler is not None else nn.Identity())
-    copy_tensors(module.pooler, parts.pooler)
-    parts.classifier.load_state_dict(copy_state(module.head))
+    _copy_tensors(module.pooler, parts.pooler)
+    parts.classifier.load_state_dict(_copy_state(module.head))
     return model.eval()
 
 
-def copy_tensors(source: nn.Module, target: nn.Module) -> None:
-    """Copy parameters between two modules that have the same ones in the same order, under whichever names.
-
-    Raises:
-        ValueError: they don't have the same.
-    """
+def _copy_tensors(source: nn.Module, target: nn.Module) -> None:
+    """Copy parameters between two modules that have the same ones in the same order, under whichever names."""
     own, others = list(target.state_dict().values()), list(source.state_dict().values())
     if [tensor.shape for tensor in own] != [tensor.shape for tensor in others]:
         raise ValueError("the head's layers are not those of transformers' model")
@@ -163,8 +160,7 @@ def copy_tensors(source: nn.Module, target: nn.Module) -> None:
         tensor.copy_(other)
 
 
-def copy_state(module: nn.Module) -> dict[str, Tensor]:
-    """Copy a module's parameters and buffers to the CPU, by name."""
+def _copy_state(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
 
 
