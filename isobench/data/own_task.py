@@ -77,11 +77,7 @@ def complete_task(task: Task, data: Data) -> tuple[Task, Data]:
 
 
 def _match_files(task: Task, data: Data) -> dict[str, Path]:
-    """Return the file of every split of ``data.files``, with its absolute path.
-
-    Raises:
-        UserError: the task reads no such files, a split that it needs has none, or a file belongs to no split.
-    """
+    """Return the file of every split of ``data.files``, with its absolute path."""
     if task.embedded or task.generation:
         raise UserError(f"data.files doesn't go with task={task.name}: choose task=mine, or leave it out")
     files = {split: Path(file).expanduser().absolute() for split, file in (data.files or {}).items()}

@@ -35,9 +35,6 @@ class HeadParts:
 def find_huggingface_pooling(config: Any) -> str:
     """Return how transformers' head turns token vectors into one vector, as a value of ``encoder.pooling``.
 
-    Args:
-        config: the encoder's transformers config.
-
     Raises:
         UserError: the head of this architecture is not known here.
     """
@@ -72,12 +69,7 @@ def build_huggingface_head(config: Any, pretrained_pooler: nn.Module, classes: i
 
 
 def split_head(model: Any, pretrained_pooler: nn.Module) -> HeadParts:
-    """Take the head of a transformers model for sequence classification apart.
-
-    Args:
-        model: the model; its encoder is not read.
-        pretrained_pooler: the encoder's pooler, for the architectures whose head reads it.
-    """
+    """Take the head of a transformers model for sequence classification apart; its encoder is not read."""
     from transformers.activations import ACT2FN
 
     kind, head = model.config.model_type, model.classifier

@@ -66,15 +66,10 @@ class SentenceEncoder(nn.Module):
         token_places: Tensor | None = None,
         **arguments: Tensor,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Compute the sentences' vectors, [b, d], and the states of their tokens in all layers.
+        """Compute the sentences' vectors, [b, d], and the states of their n tokens in each layer, [n, d].
 
-        Args:
-            input_ids, attention_mask, positions, packing, arguments: as of ``forward``.
-            token_places: of the n tokens that are not padding, in ``input_ids`` flattened, [n]; found from the mask
-                if None, for which a GPU waits.
-
-        Returns:
-            The vectors, and the output of each layer after the embedding lookup without padding, [n, d].
+        The arguments are those of ``forward``; ``token_places`` [n] are found from the mask if None, for which a GPU
+        waits.
         """
         assert not self.first_token_only, "the last layer computes first tokens only: call compute_all_tokens first"
         output = self._run_model(input_ids, attention_mask, positions, packing, True, arguments)
@@ -120,14 +115,7 @@ class SentenceEncoder(nn.Module):
     def pool_layers(
         self, layers: Sequence[int | None], input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor
     ) -> list[Tensor]:
-        """Compute the vectors of padded sentences at several layers in one pass of the model, [b, d] each.
-
-        Args:
-            layers: as the constructor's ``layer``.
-            input_ids: [b, T].
-            attention_mask: [b, T], 0 at padding.
-            arguments: further arguments of the model, shaped as ``input_ids``.
-        """
+        """Compute the vectors of padded sentences at several layers in one pass of the model, [b, d] each."""
         output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **arguments
         )

@@ -34,10 +34,10 @@ class RunParts(NamedTuple):
 
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
     """Build the module and the data of a run: a text generator if the task generates text, else a classifier."""
-    return build_seq2seq(cfg, identity) if cfg.task.generation else build_classifier(cfg, identity)
+    return _build_seq2seq(cfg, identity) if cfg.task.generation else _build_classifier(cfg, identity)
 
 
-def build_classifier(cfg: Config, identity: Identity) -> RunParts:
+def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
     """Build a sentence classifier or regressor, and show the methods that ask for them the pretrained embeddings."""
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
@@ -45,7 +45,7 @@ def build_classifier(cfg: Config, identity: Identity) -> RunParts:
     loaders = make_loaders(cfg, identity, tokenizer, loaded)
     chain = build_chain(cfg, loaded.dim)
     seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
-    module = Classifier(cfg, loaded, chain, count_training_steps(cfg, loaders))
+    module = Classifier(cfg, loaded, chain, _count_training_steps(cfg, loaders))
     if uses_cpu_dropout(cfg):
         module.dropout_numbers = DropoutNumbers(seeds["dropout"])
         replace_dropout(module, module.dropout_numbers)
@@ -82,7 +82,7 @@ def count_words(model: Any) -> int | None:
         return None
 
 
-def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
+def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     """Build an encoder-decoder for translation or summarisation, and show the methods that ask the decoder states."""
     tokenizer = tokenization.load_seq2seq_tokenizer(cfg, identity)
     loaded = encoder_decoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
@@ -91,9 +91,9 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     order = resolve_seeds(cfg)["order"]
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress())
     chain = build_chain(cfg, loaded.dim)
-    check_output_width(cfg, chain, loaded.dim)
+    _check_output_width(cfg, chain, loaded.dim)
     refuse_token_states(format_method_name(cfg.calibration), chain)
-    module = Seq2Seq(cfg, loaded, chain, loaders, count_training_steps(cfg, loaders))
+    module = Seq2Seq(cfg, loaded, chain, loaders, _count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
@@ -104,7 +104,7 @@ def build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings], generation)
 
 
-def check_output_width(cfg: Config, chain: Chain, dim: int) -> None:
+def _check_output_width(cfg: Config, chain: Chain, dim: int) -> None:
     """Raise UserError if the methods' output is not as wide as the output embedding, ``dim``."""
     if chain.out_dim != dim:
         name = format_method_name(cfg.calibration)
@@ -120,8 +120,7 @@ def build_chain(cfg: Config, dim: int) -> Chain:
     return instantiate_chain(cfg.calibration, dim)
 
 
-def count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
-    """Count the optimiser steps of the whole run; the last step of an epoch may have fewer batches."""
+def _count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
     return math.ceil(len(loaders.train) / cfg.optimization.accumulate) * cfg.optimization.epochs
 
 

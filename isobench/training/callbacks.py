@@ -33,17 +33,12 @@ class EvaluationSchedule(Callback):
         """Return whether the run is evaluated after this epoch, counted from 1."""
         return epoch % self.every == 0 or epoch == self.epochs
 
-    def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Set the trainer for the epoch that a resumed run goes on with."""
-        self._set_trainer(trainer)
-
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
-        """Set the trainer for the epoch that begins."""
-        self._set_trainer(trainer)
-
-    def _set_trainer(self, trainer: Any) -> None:
+        """Set the trainer for the epoch that begins, or that a resumed run goes on with."""
         never = self.epochs + 1  # no epoch's number can be divided by it
         trainer.check_val_every_n_epoch = 1 if self.includes(trainer.current_epoch + 1) else never
+
+    on_train_start = on_train_epoch_start  # a run that goes on within an epoch does not start it again
 
 
 def make_early_stopping(cfg: Config) -> list[Callback]:
@@ -165,14 +160,14 @@ class ProgressReporter(Callback):
         self._first_step, self._start_time = step, time.monotonic()
         self._newest_step = step
         if step:
-            where = f"step {step:,} of {steps:,}, in {format_epoch(trainer)}"
+            where = f"step {step:,} of {steps:,}, in {_format_epoch(trainer)}"
             print(f"{self.name}: goes on from {where}", file=sys.stderr, flush=True)
-        self.bar = ProgressBar(format_epoch(trainer), steps, "step", start=step, show=self.show)
+        self.bar = ProgressBar(_format_epoch(trainer), steps, "step", start=step, show=self.show)
         self.heartbeat.report_training(step, steps)
 
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
         """Name the epoch in the bar."""
-        self._label_bar(format_epoch(trainer))
+        self._label_bar(_format_epoch(trainer))
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
         """Report the step, its loss where that is known without waiting, and the speed."""
@@ -194,11 +189,11 @@ class ProgressReporter(Callback):
     def on_validation_batch_end(self, trainer: Any, *_: Any) -> None:
         """Show how many of the dev splits' batches are done."""
         self._evaluated += 1
-        self._label_bar(f"{format_epoch(trainer)}, evaluating {self._evaluated}/{sum(trainer.num_val_batches)}")
+        self._label_bar(f"{_format_epoch(trainer)}, evaluating {self._evaluated}/{sum(trainer.num_val_batches)}")
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
         """Show that training goes on."""
-        self._label_bar(format_epoch(trainer))
+        self._label_bar(_format_epoch(trainer))
 
     def close(self) -> None:
         """Remove the bar, also after an error."""
@@ -211,6 +206,5 @@ class ProgressReporter(Callback):
         self.bar.update(0)  # draws it, unless it was drawn a moment ago
 
 
-def format_epoch(trainer: Any) -> str:
-    """Name the trainer's epoch, counted from 1, and how many there are: ``epoch 2/10``."""
+def _format_epoch(trainer: Any) -> str:
     return f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}"

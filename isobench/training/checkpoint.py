@@ -138,7 +138,7 @@ class Checkpointer(Callback):
         self.watch.start()
         if self._restored is not None:
             self.sampler.skip(self._restored["batches"] * self.batch_size)
-            set_random_states(self._restored["random"])
+            _set_random_states(self._restored["random"])
             for name, gradient in self._gradients.items():
                 parameter = module.get_parameter(name)
                 parameter.grad = gradient.to(parameter.device)
@@ -183,7 +183,7 @@ class Checkpointer(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what to save beside Lightning's own state: batches done in this epoch, and the random states."""
-        return {"batches": self._batches, "random": get_random_states()}
+        return {"batches": self._batches, "random": _get_random_states()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keep the saved state until training starts."""
@@ -209,7 +209,7 @@ class Checkpointer(Callback):
         self.save_seconds += self._last_save_time - started
 
 
-def get_random_states() -> dict[str, Any]:
+def _get_random_states() -> dict[str, Any]:
     """Return the states of Python's, NumPy's and torch's global random generators, as tensors and plain values."""
     name, keys, *rest = np.random.get_state()
     states = {
@@ -223,8 +223,8 @@ def get_random_states() -> dict[str, Any]:
     return states
 
 
-def set_random_states(states: dict[str, Any]) -> None:
-    """Restore the states that ``get_random_states`` returned; CUDA's only if the number of GPUs is the same."""
+def _set_random_states(states: dict[str, Any]) -> None:
+    """Restore the states that ``_get_random_states`` returned; CUDA's only if the number of GPUs is the same."""
     name, keys, *rest = states["numpy"]
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))

@@ -56,7 +56,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     outcome = replace_control_characters(f"{position}{format_outcome(row, known)}")
     print(outcome, file=sys.stderr, flush=True)
     if row.record and row.record.status == "finished":
-        for sentence in describe_further_files(row):
+        for sentence in _describe_further_files(row):
             print(f"isobench: {replace_control_characters(sentence)}", file=sys.stderr, flush=True)
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
@@ -72,7 +72,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
         row.folder.remove_leftovers(row.record)
         return row, True
     require_metric_packages(cfg)
-    require_hub_files(cfg)
+    _require_hub_files(cfg)
     check_own_files([cfg])
     check_export_folder(cfg)
     from isobench.training.train import train
@@ -101,17 +101,17 @@ def require_metric_packages(cfg: Config) -> None:
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
     """Check whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
-    if needs_hub(configs):
+    if _needs_hub(configs):
         hub.is_reachable()
 
 
 def ask_hub_early(configs: Iterable[Config]) -> None:
     """Start asking whether the hub is reachable, if one of these configs needs it; don't wait for the answer."""
-    if needs_hub(configs) and not hub.is_offline():
+    if _needs_hub(configs) and not hub.is_offline():
         hub.start_asking()
 
 
-def needs_hub(configs: Iterable[Config]) -> bool:
+def _needs_hub(configs: Iterable[Config]) -> bool:
     """Return True if one of these configs takes its data or its encoder from the hub."""
     return any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
@@ -119,7 +119,7 @@ def needs_hub(configs: Iterable[Config]) -> bool:
     )
 
 
-def require_hub_files(cfg: Config) -> None:
+def _require_hub_files(cfg: Config) -> None:
     """Raise UserError if a run needs data or weights of the hub that can't be had; imports no large library."""
     task, encoder = cfg.task, cfg.encoder
     needs_data = sources.find_data_source(task, cfg.data) == "hub"
@@ -136,7 +136,7 @@ def require_hub_files_of_some(configs: Iterable[Config]) -> None:
     first: UserError | None = None
     for cfg in configs:
         try:
-            require_hub_files(cfg)
+            _require_hub_files(cfg)
         except UserError as error:
             first = first or error
         else:
@@ -159,7 +159,7 @@ def format_outcome(row: Row, known: bool) -> str:
     return f"{name}: {outcome}{seconds}{advice}"
 
 
-def describe_further_files(row: Row) -> Iterator[str]:
+def _describe_further_files(row: Row) -> Iterator[str]:
     """Yield a sentence on where a finished run's predictions for a test split are, and one on its exported model."""
     split = row.cfg.task.test_split
     if split is not None and row.record and row.record.predictions:
@@ -167,10 +167,10 @@ def describe_further_files(row: Row) -> Iterator[str]:
         file = row.folder.path / row.record.predictions.file
         yield f"{split} is not scored; its {count} predictions are in {file}"
     if row.cfg.checkpoint.export:
-        yield describe_export(row.cfg.checkpoint.export, row)
+        yield _describe_export(row.cfg.checkpoint.export, row)
 
 
-def describe_export(export: str, row: Row) -> str:
+def _describe_export(export: str, row: Row) -> str:
     """Write a line on where a run's model was exported to, and on the parts of it that transformers doesn't load.
 
     There is no exported model if the reported epoch had ended before ``checkpoint.export`` was set; the line says so.

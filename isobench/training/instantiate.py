@@ -74,12 +74,12 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     """
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
     try:
-        check_setting_types(config["_target_"], settings)
+        _check_setting_types(config["_target_"], settings)
         calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
     except UserError as error:
         raise UserError(f"calibration={config['name']}: {error}") from error
     except hydra.errors.InstantiationException as error:
-        reason = explain_unknown_setting(error.__cause__, settings) or error.__cause__ or error
+        reason = _explain_unknown_setting(error.__cause__, settings) or error.__cause__ or error
         raise UserError(f"calibration={config['name']}: {reason}") from error
     except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
         raise UserError(f"calibration={config['name']}: loading {config['_target_']} exits Python") from error
@@ -87,7 +87,7 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
         raise UserError(
             f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
         )
-    if problem := find_broken_rule(calibration):
+    if problem := _find_broken_rule(calibration):
         raise UserError(f"calibration={config['name']}: {config['_target_']} {problem}")
     if calibration.reads_token_states and config["placement"] != "before_pooler":
         raise UserError(
@@ -97,7 +97,7 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     return calibration
 
 
-def check_setting_types(target: str, settings: dict[str, Any]) -> None:
+def _check_setting_types(target: str, settings: dict[str, Any]) -> None:
     """Raise UserError, which names the setting, unless each setting has the type that isobench's class declares.
 
     The user's own classes are not checked, because their type hints may be loose.
@@ -107,7 +107,7 @@ def check_setting_types(target: str, settings: dict[str, Any]) -> None:
         check_values("", settings, read_hints(method.__init__))  # type: ignore[misc]
 
 
-def find_broken_rule(calibration: Calibration) -> str | None:
+def _find_broken_rule(calibration: Calibration) -> str | None:
     """Return a text on the rule for a method's attributes that a user's own method breaks; None if it breaks none."""
     width = getattr(calibration, "out_dim", None)
     if type(width) is not int or width < 1:
@@ -120,13 +120,8 @@ def find_broken_rule(calibration: Calibration) -> str | None:
     return None
 
 
-def explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:
-    """Write which settings are nearest to one that a class doesn't have; None if the error has another cause.
-
-    Args:
-        error: the exception that was raised when the class was constructed.
-        settings: the class's path under ``_target_``, and the settings that were passed to it.
-    """
+def _explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:
+    """Write which settings are nearest to one that a class doesn't have; None if the error has another cause."""
     match = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
     if not match or match[1] not in settings:
         return None

@@ -67,7 +67,7 @@ class IsotropyMonitor(Callback):
         """Keep the batch's embeddings, because I1 and I2 need two passes over them, and its classes."""
         if isinstance(outputs, dict) and "embedding" in outputs:
             self._batches.append(outputs["embedding"].detach())
-            self._classes.append(extract_classes(batch, outputs["embedding"]))
+            self._classes.append(_extract_classes(batch, outputs["embedding"]))
 
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
@@ -103,11 +103,10 @@ class IsotropyMonitor(Callback):
         tracking.log_curves(trainer.logger, curves, self.epochs)
 
 
-def extract_classes(batch: Any, embeddings: Tensor) -> Tensor:
+def _extract_classes(batch: Any, embeddings: Tensor) -> Tensor:
     """Return a batch's classes, [B], one for each of its embeddings [B, d]; an empty tensor if it has none.
 
-    Classes are whole numbers under ``labels``. Scores of a regression are not whole numbers, and the labels of
-    translation are sequences of tokens.
+    Scores of a regression are not whole numbers, and the labels of translation are sequences of tokens.
     """
     labels = batch.get("labels") if isinstance(batch, Mapping) else None
     if isinstance(labels, Tensor) and not labels.is_floating_point() and labels.shape == embeddings.shape[:1]:

@@ -12,56 +12,34 @@ from isobench.runs.record import Predictions
 
 
 def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Predictions:
-    """Write the reported epoch's hypotheses beside their references.
-
-    Args:
-        file: the Parquet file to write.
-        outputs: dev split -> ``references`` and ``hypotheses``, a text for each example.
-
-    Returns:
-        The file's name and sha256, for the record.
-    """
-    return write_examples(
-        file,
-        {
-            split: {"reference": output["references"], "hypothesis": output["hypotheses"]}
-            for split, output in outputs.items()
-        },
-    )
+    """Write the reported epoch's hypotheses beside their references; ``outputs``: dev split -> both, texts [N]."""
+    columns = {
+        split: {"reference": output["references"], "hypothesis": output["hypotheses"]}
+        for split, output in outputs.items()
+    }
+    return write_examples(file, columns)
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
     """Write the reported epoch's predictions with labels and logits; a label is null where the test split has none.
 
-    Args:
-        file: the Parquet file to write.
-        outputs: dev split -> ``labels`` [N], ``predictions`` [N] and ``logits`` [N, c].
-
-    Returns:
-        The file's name and sha256, for the record.
+    ``outputs``: dev split -> ``labels`` [N], ``predictions`` [N] and ``logits`` [N, c].
     """
-    return write_examples(
-        file,
-        {
-            split: {
-                "label": [None if label != label else label for label in output["labels"].astype(float).tolist()],
-                "prediction": output["predictions"].astype(float).tolist(),
-                "logits": output["logits"].tolist(),
-            }
-            for split, output in outputs.items()
-        },
-    )
+    columns = {
+        split: {
+            "label": [None if label != label else label for label in output["labels"].astype(float).tolist()],
+            "prediction": output["predictions"].astype(float).tolist(),
+            "logits": output["logits"].tolist(),
+        }
+        for split, output in outputs.items()
+    }
+    return write_examples(file, columns)
 
 
 def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> Predictions:
     """Write columns of examples as Parquet, whole or not at all, after the columns ``split`` and ``index``.
 
-    Args:
-        file: the file to write.
-        outputs: dev split -> column -> a value for each example.
-
-    Returns:
-        The file's name and sha256.
+    ``outputs``: dev split -> column -> a value for each example. Returns the file's name and sha256, for the record.
     """
     columns: dict[str, list[Any]] = {"split": [], "index": []}
     for split, output in outputs.items():

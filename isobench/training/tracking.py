@@ -41,7 +41,7 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     folder = Path(cfg.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        run = start_wandb_run(cfg, key, resolved, folder)
+        run = _start_wandb_run(cfg, key, resolved, folder)
     except Exception as error:  # no network, a wrong key, a broken installation
         reason = extract_first_line(error)
         raise UserError(
@@ -50,7 +50,7 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     return WandbLogger(experiment=run)
 
 
-def start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
+def _start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Path) -> Any:
     """Start or resume the W&B run of a run, grouped by experiment; its id is the start of the key.
 
     What W&B collects by itself (git, environment) is off: it would upload every ``SLURM_*`` variable, SLURM's token
@@ -109,7 +109,7 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]], epochs: li
     import wandb
 
     charts, keys = {}, [f"epoch {number}" for number in epochs]
-    with tolerate_wandb_errors():  # online, making a chart's table calls the server
+    with _tolerate_wandb_errors():  # online, making a chart's table calls the server
         for name, lines in curves.items():
             ks = list(range(1, max(map(len, lines), default=0) + 1))
             if ks:
@@ -126,18 +126,18 @@ def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Epoch
         failure: the failure's name; None without one.
         best: the reported epoch's entry of the history; None before the first epoch.
     """
-    numbers = flatten_best_epoch(best.model_dump(exclude_unset=True)) if best else {}
+    numbers = _flatten_best_epoch(best.model_dump(exclude_unset=True)) if best else {}
     if tracker is not False:
         import wandb
 
-        with tolerate_wandb_errors():
+        with _tolerate_wandb_errors():
             tracker.experiment.summary.update({"status": status, "failure": failure, **numbers})
-        with tolerate_wandb_errors():
+        with _tolerate_wandb_errors():
             wandb.finish(exit_code=int(status != "finished"))
 
 
 @contextmanager
-def tolerate_wandb_errors() -> Iterator[None]:
+def _tolerate_wandb_errors() -> Iterator[None]:
     """Print errors of W&B in one line and go on: tracking must not cost a run its record."""
     try:
         yield
@@ -145,7 +145,7 @@ def tolerate_wandb_errors() -> Iterator[None]:
         print(f"isobench: W&B: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
 
 
-def flatten_best_epoch(epoch: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_best_epoch(epoch: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten the numbers of a history's entry: ``best/score``, ``best/<split>/<metric>``, ..."""
     flat: dict[str, Any] = {}
     for name, value in epoch.items():

@@ -84,7 +84,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
             folder.write_config(asdict(cfg))
             with Heartbeat(folder.path) as heartbeat:
                 checkpoints = CheckpointFiles(folder.path, identity.key)
-                record = build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
+                record = _build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
                 folder.write_record(record)
             # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
             if record.failure is None or record.failure.name != "out_of_memory":
@@ -96,7 +96,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
     return folder.read_record()
 
 
-def build_and_fit(
+def _build_and_fit(
     cfg: Config,
     identity: Identity,
     folder: RunFolder,
@@ -104,13 +104,7 @@ def build_and_fit(
     watch: SignalWatch,
     heartbeat: Heartbeat,
 ) -> RunRecord:
-    """Build the run's parts and train; returns the record, of a failed run too.
-
-    Raises:
-        UserError: something that the user can fix.
-        OSError: storage failed, such as a full disk.
-        Interrupted: a signal asked to stop.
-    """
+    """Build the run's parts and train; returns the record, of a failed run too."""
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None

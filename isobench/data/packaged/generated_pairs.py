@@ -52,7 +52,7 @@ def generate_pairs(grammar: str, split: str) -> tuple[list[str], list[str]]:
     return list(pairs), list(pairs.values())
 
 
-def generate_bulletin(rng: Random) -> tuple[str, str]:
+def _generate_bulletin(rng: Random) -> tuple[str, str]:
     """Generate a short report and its summary.
 
     A report has four to seven sentences, in mixed order, that say what two or three people did, when and where; one
@@ -89,6 +89,6 @@ def _make_sentence(rng: Random, name: str, deed: str) -> str:
 
 EXAMPLE_GENERATORS: dict[str, Callable[[Random], tuple[str, str]]] = {
     "captions": captions.generate_example,
-    "bulletins": generate_bulletin,
+    "bulletins": _generate_bulletin,
 }
 GRAMMARS = tuple(EXAMPLE_GENERATORS)
