@@ -8,6 +8,7 @@ import itertools
 import keyword
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import hydra
@@ -25,14 +26,15 @@ from isobench.common.packages import conf_dir
 from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import register_schema, to_config
-from isobench.papers.folders import take_paper_flags
+from isobench.papers.description import read_paper
+from isobench.papers.folders import find_papers, take_paper_flags
 from isobench.sweep.grid import postpone_method_settings, rewrite_overrides
 from isobench.sweep.plan import compose_sweep
 from isobench.sweep.sweeper import run_alone
 
 # Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
-COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune")
-MOVED = {"wordsim": "python -m isobench_papers.too_much_in_common.convert_wordsim SOURCE FOLDER"}
+COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "papers")
+MOVED = {"wordsim": "convert_wordsim"}  # former command -> the script in a paper's folder
 FLAGS_WITH_VALUE = (
     *CONFIG_DIR_FLAGS, "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
@@ -47,6 +49,8 @@ def main() -> None:
     """
     try:
         sys.argv[1:] = take_paper_flags(sys.argv[1:])
+        for folder in environment.read_papers():
+            read_paper(Path(folder))  # so that a mistake in it is said before anything is done
     except UserError as error:
         print_error(error)
         raise SystemExit(2) from None
@@ -79,7 +83,11 @@ def run_hydra() -> None:
         return
     if sys.argv[1:2] and re.fullmatch(r"\w[\w-]*", word := sys.argv[1]):
         if word in MOVED:
-            raise UserError(f"isobench {word} is a script of its paper now: {MOVED[word]}")
+            paper = next(
+                (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file()), "?"
+            )
+            script = f"python -m isobench_papers.{paper}.{MOVED[word]} --help"
+            raise UserError(f"isobench {word} is a script of its paper now: {script}")
         raise UserError(f"there is no command {word}: {suggest_nearest(word, words)}; settings are written key=value")
     check_typed_settings(sys.argv[1:])
     arguments = rewrite_overrides(sys.argv[1:])

@@ -4,14 +4,8 @@ from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.data import sources, weights
 from isobench.data.weights import format_encoder_name
-
-# Tasks of the isotropy-calibration paper's Tables 2, 3 and 5: None for the whole training set, else the number of
-# training examples of the paper's reduced set. The million of DE-EN is inferred (its errata.md, 15).
-GENERATION_TASKS = {
-    "wmt16_en_ro": None, "wmt16_de_en": None, "cnn_dailymail": None,
-    "wmt16_de_en_1m": 1_000_000, "wmt16_en_ro_50k": 50_000, "wmt16_de_en_50k": 50_000, "cnn_dailymail_20k": 20_000,
-}  # fmt: skip
-STSB_AS_CLASSES_PAPER = "isotropy_calibration"  # inferred: it trains STS-B as six classes (errata.md, 2)
+from isobench.papers.description import find_task, read_paper
+from isobench.papers.folders import find_papers
 
 
 def find_scale_differences(cfg: Config) -> list[str]:
@@ -36,10 +30,12 @@ def find_encoder_differences(cfg: Config) -> list[str]:
 def find_task_differences(cfg: Config) -> list[str]:
     """Return how a run's data differ from the paper's."""
     notes = []
-    is_unknown = cfg.task.generation is not None and cfg.task.name not in GENERATION_TASKS
+    is_special = cfg.task.generation is not None or cfg.task.reduced is not None
+    printed = find_task(cfg.task.name) if is_special else None
+    is_unknown = cfg.task.generation is not None and printed is None
     if is_unknown or sources.find_data_source(cfg.task, cfg.data) in ("embedded", "files"):
         notes.append(f"task {cfg.task.name} is not in the paper")
-    if cfg.task.reduced != GENERATION_TASKS.get(cfg.task.name):
+    if cfg.task.reduced != (printed.reduced if printed else None):
         notes.append(f"training set reduced to {cfg.task.reduced or 'nothing'}")
     if cfg.task.train_samples is not None:
         notes.append(f"at most {format_count(cfg.task.train_samples, 'training example')}")
@@ -50,6 +46,13 @@ def find_task_differences(cfg: Config) -> list[str]:
     notes += [f"read from {name}.parquet" for name in sources.list_partial_splits(cfg.task, cfg.data)]
     if cfg.task.dev_samples is not None:
         notes.append(f"at most {format_count(cfg.task.dev_samples, 'dev example')}")
-    if cfg.task.as_classes is not None and cfg.experiment.paper != STSB_AS_CLASSES_PAPER:
+    if cfg.task.as_classes is not None and not is_paper_task(cfg):
         notes.append(f"{cfg.task.name} as {cfg.task.as_classes} classes")
     return notes
+
+
+def is_paper_task(cfg: Config) -> bool:
+    """Return True if the paper of a run's experiment divides the task's scores into as many classes."""
+    folder = find_papers().get(cfg.experiment.paper or "")
+    task = read_paper(folder).tasks.get(cfg.task.name) if folder else None
+    return task is not None and task.as_classes == cfg.task.as_classes

@@ -14,8 +14,8 @@ BUNDLES = sorted(file.parent for file in ROOT.glob("experiments/*/results/*/bund
 
 def test_every_experiment_has_a_bundle():
     experiments = {file.stem for file in ROOT.glob("experiments/*/experiment/*.yaml")}
-    only_at_paper_scale = {"glue_adaptation_large"}
-    assert experiments - only_at_paper_scale <= {bundle.name for bundle in BUNDLES}
+    without = {"glue_adaptation_large", "glue_istar"}  # at the paper's scale alone, not run yet
+    assert experiments - without <= {bundle.name for bundle in BUNDLES}
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from helpers import ROOT, write_sets
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench.papers import published
+from isobench.papers.description import write_map
 from isobench.papers.folders import find_config
 from isobench.sweep import grid
 from isobench.sweep.plan import compose_sweep, plan_runs
@@ -30,6 +31,10 @@ def paper_of(row):
 
 def name_of(row):
     return re.match(r"(?:Table|Figure) \d+", row[1])[0]
+
+
+def test_the_map_is_made_of_the_papers_own_files():
+    assert write_map().strip() in PAGE
 
 
 def test_every_row_is_whole():

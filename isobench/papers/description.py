@@ -1,0 +1,91 @@
+"""What a paper.yaml says: a paper's authors, its tables and figures with their commands, what scale=paper means."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from isobench.common.errors import UserError, extract_first_line
+from isobench.papers.folders import PAPER_FILE, find_papers
+
+PROGRAM = "python -m isobench"
+MAP_HEADING = "| paper | | at the paper's scale | embedded | status | printed cells held by |"
+
+
+class _Part(BaseModel):
+    """A part of paper.yaml, checked strictly: an unknown entry is refused, as it may be a misspelt one."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class PaperTask(_Part):
+    """The paper's data of one task, where they are not simply the task's."""
+
+    reduced: int | None = Field(default=None, description="training examples of the paper's reduced set")
+    as_classes: int | None = Field(default=None, description="classes into which the paper divides the scores")
+
+
+class Shown(_Part):
+    """A table or figure of the paper, and the command that makes it."""
+
+    command: str = Field(default="", description="arguments that make it, without scale=paper; empty for a drawing")
+    at_paper_scale: str = Field(default="", description="arguments at the paper's scale, where others differ too")
+    status: str = Field(default="same setting", description="whether the command runs what the paper states")
+    held_by: str = Field(default="no numbers are printed", description="the test of our copy of the printed numbers")
+    time: str = Field(default="", description="how long the command takes")
+
+
+class Paper(_Part):
+    """A paper's paper.yaml. Only the title is required."""
+
+    title: str
+    authors: list[str] = Field(default_factory=list)
+    venue: str = ""
+    links: dict[str, str] = Field(default_factory=dict, description="name -> address")
+    scale: str = Field(default="", description="what scale=paper means: encoders, data, seeds")
+    tasks: dict[str, PaperTask] = Field(default_factory=dict, description="task -> the paper's data of it")
+    shows: dict[str, Shown] = Field(default_factory=dict, description="Table 1, Figure 2 (appendix), ... -> command")
+    differs: list[str] = Field(default_factory=list, description="what differs from the paper or is left open")
+
+
+@cache
+def read_paper(folder: Path) -> Paper:
+    """Read a folder's paper.yaml.
+
+    Raises:
+        UserError: it is no YAML, or has an entry that it can't have.
+    """
+    file = folder / PAPER_FILE
+    try:
+        return Paper.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{file} can't be read: {extract_first_line(error)}: correct the file") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}: correct this entry") from error
+
+
+def find_task(name: str) -> PaperTask | None:
+    """Find a task's data in the papers that describe it; None if none does."""
+    found = (read_paper(folder).tasks.get(name) for folder in find_papers().values())
+    return next((task for task in found if task), None)
+
+
+def write_map() -> str:
+    """Write the map in Markdown: a row for every table and figure of every paper, with its commands."""
+    papers = {name: read_paper(folder) for name, folder in find_papers().items()}
+    rows = [row for name, paper in papers.items() for row in _write_rows(name, paper)]
+    others = [f"- [{name}]({name}/README.md): {paper.title}." for name, paper in papers.items() if not paper.shows]
+    return "\n".join([MAP_HEADING, "|---|---|---|---|---|---|", *rows, "", *others])
+
+
+def _write_rows(name: str, paper: Paper) -> Iterator[str]:
+    for title, shown in paper.shows.items():
+        experiment, *rest = shown.command.split(" ") if shown.command else [""]
+        at_paper_scale = shown.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(experiment)
+        commands = [f"`{PROGRAM} {text}`" if text else "" for text in (at_paper_scale, shown.command)]
+        time = f" ({shown.time})" if shown.time else ""
+        cells = [f"[{name}]({name}/README.md)", title, commands[0], commands[1] + time, shown.status, shown.held_by]
+        yield f"| {' | '.join(cells)} |"
