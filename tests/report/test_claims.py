@@ -21,7 +21,7 @@ from isobench.papers.folders import find_config
 from isobench.report import checks
 from isobench.report.checks import nothing_improves
 from isobench.report.claims import HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN, load_claims
-from isobench.report.html import render_claims
+from isobench.report.output.page import render_claims
 from isobench.runs.grouping import read_run_names
 from isobench.sweep.rows import find_sweep_rows
 from isobench_papers.isotropy_calibration.claims import COLLAPSED_I2
