@@ -83,9 +83,8 @@ def run_hydra() -> None:
         return
     if sys.argv[1:2] and re.fullmatch(r"\w[\w-]*", word := sys.argv[1]):
         if word in MOVED:
-            paper = next(
-                (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file()), "?"
-            )
+            folders = (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file())
+            paper = next(folders, "PAPER")
             script = f"python -m isobench_papers.{paper}.{MOVED[word]} --help"
             raise UserError(f"isobench {word} is a script of its paper now: {script}")
         raise UserError(f"there is no command {word}: {suggest_nearest(word, words)}; settings are written key=value")
