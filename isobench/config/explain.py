@@ -15,22 +15,37 @@ from isobench.common.packages import conf_dir
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES
 from isobench.config.command_line import split_config_dirs
-from isobench.config.explain_yaml import explain_yaml_error
 from isobench.config.schema import Config, explain_removed
 from isobench.papers.folders import find_config, find_config_folders
 
-NO_GROUP_CHOICE = "Config group override must be a string"  # Hydra, of a group that is set to null
 ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
 OMEGACONF_TYPES = {"Integer": "int", "Float": "float", "bool": "bool"}  # as OmegaConf's errors name them
+# What Hydra says of the commonest mistakes -> what to do.
+RULES = (
+    (r"To append to your default list use \+(\S+)", "{0} needs a + before it: write +{0}"),
+    (r"Multiple values for (\w+)\.", "{0} is chosen twice: choose one option"),
+    (
+        r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'",
+        "{0} has several values: add -m to carry out a run for each; a list is written [A,B]",
+    ),
+    (r"Sweeping over Hydra's configuration is not supported : '(.*)'", "{0} can't be swept over: choose one value"),
+    (r"Additional config directory '(.*)' not found", "--config-dir: {0} is no folder: name the one with your YAML"),
+    (r"An item is already at '([^']+)'", "{0} is set already: write {0}=..., without the +"),
+    (r"Missing mandatory value: (\S+)", "{0} must be set: add {0}=..."),
+    (r"Could not find '([^']+)/'", "{0} is empty: choose one of its options"),
+    ("Config group override must be a string", "a group such as task or encoder can't be null: choose an option"),
+    (
+        ABSENT_PART_ERROR,
+        "task.generation.* needs a task of translation or summarisation (task=captions), encoder.scratch.* an "
+        "encoder that starts from nothing (encoder=bart-scratch)",
+    ),
+)
 
 
 def print_error(error: Exception) -> None:
     """Print an error as one line on stderr; of an unexpected one, say how to get its traceback."""
-    known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or any(
-        message in str(error) for message in (ABSENT_PART_ERROR, NO_GROUP_CHOICE)
-    )
-    known = known or explain_yaml_error(error) is not None or _explain_form(str(error)) is not None
     text = str(error) if isinstance(error, UserError) else explain_config_error(error)
+    known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or text not in str(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
     print_note(" ".join(text.split()))
 
@@ -39,66 +54,46 @@ def explain_config_error(error: BaseException) -> str:
     """Explain in one line why a config can't be composed, and what to do."""
     if isinstance(error.__cause__, UserError):  # raised while Hydra built a launcher
         return str(error.__cause__)
-    if (yaml_message := explain_yaml_error(error)) is not None:
+    if (yaml_message := _explain_yaml(error)) is not None:
         return yaml_message
     text = str(error)
     if isinstance(error, OverrideParseException):
         return _explain_unreadable_setting(error.override, text)
-    if (form_message := _explain_form(text)) is not None:
-        return form_message
-    cause = str(error.__cause__ or error.__context__ or "")
-    if match := re.search(r"Could not find '([^']+)/'", text):
-        return f"{match[1]} is empty: choose one of its options"
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
         return f"{match[1]}={match[2]} is not known: {suggest_nearest(match[2], options)}"
-    if match := re.search(r"full_key: (\S+)", cause + "\n" + text):
-        return _explain_key_error(match[1], f"{cause}\n{text}")
-    if ABSENT_PART_ERROR in text:
-        return (
-            "task.generation.* needs a task of translation or summarisation (task=captions), encoder.scratch.* an "
-            "encoder that starts from nothing (encoder=bart-scratch)"
-        )
-    if match := re.search(r"An item is already at '([^']+)'", f"{cause}\n{text}"):
-        return f"{match[1]} is set already: write {match[1]}=..., without the +"
+    text = f"{error.__cause__ or error.__context__ or ''}\n{text}"
+    if match := re.search(r"full_key: (\S+)", text):
+        return _explain_key_error(match[1], text)
+    for pattern, advice in RULES:
+        if match := re.search(pattern, text):
+            return advice.format(*match.groups())
     if match := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
         return explain_unknown_key(match[1])
-    if match := re.search(r"Missing mandatory value: (\S+)", text):
-        return f"{match[1]} must be set: add {match[1]}=..."
-    if match := re.search(r"In '([\w/.-]+)': ConfigTypeError [\s\S]*Cannot merge (?:Dict|List)Config", text):
-        return (
-            f"{match[1]}.yaml has a list where a mapping is needed, or the other way round: compare it with a file "
-            f"of conf/{match[1].partition('/')[0]}"
-        )
-    if NO_GROUP_CHOICE in text:
-        return "a group such as task, encoder or calibration can't be null: choose one of its options"
-    return _format_first_line(text)
+    return _format_first_line(str(error))
 
 
-def _explain_form(text: str) -> str | None:
-    """Explain a setting that lacks ``+`` or ``-m``, or has one too many; None if Hydra's error is another one."""
-    if match := re.search(r"To append to your default list use (\+\S+)", text):
-        return f"{match[1][1:]} needs a + before it: write {match[1]}"
-    if match := re.search(r"Multiple values for (\w+)\.", text):
-        return (
-            f"{match[1]} is chosen twice: choose one option; a + is for a group without a default, as experiment is"
-        )
-    if match := re.search(r"(?:Ambiguous value for argument|Sweep parameters) '(.*)'", text):
-        return f"{match[1]} has several values: add -m to carry out a run for each; a list is written [A,B]"
-    if match := re.search(r"Sweeping over Hydra's configuration is not supported : '(.*)'", text):
-        return f"{match[1]} can't be swept over, because it says how all runs are started: choose one value"
-    if match := re.search(r"Additional config directory '(.*)' not found", text):
-        return f"--config-dir: {match[1]} is no folder: name the one with your own YAML files"
-    if "The --resolve flag can only be used in conjunction" in text:
-        return "--resolve replaces references in what --cfg shows: write --cfg job --resolve"
-    if match := re.search(r"Only one of (--run.*) can be specified", text):
-        return f"only one of {match[1]} can be given: leave the others out"
-    if "Expecting one subcommand from" in text:
-        return 'a shell\'s completion is set up by eval "$(isobench -sc install=bash)"; also uninstall=bash'
-    if match := re.search(r"No completion plugin for '(.*)' found", text):
-        shells = re.findall(r"^\t(\S+)$", text, re.MULTILINE)
-        return f"there are no completions for the shell {match[1]}: {suggest_nearest(match[1], shells)}"
+def _explain_yaml(error: BaseException | None) -> str | None:
+    """Explain which YAML file can't be read, and why; None if the error and its causes are of another kind."""
+    while error is not None:
+        if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
+            return f"{mark.name}, line {mark.line + 1}: {error.problem or error.context}: correct this line"
+        if isinstance(error, yaml.reader.ReaderError):
+            return f"{error.name} has a character that YAML does not allow ({error.reason}): remove it"
+        if isinstance(error, UnicodeDecodeError):
+            folders = (*find_config_folders(), *map(Path, split_config_dirs(sys.argv[1:])[0]))
+            files = (file for folder in folders for file in sorted(folder.rglob("*.yaml")) if not _is_utf8(file))
+            return f"{', '.join(map(str, files))} can't be read as UTF-8 ({error.reason}): save it in this encoding"
+        error = error.__cause__ or error.__context__
     return None
+
+
+def _is_utf8(file: Path) -> bool:
+    try:
+        file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _explain_unreadable_setting(setting: str, text: str) -> str:
