@@ -81,10 +81,8 @@ def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, *
                     runs.append(run)
                     curves += of_epochs
     table = pd.DataFrame(runs, dtype=object).assign(**columns)
-    base = make_config("task=sst2").task
-    kinds = {task: replace(base, name=task) for task in tasks}
     experiment = Experiment("glue_calibration")
-    cells = build_cells(table, experiment, kinds, [])
+    cells = build_cells_of(table)
     names = ["group", "task", "method", "settings", "values", "seeds", "troubles", "selected_by", "is_chosen"]
     return Report(
         experiment=experiment, runs=table, epochs=pd.DataFrame(curves), cells=cells,
@@ -92,6 +90,11 @@ def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, *
         selection="The best epoch on the dev set, the set it is reported on.",
         notes=["Times were measured on a shared machine."],
     )  # fmt: skip
+
+
+def build_cells_of(runs: pd.DataFrame) -> pd.DataFrame:
+    base = make_config("task=sst2").task
+    return build_cells(runs, Experiment(), {task: replace(base, name=task) for task in runs["task"].unique()}, [])
 
 
 def _make_up(rng, encoder, method, task, seed, epochs, strength):

@@ -97,7 +97,10 @@ def number_parts(runs: pd.DataFrame) -> np.ndarray:
     parts: dict[tuple[tuple[str, ...], int], int] = {}
     numbers = []
     protocols = zip(*(runs[name].astype(str) for name in PROTOCOL_SETTINGS), strict=True)
-    sources = zip(runs["task"], runs["encoder"], runs["scale"], runs["data"], runs["weights"], strict=True)
+    # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
+    first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
+    digests = (runs[name].where(runs[name].notna(), first[name]) for name in first)
+    sources = zip(runs["task"], runs["encoder"], runs["scale"], *digests, strict=True)
     for protocol, (task, encoder, *kind) in zip(protocols, sources, strict=True):
         known = kinds.setdefault((*protocol, task, encoder), [])
         if tuple(kind) not in known:

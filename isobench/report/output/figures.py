@@ -148,9 +148,9 @@ def write_svg(figure: Figure, title: str) -> Markup:
     with matplotlib.rc_context(FIGURE_STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
-    svg = svg[svg.index("</metadata>") + len("</metadata>") :].replace("\n", "")
+    svg = svg[svg.index("</defs>") + len("</defs>") :].replace("\n", "")  # before it: metadata, and a style for all
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r" font-family: [^;]*;", "", svg)  # the page has a font of its own
+    svg = re.sub(r" font-family: [^;\"]*;?", "", svg)  # the page has a font of its own
     svg = re.sub("#[0-9a-f]{6}", lambda colour: CSS.get(colour[0], colour[0]), svg)
     width, height = (72 * length for length in figure.get_size_inches())
     head = Markup('<svg role="img" aria-label="{}" viewBox="0 0 {:g} {:g}">').format(title, width, height)

@@ -168,7 +168,8 @@ def summarize_lines(runs: pd.DataFrame, varying: Sequence[str]) -> list[dict[str
         is_base_constant = base is not None and (base["failure"] == CONSTANT_PREDICTOR).all()
         can_change = scores and base_scores and not constant and not is_base_constant
         change = statistics.median(scores) - statistics.median(base_scores) if can_change else math.nan
-        spread = statistics.stdev(scores) if len(scores) > 1 and not constant else math.nan
+        has_spread = len(scores) > 1 and not constant and all(map(math.isfinite, scores))
+        spread = statistics.stdev(scores) if has_spread else math.nan
         seconds, base_seconds = find_fastest(group), None if base is None else find_fastest(base)
         line = {
             "place": ", ".join([f"{first['task']} ({first['metric']})", first["encoder"], *protocol]),
@@ -266,7 +267,8 @@ def _explain_columns(lines: Sequence[dict[str, Any]], columns: dict[str, list[st
     sentences = []
     if any(line["is_base"] for line in lines):
         sentences.append("plain: calibration=none.")
-    if "constant" in columns["median"]:
+    medians = columns.get("median", [])
+    if "constant" in medians:
         sentences.append("constant: every run predicts the same for every example.")
     if "change" in columns:
         sentences.append("change: the median minus plain's median.")
@@ -274,7 +276,7 @@ def _explain_columns(lines: Sequence[dict[str, Any]], columns: dict[str, list[st
     if isotropy:
         about = "of the dev set's embeddings after calibration, in the reported epoch, median over seeds"
         sentences.append(f"{', '.join(isotropy)}: {about}.")
-    elif set(columns["median"]) != {NOTHING}:
+    elif medians:
         sentences.append(f"{' and '.join(ISOTROPY)} were not recorded.")
     if "time" in columns:
         ratio = "; x: ratio to plain" if any(text.endswith("x") for text in columns["time"]) else ""

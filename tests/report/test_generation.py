@@ -1,0 +1,188 @@
+"""Reports of translation and summarisation, from made-up records: columns, times, notes, every view of them."""
+
+import pytest
+from helpers import make_config, make_record
+
+from isobench.config.schema import Experiment
+from isobench.data.scale import find_scale_differences
+from isobench.report.build import build_report
+from isobench.report.notes import describe_generation
+from isobench.report.output.page import render_report
+from isobench.report.output.text import format_markdown
+from isobench.report.views import list_views
+from isobench.runs.folder import RunFolder
+from isobench.runs.record import RecordedData
+from isobench.runs.row import Row
+
+MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
+SUMMARIES = Experiment("summarization_calibration", "isotropy_calibration", ["table3", "table5"])
+SEARCH = {"num_beams": 5, "length_penalty": 1.0, "max_new_tokens": 128, "precision": "32"}
+SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a", "chrf": "nrefs:1|nc:6"}
+
+
+LIMITS = {"sources": 256, "targets": 64}  # the model may take less than the task allows
+
+
+def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False, truncated=None) -> Row:
+    """A run whose metrics are ``score`` and fractions of it, with the time of an epoch in minutes."""
+    cfg = make_config("output_dir=/nowhere", "data.root=null", *overrides)
+    metrics = {name: score / place for place, name in enumerate(cfg.task.metrics, 1)}
+    split = cfg.task.dev_splits[0]
+    best = {
+        "epoch": epochs, "step": 50, "score": score, "selection": score,
+        split: {**metrics, "loss": 1.75, "constant_predictor": constant},
+        "isotropy": {"head/i1": 0.2, "head/i1_printed": 0.88, "head/i2_printed": 0.6, "head/i1_symmetric": 0.1},
+    }  # fmt: skip
+    data = {
+        "fingerprint": {},
+        "examples": {"train": 2000, split: 500},
+        "truncated": truncated or {},
+        "limits": LIMITS,
+    }
+    record = make_record(
+        cfg,
+        best=None if failed else best,
+        history=[best] * epochs,
+        failure={"name": failed, "message": "it fell over"} if failed else None,
+        cost={"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
+        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
+        data=data,
+        generation={"search": SEARCH, "signatures": SIGNATURES},
+    )
+    key = "-".join((*overrides, str(score))).encode().hex().ljust(64, "0")
+    return Row(cfg, RunFolder("/nowhere", key), record)
+
+
+def runs(method, scores, task="wmt16_en_ro", encoder="mbart-large-cc25", minutes=(108.0, 108.0, 108.0), **kinds):
+    common = (f"task={task}", f"encoder={encoder}", f"calibration={method}")
+    pairs = zip(scores, minutes, strict=False)
+    return [row(score, *common, f"seed={n}", minutes=m, **kinds) for n, (score, m) in enumerate(pairs, 1)]
+
+
+def cells_of(rows, experiment=MT):
+    """(method, column) -> cell."""
+    report = build_report(experiment, rows, with_pairs=False)
+    return {(cell.method, cell.column): cell for cell in report.cells.itertuples()}
+
+
+PLAIN, BETTER = [0.26, 0.261, 0.262], [0.28, 0.281, 0.282]
+
+
+def test_the_columns_of_a_task_are_its_score_isotropies_and_time():
+    cells = cells_of(runs("none", PLAIN))
+    shown = {column: (cell.ours, cell.published, cell.kind) for (_, column), cell in cells.items()}
+    assert shown == {
+        "EN-RO BLEU": ("26.10 ± 0.10", "26.15 ± 0.08", "score"),
+        "EN-RO I1": ("0.880 ± 0.000", "0.88 ± 0.01", "isotropy"),
+        "EN-RO I2": ("0.600 ± 0.000", "0.60 ± 0", "isotropy"),
+        "EN-RO Time": ("108 ± 0.00", "108 ± 0", "time"),
+    }
+
+
+def test_the_small_data_sets_have_columns_of_their_own():
+    rows = [*runs("flow", [0.09], "wmt16_de_en_50k"), *runs("none", [0.11], "wmt16_de_en_50k"), *runs("none", PLAIN)]
+    cells = cells_of(rows)
+    assert cells["flow", "DE-EN 50k BLEU"].published == "10.93 ± 0.70"
+    large = cells["flow", "EN-RO BLEU"]
+    assert (large.ours, large.published, large.verdict) == ("", None, "")
+    foreign = cells_of(runs("none", [0.3], encoder="bart-scratch"))["none", "EN-RO Time"]
+    assert (foreign.published, foreign.published_of) == ("108 ± 0", "mbart-large-cc25")
+
+
+def test_a_million_pairs_and_all_pairs_are_both_compared_with_the_papers_de_en():
+    rows = [*runs("none", PLAIN, "wmt16_de_en_1m"), *runs("none", [0.2251, 0.2251, 0.2251], "wmt16_de_en")]
+    cells = cells_of(rows)
+    difference = "trained on all 4,548,885 pairs; by its times, the paper trained on about a million (errata.md, 15)"
+    part, whole = cells["none", "DE-EN BLEU"], cells["none", "DE-EN BLEU (wmt16_de_en)"]
+    assert part.published == whole.published == "22.81 ± 0.35"
+    assert (part.verdict, part.why) == ("above", "+3.29, spread 0.35")
+    assert (whole.verdict, whole.why) == ("within", f"-0.30, spread 0.35; {difference}")
+    (view,) = list_views(build_report(MT, rows, with_pairs=False))
+    assert f"wmt16_de_en: {difference}." in view.notes
+
+
+def test_rouge_l_is_of_the_metric_of_that_name():
+    cells = cells_of(runs("none", [0.6], "cnn_dailymail", "bart-base"), SUMMARIES)
+    shown = [cells["none", column].ours for column in cells_columns(cells, "R-")]
+    assert shown == ["60.00", "30.00", "20.00"]  # x 1, / 2, / 3
+
+
+def cells_columns(cells, start):
+    return [column for _, column in cells if column.startswith(start)]
+
+
+def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
+    rows = [*runs("none", PLAIN, minutes=[0.31, 0.32, 0.33]), *runs("cosine", BETTER, minutes=[17.1, 17.2, 17.3])]
+    cells = cells_of(rows)
+    assert cells["none", "EN-RO Time"].values == pytest.approx([0.31, 0.32, 0.33])
+    assert (cells["none", "EN-RO Time"].ours, cells["cosine", "EN-RO Time"].ours) == ("0.32 ± 0.01", "17.2 ± 0.10")
+    assert not cells["cosine", "EN-RO Time"].compared
+    assert cells["cosine", "EN-RO Time"].why == "times of different machines"
+    assert cells["cosine", "EN-RO BLEU"].mark == "*"
+
+
+def test_a_failed_run_has_no_time_and_a_constant_one_has_one():
+    assert cells_of(runs("none", PLAIN[:1], failed="crash"))["none", "EN-RO Time"].values == []
+    constant = cells_of(runs("none", PLAIN[:1], constant=True))
+    assert constant["none", "EN-RO Time"].ours == "108"
+    assert constant["none", "EN-RO BLEU"].ours == "constant (26.00)"
+
+
+def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
+    rows = []
+    for task, factor in (("wmt16_en_ro", 2), ("wmt16_de_en_1m", 4)):
+        rows += runs("none", PLAIN, task, minutes=(10.0, 11.0, 12.0))
+        rows += runs("flow", PLAIN, task, minutes=(10.0 * factor, 99.0, 99.0))  # the fastest seed counts
+    assert cells_of(rows)["flow", "EN-RO BLEU"].time == "3.00x (2.00-4.00)"
+
+
+def test_a_loss_is_no_percentage():
+    report = build_report(MT, runs("none", PLAIN), with_pairs=False)
+    assert set(report.runs["validation/loss"]) == {1.75}
+    assert list(report.runs["validation/bleu"]) == pytest.approx([26.0, 26.1, 26.2])
+
+
+CUT = {"validation": {"sources": 12, "targets": 0}, "train": {"sources": 1500, "targets": 3}}
+
+
+def test_search_metrics_and_truncation_are_said_once_in_every_view():
+    rows = runs("none", PLAIN, "cnn_dailymail", "bart-base", truncated=CUT)
+    search = (
+        "Search: num_beams 5, length_penalty 1.0, max_new_tokens 128, precision 32. "
+        "Metrics: bleu nrefs:1|case:mixed|tok:13a, chrf nrefs:1|nc:6."
+    )
+    cut = (
+        "Truncated: 12 of 500 sources of validation are longer than 256 tokens; "
+        "1,500 of 2,000 sources of train are longer than 256 tokens; "
+        "3 of 2,000 targets of train are longer than 64 tokens."
+    )
+    assert describe_generation(rows) == [search, cut]
+    report = build_report(SUMMARIES, rows, with_pairs=False)
+    assert report.notes == [search, cut]
+    assert cut in render_report(report)
+    assert "12 of 500 sources of validation" in format_markdown(report)
+
+
+def test_notes_that_differ_between_tasks_say_whose_they_are():
+    rows = [*runs("none", PLAIN, truncated={"validation": {"sources": 1, "targets": 0}}),
+            *runs("none", PLAIN, "wmt16_de_en"), *runs("flow", PLAIN, "wmt16_de_en")]  # fmt: skip
+    first, second = describe_generation(rows)
+    assert first.startswith("Search: ")  # the same for all
+    assert second == (
+        "wmt16_en_ro, mbart-large-cc25: Truncated: 1 of 500 sources of validation are longer than 256 tokens."
+    )
+
+
+def test_records_without_these_parts_say_nothing():
+    rows = runs("none", PLAIN)
+    for run in rows:
+        run.record = run.record.model_copy(update={"generation": None, "data": RecordedData(fingerprint={})})
+    assert describe_generation(rows) == []
+    data = {"fingerprint": {}, "truncated": {"validation": {"sources": 3, "targets": 0}}}
+    for run in rows:
+        run.record = run.record.model_copy(update={"data": RecordedData.model_validate(data)})
+    assert describe_generation(rows) == ["Truncated: 3 sources of validation are longer than the model allows."]
+    rows[0].record = rows[0].record.model_copy(update={"data": RecordedData(fingerprint={})})
+    rows[1].record = rows[2].record = None
+    assert describe_generation(rows) == []
+    assert describe_generation([row(0.9, "task=rte")]) == []  # no generation: nothing to say

@@ -1,0 +1,287 @@
+"""The report's page: what it says of which reports; that it is safe, alone, the same, and readable in a browser."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+import sample_report
+from scipy import stats
+
+from isobench.config.schema import Experiment
+from isobench.report.output.figures import assign_styles
+from isobench.report.output.page import Axis, collect_points, compute_overheads, correlate, render_report
+
+VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use", "wbr"}
+EVIL = "<script>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """A page's elements with their attributes, and its text; an element that is not closed is an error."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.texts))
+
+    def all(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def small(**changes):
+    return sample_report.sample(**{"encoders": ["bert"], "tasks": ["sst2", "rte"], "epochs": 2, **changes})
+
+
+def hostile():
+    """Every text of it tries to be markup, and one mathematics."""
+    breakout = '"></style><b onload=x>&amp; $x_$'
+    report = sample_report.sample(
+        [breakout],
+        ["none", EVIL],
+        ["sst2", EVIL],
+        2,
+        2,
+        message=f"RuntimeError: </style>{EVIL}",
+        scale=EVIL,
+        machine=breakout,
+    )
+    return replace(report, experiment=Experiment(EVIL, None), selection=EVIL + breakout, notes=[EVIL + breakout])
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render_report(small())
+
+
+def test_its_structure_is_sound(html):
+    page = Page(html)
+    assert page.all("html") == [{"lang": "en"}]
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert len(page.all("caption")) == len(page.all("table"))
+    drawings = [a for a in page.all("svg") if "aria-hidden" not in a]
+    assert all(a.get("aria-label") and a["role"] == "img" for a in drawings)
+    ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+    used = {a["xlink:href"][1:] for a in page.all("use")} | set(re.findall(r"url\(#([^)]+)\)", html))
+    assert used <= ids
+    assert all(a["href"][1:] in ids for a in page.all("a") if a["href"].startswith("#"))
+
+
+def test_it_needs_nothing_from_outside_and_is_the_same_again(html):
+    page = Page(html)
+    links = {a[name] for _, a in page.elements for name in ("href", "src", "srcset", "data") if name in a}
+    tables = {f"{name}.{form}" for name in ("runs", "epochs", "cells") for form in ("parquet", "csv")}
+    assert all(link in tables | {"report.md", "tables.tex", "data:,"} or link.startswith("#") for link in links)
+    assert "@import" not in html
+    assert set(re.findall(r"url\((.)", html)) <= {"#"}
+    assert not page.all("script")
+    assert render_report(small()) == html
+
+
+def test_no_text_is_taken_for_markup():
+    html = render_report(hostile())
+    page = Page(html)
+    assert not page.all("script")
+    assert html.lower().count("</style>") == 1
+    assert not any("onload" in attributes for _, attributes in page.elements)
+    assert f"RuntimeError: </style>{EVIL}" in page.text
+    assert page.text.count(EVIL) > 20
+    assert "$x_$" in page.text
+
+
+def test_the_numbers_of_its_tables_are_those_of_the_cells(html):
+    report, text = small(), Page(html).text
+    for cell in report.cells.itertuples():
+        assert cell.ours in text
+        if cell.compared:
+            assert f"{cell.difference:+.2f}".replace("-", chr(0x2212)) in text
+            assert f"{cell.p:.3f}".removeprefix("0") in text or cell.p < 0.001
+    for line in report.methods.itertuples():
+        assert f"{line.score:.2f}" in text
+    assert not re.search(r"\b(nan|inf|None)\b", text)
+
+
+def test_correlations_are_scipys_over_all_runs_and_within_tasks():
+    runs = small(seeds=6).runs
+    points = collect_points(runs, "embedding/i1")
+    expected = stats.spearmanr(runs["embedding/i1"].astype(float), runs["score"].astype(float)).statistic
+    assert correlate(points, False) == (pytest.approx(expected), len(runs))
+    less = [
+        runs[c].astype(float) - runs.groupby("task")[c].transform("mean").astype(float)
+        for c in ("embedding/i1", "score")
+    ]
+    assert correlate(points, True) == (pytest.approx(stats.spearmanr(*less).statistic, abs=1e-9), len(runs))
+
+
+def test_time_and_memory_are_relative_to_plain_fine_tuning():
+    runs = small().runs
+    cost = compute_overheads(runs)["bert", "flow"]["sst2"]
+    own = {m: runs[(runs["method"] == m) & (runs["task"] == "sst2")] for m in ("flow", "none")}
+    seconds = {m: (part["training_seconds"] / part["epochs"]).min() for m, part in own.items()}
+    assert cost["seconds"] == pytest.approx(seconds["flow"])
+    assert cost["seconds_ratio"] == pytest.approx(seconds["flow"] / seconds["none"])
+    assert cost["memory_ratio"] == pytest.approx((1500 + 120 * 4) / 1500)
+    assert "seconds_ratio" not in compute_overheads(runs)["bert", "none"]["sst2"]
+
+
+def test_a_place_on_an_axis_is_a_share_of_its_range():
+    assert [Axis(2.0, 4.0).place(x) for x in (2.0, 3.5, 4.0)] == [0, 75, 100]
+    assert Axis(1.0, 1.0).place(1.0) == 50
+
+
+def test_methods_look_different_by_more_than_colour():
+    look = assign_styles(["a", "none", *map(str, range(26))])
+    assert look["none"].css == "currentColor"
+    assert len({(one.css, one.dashes) for one in look.values()}) == len(look) == 28
+    assert len({(one.css, one.marker) for one in look.values()}) == 28
+
+
+def test_a_partial_report_says_what_is_missing():
+    report = small()
+    runs = report.runs.copy()
+    runs.loc[1:, ["status", "score", "epoch", "validation/accuracy", "training_seconds"]] = ["missing", *[None] * 4]
+    cells = sample_report.build_cells_of(runs)
+    text = Page(render_report(replace(report, runs=runs, epochs=report.epochs[:1], cells=cells))).text
+    assert "1 of 30 runs done · 29 missing" in text
+    assert "Incomplete" in text
+    assert "3 missing" in text
+    assert not re.search(r"\b(nan|inf|None)\b", text)
+
+
+def test_runs_of_two_scales_are_told_apart():
+    report = small()
+    runs = report.runs.assign(scale=["", "at most 9 training examples"] * (len(report.runs) // 2))
+    text = Page(render_report(replace(report, runs=runs))).text
+    assert "The runs are of several scales" in text
+    assert "sst2, bert (scale at most 9 training examples)" in text
+    assert "sst2, bert (scale of the paper)" in text
+
+
+def test_colours_are_readable_in_light_and_dark():
+    html = render_report(small(seeds=1, epochs=1))
+    schemes = [dict(re.findall(r"--([\w-]+): (#\w{6})", part)) for part in html.split(":root {")[1:3]]
+    assert len(schemes) == 2
+    for scheme in schemes:
+        for name, colour in scheme.items():
+            least = {"ink": 7, "soft": 4.5, "link": 4.5, "good": 4.5, "bad": 4.5}.get(
+                name, 3 if name[0] == "m" else 0
+            )
+            assert contrast(colour, scheme["paper"]) >= least, name
+        assert contrast(scheme["ink"], scheme["warn-paper"]) >= 7
+        assert contrast(scheme["soft"], scheme["tint"]) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2's contrast ratio."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def opened(driver, tmp_path, html, width):
+    file = tmp_path / "report.html"
+    file.write_text(html, encoding="utf-8")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.get(file.as_uri())
+    return driver.execute_script
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("make", [small, hostile])
+def test_a_browser_shows_it(driver, tmp_path, make, width):
+    report = make()
+    script = opened(driver, tmp_path, render_report(report), width)
+    assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
+    assert script("return innerWidth") == width
+    assert script("return document.documentElement.scrollWidth") <= width
+    assert script("return [...document.querySelectorAll('details')].filter(e => (e.open = true)).length") > 0
+    assert script("return document.documentElement.scrollWidth") <= width  # unfolded too
+    assert script("return document.title") == f"{report.name}: report"
+    assert script("return document.scripts.length") == 0
+    assert script("return performance.getEntriesByType('resource').length") == 0
+    shown = script(
+        "return [...document.querySelectorAll('svg, table')].filter(e => e.getBoundingClientRect().width > 0)"
+        ".map(e => e.closest('.panel') ? 'panel' : e.classList[0] || e.tagName)"
+    )
+    count = Counter(shown)
+    assert count["results"] == count["seeds"] == 1
+    assert count["panel"] >= 8
+    assert count["strip"] == len(report.cells)
+
+
+def one_task():
+    report = small(encoders=["all-MiniLM-L6-v2"], tasks=["rotten_tomatoes"], seeds=5)
+    settings = "beta=0.25, lr=2e-05, batch_size=16"
+    return replace(report, cells=report.cells.assign(settings=settings), runs=report.runs.assign(candidates=18))
+
+
+@pytest.mark.parametrize("make", [small, sample_report.sample, one_task])
+def test_the_answer_is_on_the_first_screen(driver, tmp_path, make):
+    script = opened(driver, tmp_path, render_report(make()), 1280)
+    ends = script(
+        "return ['.answer', '.scale', '.overview'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+    )
+    assert sorted(ends) == ends
+    assert ends[-1] < 800
+    box, table, caveat = script(
+        "const of = s => document.querySelector(s).getBoundingClientRect();"
+        "return [of('.scroll').width, of('.overview').width, of('.scale').height]"
+    )
+    assert table <= box  # the whole table is visible without scrolling
+    assert table > 1100  # it uses the full width
+    assert caveat < 40  # one line
+    overflowing = script(
+        "return [...document.querySelectorAll('.overview :is(th, td)')]"
+        ".filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"
+    )
+    assert overflowing == []  # no text runs into the next cell
+
+
+def test_figures_take_the_pages_colours_in_the_dark(driver, tmp_path, html):
+    inks = []
+    for scheme in ("light", "dark"):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        script = opened(driver, tmp_path, html, 1280)
+        page, text, label, line = script(
+            "const of = (s, p) => getComputedStyle(document.querySelector(s))[p];"
+            "return [of('html', 'backgroundColor'), of('body', 'color'), of('.panel text', 'fill'),"
+            " of('.panel path[style*=\"--m0\"]', 'stroke')]"
+        )
+        assert label == text != page
+        inks.append((page, text, line))
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert all(light != dark for light, dark in zip(*inks, strict=True))

@@ -1,0 +1,212 @@
+"""Check the table that ends a sweep: its numbers against their definitions, its text on terminals of three widths."""
+
+import re
+import statistics
+import sys
+
+import pytest
+from helpers import make_config, make_record
+
+from isobench.common.terminal import PlainConsole
+from isobench.config.schema import Experiment
+from isobench.data.scale import find_scale_differences
+from isobench.report.output.terminal import print_table, summarize_lines
+from isobench.report.selection import number_parts
+from isobench.report.tables import build_runs
+from isobench.runs.folder import RunFolder
+from isobench.runs.grouping import find_varying_settings
+from isobench.runs.row import Row
+
+COLUMNS = ("n", "median", "SD", "change", "EV_1", "IsoScore", "time")
+GLUE = ("rte", "sst2", "mrpc", "cola", "qnli", "mnli", "wnli")
+CALIBRATIONS = (
+    "none", "cosine", "spectrum_polynomial", "spectrum_exponential", "spectrum_polynomial_collapsed",
+    "spectrum_exponential_collapsed", "flow",
+)  # fmt: skip
+
+
+def make_row(
+    score: float | None, *overrides: str, ev1=0.4, isoscore=0.02, seconds=8.0, failure=None, constant=False
+) -> Row:
+    """Make a run of two epochs; ``seconds``: of training an epoch; a score of None is undefined."""
+    cfg = make_config("output_dir=outputs", "data.root=null", *overrides)
+    metrics = dict.fromkeys(cfg.task.metrics, score) | {"constant_predictor": constant}
+    isotropy = {"embedding/ev1": ev1, "embedding/isoscore": isoscore, "head/i1_printed": 0.5, "head/i2_printed": 0.1}
+    best = {"epoch": 2, "step": 64, "score": score or 0.0, "selection": score or 0.0, "isotropy": isotropy}
+    best[cfg.task.dev_splits[0]] = metrics
+    record = make_record(
+        cfg,
+        best=None if failure else best,
+        history=[] if failure else [best],
+        failure={"name": failure, "message": "as meant"} if failure else None,
+        cost={"training_seconds": 2 * seconds},
+        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
+    )
+    return Row(cfg, RunFolder("outputs", "-".join(overrides).encode().hex()[-64:].ljust(64, "0")), record, "done")
+
+
+def make_rows(*overrides: str, scores=(0.7, 0.72, 0.71), **parts) -> list[Row]:
+    """Make runs of one configuration, with seeds 1, 2, ..."""
+    return [make_row(score, *overrides, f"seed={seed}", **parts) for seed, score in enumerate(scores, 1)]
+
+
+def make_demo() -> tuple[Experiment, list[Row]]:
+    experiment = ("+experiment=glue_isobn", "task.train_samples=512")
+    rows = [
+        *make_rows(*experiment, "calibration=none", scores=(0.7619, 0.7619, 0.7655, 0.7583, 0.7679)),
+        *make_rows(*experiment, "calibration=isobn_paper", scores=(0.7643, 0.7619, 0.756, 0.7607, 0.7726), ev1=0.2),
+        *make_rows(*experiment, "calibration=isobn_released", scores=(0.7655, 0.756, 0.7512, 0.7667, 0.7702)),
+    ]
+    return rows[0].cfg.experiment, rows
+
+
+def make_betas() -> tuple[Experiment, list[Row]]:
+    rows = make_rows("calibration=none")
+    for beta in (0.25, 0.5):
+        rows += make_rows("calibration=isobn_paper", f"calibration.beta={beta}", seconds=10.0)
+    return Experiment(), rows
+
+
+def make_many_settings() -> tuple[Experiment, list[Row]]:
+    rows = []
+    for lr in (1e-5, 2e-5):
+        for size in (16, 32):
+            own = ("+experiment=glue_isobn", "task=sst2", f"optimization.lr={lr}", f"optimization.batch_size={size}")
+            rows += make_rows(*own, "calibration=none")
+            rows += make_rows(*own, "calibration=isobn_released", scores=(0.9, 0.91))
+            rows += make_rows(*own, "calibration=isobn_released", "calibration.beta=0.25", scores=(0.9, 0.91))
+    return rows[0].cfg.experiment, rows
+
+
+def make_tasks() -> tuple[Experiment, list[Row]]:
+    rows = []
+    for task in GLUE:
+        for method in CALIBRATIONS:
+            own = ("+experiment=glue_calibration", f"task={task}", "encoder=bert-base-cased", f"calibration={method}")
+            collapsed = method.endswith("collapsed")
+            rows += make_rows(*own, constant=collapsed, seconds=30.5 if method == "flow" else 8.0)
+    return rows[0].cfg.experiment, rows
+
+
+def make_translation() -> tuple[Experiment, list[Row]]:
+    rows = []
+    for method in CALIBRATIONS[:4]:
+        own = ("+experiment=mt_calibration", "task=captions", "encoder=bart-scratch", f"calibration={method}")
+        rows += make_rows(*own, scores=(0.5, 0.6, 0.71))
+    return rows[0].cfg.experiment, rows
+
+
+def make_troubled() -> tuple[Experiment, list[Row]]:
+    rows = make_rows("calibration=none", scores=(0.7, 0.72))
+    rows.append(make_row(0.0, "calibration=none", "seed=3", failure="non_finite_loss"))
+    rows += make_rows("calibration=isobn_paper", scores=(0.7, 0.9))
+    rows.append(
+        Row(make_config("calibration=isobn_paper", "seed=3"), RunFolder("outputs", "5" * 64), None, "running")
+    )
+    return Experiment(), rows
+
+
+def make_data_sets() -> tuple[Experiment, list[Row]]:
+    rows = []
+    for head in ("isobn", "huggingface"):
+        for method in ("none", "spectrum_exponential_collapsed"):
+            rows += make_rows(f"head={head}", f"calibration={method}")
+    return Experiment(), rows
+
+
+def make_single() -> tuple[Experiment, list[Row]]:
+    return Experiment(), [make_row(0.75, "calibration=isobn_paper", "seed=4")]
+
+
+CASES = (
+    make_demo, make_betas, make_many_settings, make_tasks, make_translation, make_troubled, make_data_sets,
+    make_single,
+)  # fmt: skip
+
+
+def summarize(rows) -> list[dict]:
+    varying = find_varying_settings(rows)
+    runs = build_runs(rows, varying)
+    return summarize_lines(runs.assign(part=number_parts(runs)), varying)
+
+
+def print_at(width, monkeypatch, capfd, rows) -> str:
+    terminal = PlainConsole(width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr("isobench.report.output.terminal.make_console", lambda: terminal)
+    capfd.readouterr()
+    terminal.file = sys.stdout
+    print_table(rows)
+    return capfd.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_the_table_fits_the_terminal_and_cuts_no_number(case, width, monkeypatch, capfd):
+    _, rows = case()
+    text = print_at(width, monkeypatch, capfd, rows)
+    assert max(map(len, text.splitlines())) <= width
+    numbers = re.findall(r"[-+]?\d+\.\d+x?", text)
+    for line in summarize(rows):
+        shown = [line[name] for name in ("median", "SD", "change", "EV_1", "IsoScore", "time")]
+        assert {text.split()[0] for text in shown if re.search(r"\d\.\d", text)} <= set(numbers), line["name"]
+
+
+def test_the_figures_are_medians_of_the_runs_with_a_score():
+    _, rows = make_demo()
+    lines = summarize(rows)
+    assert [line["name"] for line in lines] == ["plain", "isobn_paper", "isobn_released"]
+    scores = [[100 * row.record.best.score for row in rows[start : start + 5]] for start in (0, 5, 10)]
+    assert [line["median"] for line in lines] == [f"{statistics.median(own):.2f}" for own in scores]
+    assert [line["SD"] for line in lines] == [f"{statistics.stdev(own):.2f}" for own in scores]
+    assert [line["change"] for line in lines] == ["-", "0.00", "+0.36"]  # ours less plain's
+    assert [line["EV_1"] for line in lines] == ["0.400", "0.200", "0.400"]
+    assert {line["n"] for line in lines} == {"5"}
+    assert lines[0]["scores"] == {seed: f"{score:.2f}" for seed, score in enumerate(scores[0], 1)}
+
+
+def test_a_method_is_compared_with_plain_of_the_same_settings():
+    lines = summarize(make_betas()[1])
+    assert [line["time"] for line in lines] == ["8.0 s", "1.25x", "1.25x"]
+    assert [line["change"] for line in lines] == ["-", "0.00", "0.00"]
+    tuned = [
+        *make_rows("calibration=none", "optimization.lr=1e-5", scores=(0.5, 0.5)),
+        *make_rows("calibration=none", "optimization.lr=2e-5", scores=(0.6, 0.6)),
+        *make_rows("calibration=isobn_paper", "optimization.lr=2e-5", scores=(0.7, 0.7)),
+        *make_rows("calibration=isobn_paper", "optimization.lr=3e-5", scores=(0.9, 0.9)),
+    ]
+    assert [line["change"] for line in summarize(tuned)] == ["-", "-", "+10.00", "-"]
+
+
+@pytest.mark.parametrize("override", ["task.train_samples=64", "head=huggingface", "task=sst2", "encoder=gpt2"])
+def test_runs_of_another_part_are_not_compared(override):
+    rows = [*make_rows("calibration=none"), *make_rows("calibration=isobn_paper", override, scores=(0.9, 0.8))]
+    assert [line["change"] for line in summarize(rows)] == ["-", "-"]
+
+
+def test_runs_without_a_usable_score_are_counted_and_named(monkeypatch, capfd):
+    _, rows = make_troubled()
+    lines = summarize(rows)
+    assert [line["n"] for line in lines] == ["2/3", "2/3"]
+    assert lines[0]["median"] == "71.00"
+    text = print_at(80, monkeypatch, capfd, rows)
+    assert "1 non_finite_loss: plain.\n" in text
+    assert "1 running: isobn_paper.\n" in text
+    missing = [Row(row.cfg, row.folder, None) for row in rows]
+    assert "6 missing: plain, isobn_paper." in print_at(80, monkeypatch, capfd, missing)
+
+
+def test_constant_predictors_and_undefined_scores_have_no_change():
+    plain = make_rows("calibration=none", scores=(0.7, 0.8))
+    constant = make_rows("calibration=flow", scores=(0.5, 0.5), constant=True)
+    undefined = make_rows("calibration=cosine", scores=(0.9, None))
+    figures = summarize([*plain, *constant, *undefined])
+    assert [own["median"] for own in figures] == ["75.00", "constant", "NaN"]
+    assert [own["SD"] for own in figures] == ["7.07", "-", "-"]
+    assert [own["change"] for own in figures] == ["-", "-", "-"]
+
+
+def test_what_the_paper_printed_is_said_where_its_table_has_no_place(monkeypatch, capfd):
+    _, rows = make_many_settings()
+    text = " ".join(print_at(100, monkeypatch, capfd, rows).split())
+    assert "Published, sst2, bert-base-cased: " in text
+    assert "The paper's table is left out: its cells have one configuration each" in text
