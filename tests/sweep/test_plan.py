@@ -100,7 +100,7 @@ def test_choices_in_independent_groups_are_composed_one_at_a_time(tmp_path):
     """Only where the options hold nothing but settings of their groups."""
     for group, name, text in (
         ("head", "far", "# @package _global_\nencoder: {pooling: mean}\n"),
-        ("head", "linked", "init: normal\ndropout: ${optimization.warmup}\n"),
+        ("head", "linked", "dropout: ${optimization.warmup}\n"),
         ("encoder", "nested", "defaults: [minilm, _self_]\nlayer: 3\n"),
     ):
         (tmp_path / group).mkdir(exist_ok=True)
@@ -148,6 +148,7 @@ def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
     epochs = {} if more.get("failure") else {"best": best, "history": [best]}
     row.record = make_record(row.cfg, key=row.folder.key, cost={"seconds": seconds}, **epochs, **more)
     row.folder.path.mkdir(parents=True)
+    row.folder.write_config(asdict(row.cfg))
     row.folder.write_record(row.record)
 
 

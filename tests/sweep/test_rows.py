@@ -5,7 +5,8 @@ import sys
 from dataclasses import asdict, replace
 
 import pytest
-from helpers import make_config, make_record
+from helpers import drop_replaced, make_config, make_record
+from hydra.errors import HydraException
 
 from isobench.cli import report
 from isobench.common.errors import StorageError, UserError
@@ -58,7 +59,7 @@ def test_runs_are_found_in_a_copy_without_their_configs_and_their_data(own_sweep
     assert code == 0, err
     assert "add --config-dir=FOLDER" in err
     assert (tmp_path / "copy" / "reports" / "mine" / "report.html").is_file()
-    with pytest.raises(UserError):  # another experiment was not started there, and there is none of this name
+    with pytest.raises(HydraException, match="other_of_mine"):  # it was not started there, and there is none
         find("+experiment=other_of_mine", f"output_dir={tmp_path}/copy")
 
 
@@ -67,7 +68,7 @@ def test_other_settings_mean_the_runs_of_a_sweep_with_them(own_sweep, cli, small
     where = ["--config-dir", own_sweep / "conf", "+experiment=mine", f"output_dir={own_sweep}/outputs"]
     assert len(find(*where)) == 4
     settings = [text for text in small if not text.startswith(("data.root", "output_dir"))]
-    more = [*settings, f"data.root={own_sweep}/data", "optimization.epochs=1", "seed=2,3"]
+    more = drop_replaced([*settings, f"data.root={own_sweep}/data", "optimization.epochs=1", "seed=2,3"])
     assert count_states(find(*where, *more)) == ["done"] * 2 + ["missing"] * 2
 
 
