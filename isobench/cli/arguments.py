@@ -9,7 +9,6 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS
 from isobench.config.explain import print_error
 
-SETTING = re.compile(r"[^/=]+=")  # how a setting begins; ./a=b is a folder
 SWEEP_FLAGS = (*MULTIRUN_FLAGS, *CONFIG_DIR_FLAGS)  # flags of a sweep, which go with its settings
 
 
@@ -50,6 +49,6 @@ class FlagParser(argparse.ArgumentParser):
 
 def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
     """Split a command's arguments into folders, each once, and settings; ``a=b`` is a setting, ``./a=b`` a folder."""
-    settings = [text for text in arguments if SETTING.match(text)]
+    settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
     folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
     return list(folders), settings

@@ -1,17 +1,15 @@
 """Run ``isobench import``: merge bundles into an output folder. The file has an underscore: import is a keyword."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from isobench.bundles.manifest import read_manifest
 from isobench.bundles.merge import Merged, import_bundle
-from isobench.cli.arguments import SETTING, FlagParser, split_folders
+from isobench.cli.arguments import FlagParser, split_folders
 from isobench.cli.guard import run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, replace_control_characters
-from isobench.config.command_line import CONFIG_DIR_FLAGS, quote_for_hydra
 
 DEFAULT_OUTPUT_DIR = "outputs"
 
@@ -50,32 +48,6 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     for bundle in bundles:
         merged = import_bundle(bundle, output_dir, find_problems)
         print(replace_control_characters(describe_import(merged, output_dir)))
-
-
-def open_bundle(arguments: Sequence[str]) -> list[str]:
-    """Replace the folder of a bundle in a report's arguments by its experiment, imported into a folder of its own.
-
-    The folder is ``bundles/NAME`` in the output folder: nothing is written into the bundle.
-
-    Raises:
-        UserError: the bundle is damaged, or its runs are of no experiment.
-        StorageError: the output folder can't be written.
-    """
-    flags = ("-", "+", "~")
-    follows = dict(zip(arguments[1:], arguments, strict=False))  # the folder after --config-dir is no bundle
-    typed = [text for text in arguments if not text.startswith(flags) and not SETTING.match(text)]
-    typed = [text for text in typed if follows.get(text) not in CONFIG_DIR_FLAGS]
-    if not typed:
-        return list(arguments)
-    bundle = Path(typed[0]).expanduser()
-    name = read_manifest(bundle).experiment
-    if name is None:
-        raise UserError(f"{bundle} is of no experiment: import it, and give isobench report its settings")
-    settings = [text for text in arguments if text.startswith("output_dir=")]
-    place = Path(read_output_dir(settings), "bundles", bundle.resolve().name)
-    import_bundle(bundle, str(place), find_problems)
-    others = [text for text in arguments if text not in (typed[0], *settings)]
-    return [*others, f"+experiment={name}", f"output_dir={quote_for_hydra(str(place))}"]
 
 
 def find_problems(bundle: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """The results that ship: every bundle verifies, and the page of results says what the bundles say."""
 
+import importlib
 from collections import Counter
 
 import pytest
@@ -42,3 +43,10 @@ def test_the_scores_in_the_readme_are_those_of_the_bundle():
             }
             cells = [scores[dataset] for dataset in ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb")]
             assert f"| {name}, {label} | {' | '.join(cells)} |" in text
+
+
+@pytest.mark.slow
+def test_the_page_of_results_is_written_from_the_bundles(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    module = importlib.import_module("results")
+    assert module.write_page(module.find_bundles()) == (ROOT / "docs" / "results.md").read_text()
