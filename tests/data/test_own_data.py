@@ -172,13 +172,6 @@ def test_json_of_another_form_is_one_line(tmp_path, line, message):
     assert message in str(error.value)
 
 
-def test_large_whole_numbers_stay_different_classes(tmp_path):
-    labels = [2**60 + 1, 2**60 + 2]
-    assert configure(write(tmp_path / "train.csv", ["a", "b"], labels)).task.labels == [
-        str(label) for label in labels
-    ]
-
-
 def test_splits_and_files_must_match(tmp_path):
     file = write(tmp_path / "train.csv", ["a", "b"], ["u", "v"])
     for files, message in (
@@ -252,16 +245,6 @@ def test_the_key_holds_content_format_and_columns_and_no_path(tmp_path):
         configure(write(tmp_path / "changed.csv", [*texts[:2], "d"], labels)),
     ]
     assert len({key, *(identify(cfg).key for cfg in others)}) == 4
-
-
-def test_a_glue_task_keeps_its_columns_with_other_files(tmp_path):
-    columns = review_columns(8, 0)
-    write_parquet(tmp_path / "train.parquet", columns)
-    cfg = make_config(
-        "task=sst2", f"data.files={{train: {tmp_path}/train.parquet, validation: {tmp_path}/train.parquet}}"
-    )
-    assert (cfg.task.text, cfg.task.labels, cfg.task.label) == (["sentence"], ["negative", "positive"], "label")
-    assert read(cfg).labels.tolist() == columns["label"]
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers import WORDS, make_config, review_columns, save_tiny, write_parquet
+from helpers import WORDS, make_config, save_tiny
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
@@ -70,24 +70,3 @@ def test_a_tokenizer_without_words_is_refused_where_it_is_loaded(bare):
             (bare / "tokenizer_config.json").write_text(text)
         with pytest.raises(UserError, match="encoder=local: its tokenizer knows no word"):
             load_tokenizer(Encoder(name="local", path=str(bare)), None)
-
-
-@pytest.mark.slow
-def test_what_took_effect_is_printed_and_unknown_words_are_in_the_record(cli, small, tmp_path, outputs):
-    """The encoder takes 40 tokens, and the training set has 96 examples."""
-    columns = review_columns(96, 0)
-    columns["sentence"] = [f"{text} zzz" for text in columns["sentence"]]
-    for split in ("train", "validation"):
-        write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", columns)
-    limits = ["task.max_length=9999", "optimization.batch_size=1000", "optimization.epochs=1"]
-    code, out, err = cli(*small, f"data.root={tmp_path / 'data'}", *limits)
-    assert code == 0, err
-    (file,) = outputs.glob("runs/*/result.json")
-    record = json.loads(file.read_text())
-    words = sum(len(text.split()) for text in columns["sentence"])
-    assert record["warnings"] == [f"{96 / words:.1%} of the training tokens are unknown to the tokenizer ([UNK])"]
-    assert record["data"]["max_length"] == 40
-    out = " ".join(out.split())
-    assert "batch 96 (the whole training set, less than optimization.batch_size=1000)" in out
-    assert "length 40 (task.max_length=9999 is more than the encoder takes)" in out
-    assert record["warnings"][0] in out

@@ -142,12 +142,6 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
 
 
 @pytest.mark.slow
-def test_tracking_none_leaves_wandb_alone(small, tmp_path):
-    run(*small)
-    assert not (tmp_path / "outputs" / "wandb").exists()
-
-
-@pytest.mark.slow
 def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch):
     from isobench.training.tracking import has_login
 

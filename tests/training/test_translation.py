@@ -156,22 +156,6 @@ def test_a_mistake_is_one_line(cli, tiny_translation, outputs, overrides, messag
     assert not list(outputs.glob("runs/*"))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["encoder=bart-scratch"], "encoder.scratch is for translation and summarisation"),
-        (["optimization.label_smoothing=0.1"], "optimization.label_smoothing is for translation and summarisation"),
-        (["optimization.batch_tokens=100"], "optimization.batch_tokens is for translation and summarisation"),
-        (["task.reduced=10"], "task.reduced is for translation and summarisation"),
-    ],
-)
-def test_settings_of_generation_are_refused_elsewhere(cli, small, overrides, message):
-    code, _, err = cli(*small, *overrides)
-    assert code == 2
-    assert message in err
-    assert len(err.splitlines()) == 1
-
-
 @pytest.mark.slow
 def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_translation, tmp_path, outputs):
     rows = {
