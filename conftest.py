@@ -141,6 +141,7 @@ def command(monkeypatch, capfd):
     def run(main: Callable[[], object], *arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["isobench", *drop_replaced(arguments)])
         monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+        monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")  # --paper sets it
         GlobalHydra.instance().clear()
         capfd.readouterr()
         code = 0

@@ -22,7 +22,7 @@ def wheel(tmp_path_factory):
 def test_a_wheel_carries_its_configs_and_works_elsewhere(wheel, tmp_path, tiny, reviews):
     names = zipfile.ZipFile(wheel).namelist()
     assert "isobench/conf/config.yaml" in names
-    assert "isobench/experiments/isobn/published.yaml" in names
+    assert {"isobench/experiments/isobn/published.yaml", "isobench_papers.py"} <= set(names)
     assert "hydra_plugins/isobench.py" in names
     assert "isobench/py.typed" in names
     assert "isobench/report/templates/page.html.j2" in names
@@ -44,6 +44,11 @@ def test_a_wheel_carries_its_configs_and_works_elsewhere(wheel, tmp_path, tiny, 
     assert done.returncode == 0, done.stderr
     assert str(site) in done.stdout.splitlines()[0]
     assert len(list(work.glob("outputs/runs/*/result.json"))) == 2
+    sixth = ["--paper", str(ROOT / "examples" / "paper"), "+experiment=greetings", "data.cache=cache", "seed=1"]
+    sixth += ["encoder=local", f"encoder.path={tiny}", "optimization.epochs=1"]
+    done = subprocess.run([sys.executable, "-c", code, *sixth], cwd=work, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(work.glob("outputs/runs/*/result.json"))) == 4
 
 
 def test_files_stay_readable():

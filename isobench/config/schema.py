@@ -33,6 +33,7 @@ from isobench.config.bounds import (
     one_of,
     read_hints,
 )
+from isobench.papers.folders import find_papers
 
 SET = Bound(lambda text: text != MISSING, "must be set")
 PLAIN = Bound(
@@ -391,8 +392,9 @@ def restore_removed(name: str, section: dict[str, Any]) -> dict[str, Any]:
 
 
 def register_schema() -> None:
-    """Put the schema where the defaults list of conf/config.yaml finds it."""
+    """Put the schema where the defaults list of conf/config.yaml finds it; ``${paper:NAME}`` is a paper's folder."""
     ConfigStore.instance().store(name="schema", node=Config)
+    OmegaConf.register_new_resolver("paper", lambda name: str(find_papers()[name]), replace=True)
 
 
 def to_config(cfg: DictConfig) -> Config:
