@@ -3,7 +3,7 @@
     python benchmarks/large_folder.py [--seeds 9] [--rounds 3]
 
 The folder holds the 588 runs of glue_isobn at the paper's scale, once for each seed: 5,292 runs with nine seeds, and
-no note of the sweep that made them. Each record is a copy of one real record of ten epochs, with the key, config,
+the plan of the sweep that made them. Each record is a copy of one real record of ten epochs, with the key, config,
 seed and scores of its run. All runs share one file of predictions of 5,000 examples, whose sum the report and the
 sweep compare. Each command runs as a process. Prints its seconds beyond those of the same command in a folder of one
 run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 GiB).
@@ -29,9 +29,9 @@ import numpy as np
 import yaml
 
 from isobench.config.schema import Config
-from isobench.runs.folder import mark_output_folder
 from isobench.runs.identity import Identity, identify
 from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE
+from isobench.runs.plan import Plan, write_plan
 from isobench.runs.record import RECORD_FORMAT
 from isobench.runs.record_file import format_record
 from isobench.runs.seeding import resolve_seeds
@@ -78,10 +78,12 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions:
     """
     with compose_sweep(arguments) as parts:
         planned = plan_runs(*parts)
-    for run in planned.values():
-        cfg, folder = run.row.cfg, run.row.folder
+    rows = [run.row for run in planned.values()]
+    plan = Plan(rows[0].cfg.experiment.name, ["made up"], [(row.cfg, identify(row.cfg)) for row in rows])
+    write_plan(rows[0].cfg.output_dir, plan)
+    for row in rows:
+        cfg, folder = row.cfg, row.folder
         folder.path.mkdir(parents=True)
-        mark_output_folder(cfg.output_dir)
         config = dataclasses.asdict(cfg)
         (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
         record = adapt_record(real, cfg, identify(cfg)) | {"config": config}
@@ -121,7 +123,7 @@ def measure_command(command: list[str]) -> tuple[float, float]:
 
 
 def list_commands(folder: str, sweep: list[str]) -> dict[str, list[str]]:
-    """List the measured commands, by name. Without a sweep's note, status without arguments reads every config."""
+    """List the measured commands, by name."""
     here = f"output_dir={folder}"
     return {
         "status": ["isobench", "status", here],
@@ -143,9 +145,6 @@ def measure_folders(folders: dict[str, list[str]], rounds: int) -> dict[str, dic
     for name in one:
         seconds, memory = [], []
         for _ in range(rounds):
-            for folder in folders:  # a note of a sweep would change what status reads
-                for note in Path(folder, "commands").glob("*.json"):
-                    note.unlink()
             (start, _), (whole, peak) = measure_command(one[name]), measure_command(large[name])
             seconds.append(whole - start)
             memory.append(peak)
