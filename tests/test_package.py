@@ -25,7 +25,7 @@ def test_a_wheel_carries_its_configs_and_works_elsewhere(wheel, tmp_path, tiny, 
     assert {"isobench/experiments/isobn/published.yaml", "isobench_papers.py"} <= set(names)
     assert "hydra_plugins/isobench.py" in names
     assert "isobench/py.typed" in names
-    assert "isobench/report/templates/page.html.j2" in names
+    assert "isobench/report/output/templates/page.html.j2" in names
     assert not any("/results/" in name for name in names)  # bundles of runs: megabytes that no command reads
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]

@@ -55,8 +55,10 @@ class ClassifierDrift(Callback):
         """Keep the initial classifier and measure it, unless the run was resumed.
 
         Raises:
-            UserError: the training set has only one class.
+            UserError: the task has no classifier, or the training set only one class.
         """
+        if not hasattr(module, "regression"):
+            raise UserError("monitors.drift measures a classifier and this task has none: choose a task of classes")
         loader: Any = trainer.train_dataloader
         if not module.regression and len(np.unique(loader.dataset.labels)) < 2:
             raise UserError("monitors.drift needs examples of two classes or more: take more (task.train_samples)")

@@ -135,13 +135,12 @@ def test_figure_3_and_its_table_are_of_tasks_with_classes_and_figure_2_of_all():
 
 @pytest.mark.slow
 def test_a_generated_text_has_no_classifier(cli, outputs):
-    """Said before anything is planned."""
     monitor = ["_target_=isobench_papers.isobn.drift_monitor.ClassifierDrift", "components=10", "top=[1]"]
     arguments = ["task=captions", "encoder=bart-scratch", f"output_dir={outputs}"]
     code, out, err = cli(*arguments, *(f"+monitors.drift.{setting}" for setting in monitor))
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "monitors.drift measures a classifier and task=captions has none" in err
-    assert not outputs.exists()
+    assert "monitors.drift measures a classifier and this task has none" in err
+    assert not list(outputs.glob("runs/*/result.json"))
 
 
 @pytest.mark.slow
