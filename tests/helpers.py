@@ -6,7 +6,9 @@ from copy import deepcopy
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import yaml
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
@@ -236,3 +238,21 @@ def set_chunk_overhead(monkeypatch, tokens: int | None) -> None:
 
 def use_torch_dropout(monkeypatch) -> None:
     monkeypatch.setattr("isobench.training.build.uses_cpu_dropout", lambda cfg: False)
+
+
+def load_experiment_analysis(experiment: str, **changed: Any) -> Any:
+    """Load the analysis of an experiment with some of its settings changed."""
+    from isobench.analyses.analysis import load_analysis
+    from isobench.papers.folders import find_config
+
+    file = find_config("experiment", experiment)
+    assert file is not None
+    return load_analysis(yaml.safe_load(file.read_text())["analysis"] | changed)
+
+
+def read_analysis_rows(output_dir: Path, experiment: str) -> dict[str, list[dict[str, Any]]]:
+    """Read the rows that an experiment's analysis wrote."""
+    from isobench.analyses.runner import read_rows
+    from isobench.runs.layout import report_folder
+
+    return read_rows(report_folder(str(output_dir), experiment))

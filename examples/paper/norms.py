@@ -2,20 +2,24 @@
 
 from matplotlib.figure import Figure
 
-from isobench.analyses.findings import Findings
-from isobench.analyses.subject import Subject
+from isobench.analyses.shown import Rows, Shown
 from isobench.common.plots import make_panel_grid
 from isobench.config.bounds import PositiveInt
 
 
-def analyse(subjects: list[Subject], bins: PositiveInt) -> Findings:
+def compute(subjects: list, bins: PositiveInt) -> Rows:
     """Measure the length of every training example's vector; ``bins``: of the figure's histograms."""
     rows = [
         {"encoder": subject.encoder, "method": subject.method, "norm": norm}
         for subject in subjects
         for norm in subject.calibrated().norm(dim=1).tolist()
     ]
-    return Findings(numbers={"norms": rows}, figures={"figure1": draw(rows, bins)})
+    return {"norms": rows}
+
+
+def show(rows: Rows, bins: int) -> Shown:
+    """Show Figure 1."""
+    return Shown(figures={"figure1": draw(rows["norms"], bins)})
 
 
 def draw(rows: list[dict], bins: int) -> Figure:

@@ -1,39 +1,44 @@
 """IsoBN, Figures 2 and 3: how little a classifier moves in fine-tuning, and which components its logits come from."""
 
 import statistics
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.findings import Findings, make_table
 from isobench.analyses.rows import list_distinct, select_rows
-from isobench.analyses.subject import Subject, collect_scale_notes
+from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.plots import PALETTE, make_panels
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
 
 CLASSIFIER_LABELS = {"fine_tuned": "fine-tuned", "optimal": "logistic regression"}
 
 
-def analyse(subjects: list[Subject]) -> Findings:
-    """Show drift and logit variance by epoch from records of runs with ``monitors.drift`` (``ClassifierDrift``)."""
-    rows = [row for subject in subjects for row in build_drift_rows(subject)]
-    class_rows = select_rows_with_classes(rows)
-    top = [key.removeprefix("fine_tuned_top") for key in rows[0] if key.startswith("fine_tuned_top")]
-    return Findings(
-        numbers={"drift": rows},
-        figures={"figure2": draw_figure2(rows), **({"figure3": draw_figure3(class_rows, top)} if class_rows else {})},
-        tables=[build_drift_table(rows, top)],
-        notes=[
+def compute(subjects: list["Subject"]) -> Rows:
+    """Read drift and logit variance by epoch from records of runs with ``monitors.drift`` (``ClassifierDrift``)."""
+    return {"drift": [row for subject in subjects for row in build_drift_rows(subject)]}
+
+
+def show(rows: Rows) -> Shown:
+    """Show Figures 2 and 3, and a table of the values before and after fine-tuning."""
+    own = rows["drift"]
+    class_rows = select_rows_with_classes(own)
+    top = [column.removeprefix("fine_tuned_top") for column in own[0] if column.startswith("fine_tuned_top")]
+    return Shown(
+        [build_drift_table(own, top)],
+        {"figure2": draw_figure2(own), **({"figure3": draw_figure3(class_rows, top)} if class_rows else {})},
+        [
             "Within the top principal components of the training embeddings of the moment; mean over classes.",
             "The paper, of BERT-base and RoBERTa-large: cosine 0.9997 on CoLA with RoBERTa, L2 near 0; the first "
             "component has over 90% of the logits' variance throughout, in the optimal classifier less.",
-            *describe_regressions(rows),
+            *describe_regressions(own),
         ],
-        differs=collect_scale_notes(subjects, "encoder", "task"),
     )
 
 
-def build_drift_rows(subject: Subject) -> list[dict[str, Any]]:
+def build_drift_rows(subject: "Subject") -> list[dict[str, Any]]:
     """Build a tidy row for each epoch of a run; epoch 0 is before training."""
     assert subject.record is not None
     history = [(epoch.epoch, epoch.noted("drift")) for epoch in subject.record.history]
@@ -48,7 +53,7 @@ def build_drift_rows(subject: Subject) -> list[dict[str, Any]]:
 
 def select_rows_with_classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Select the rows of tasks with classes: Figure 3 compares with a logistic regression, which needs classes."""
-    return [row for row in rows if any(key.startswith("optimal_top") for key in row)]
+    return [row for row in rows if any(row[key] is not None for key in row if key.startswith("optimal_top"))]
 
 
 def describe_regressions(rows: list[dict[str, Any]]) -> list[str]:
@@ -123,7 +128,7 @@ def build_drift_table(rows: list[dict[str, Any]], top: list[str]) -> Table:
     for name in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         first, *_, last = select_rows(rows, dict(zip(keys, name, strict=True)))
         for kind, label in CLASSIFIER_LABELS.items():
-            if f"{kind}_top{top[0]}" not in first:
+            if first.get(f"{kind}_top{top[0]}") is None:
                 continue
             moved = [f"{last['cosine']:.4f}", f"{last['l2']:.4f}"] if kind == "fine_tuned" else ["", ""]
             ends = ((100 * first[f"{kind}_top{k}"], 100 * last[f"{kind}_top{k}"]) for k in top)

@@ -1,8 +1,7 @@
 """IsoBN, Figures 4 to 6: deviations and correlations of the dimensions of pretrained [CLS] embeddings."""
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,15 +9,15 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from rich.table import Table
 
-from isobench.analyses.findings import Findings, make_table
-from isobench.analyses.names import EncoderOnTask
-from isobench.analyses.setting_checks import check_no_calibration, no_variance_error
-from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
-from isobench.common.linalg import gram, row_mean
+from isobench.analyses.rows import TidyRow, name_panel, select_subject
+from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.plots import add_finding, make_panel_grid, make_panels
 from isobench.config.bounds import NOT_EMPTY, PositiveInt, at_least, at_most, between
-from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
 
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+MAX_CELLS = 192  # of a side of Figures 5 and 6: more dimensions are averaged in blocks, which are finer than print
 RANGES_NOTE = (
     "The paper has no numbers for these figures but two ranges of the standard deviation: [1e-10, 1] for BERT-base "
     "on MRPC, usually [0.01, 1] for RoBERTa-large."
@@ -29,33 +28,12 @@ READING_NOTE = (
 )
 
 
-@dataclass
-class DimensionStatistics(EncoderOnTask):
-    """Deviations, correlations and clusters of the dimensions of one subject's embeddings."""
-
-    examples: int
-    deviation: np.ndarray  # (d,), standard deviations, divided by N
-    correlation: np.ndarray  # (d, d), absolute values
-    order: np.ndarray  # (d,): the dimensions, correlated ones side by side
-    cluster: np.ndarray  # (d,): each dimension's cluster, counted from 1
-
-    @property
-    def ordered_correlation(self) -> np.ndarray:
-        """The correlations with rows and columns in ``order``, [d, d]."""
-        return self.correlation[np.ix_(self.order, self.order)]
-
-    @property
-    def nonzero_deviations(self) -> np.ndarray:
-        """The deviations above 0, of the dimensions that vary."""
-        return self.deviation[self.deviation > 0]
-
-
-def analyse(
-    subjects: list[Subject],
+def compute(
+    subjects: list["Subject"],
     bins: PositiveInt,
     strong: Annotated[list[Annotated[float, between(0, 1)]], NOT_EMPTY],
     threshold: Annotated[float, at_least(0), at_most(1)],
-) -> Findings:
+) -> Rows:
     """Measure standard deviations, correlations and clusters of the dimensions, by encoder and task.
 
     Args:
@@ -67,62 +45,52 @@ def analyse(
     Raises:
         UserError: a calibration is set, or embeddings do not vary.
     """
+    from isobench.analyses.subject import check_no_calibration, iterate_subjects
+
     check_no_calibration(subjects)
-    statistics = [
-        measure_dimensions(subject, threshold) for subject in iterate_subjects(subjects, "correlation of dimensions")
-    ]
-    summaries = [summarise_dimensions(dims, strong) for dims in statistics]
-    return Findings(
-        numbers={
-            "summary": summaries,
-            "dimensions": [row for dims in statistics for row in build_dimension_rows(dims)],
-            "clusters": [row for dims in statistics for row in build_cluster_rows(dims)],
-        },
-        figures={
-            "figure4": draw_figure4(statistics, bins),
-            "figure5": draw_figure5(statistics),
-            "figure6": draw_figure6(statistics, summaries, threshold),
-        },
-        tables=[build_dimension_table(summaries, strong, threshold)],
-        notes=[RANGES_NOTE, READING_NOTE],
-        differs=collect_scale_notes(subjects, "encoder", "task"),
-    )
+    rows: Rows = {"summary": [], "dimensions": [], "clusters": [], "correlations": []}
+    for subject in iterate_subjects(subjects, "correlation of dimensions"):
+        names = {"encoder": subject.encoder, "task": subject.task}
+        for name, own in measure_dimensions(subject, strong, threshold).items():
+            rows[name] += [{**names, **row} for row in own]
+    return rows
 
 
-def measure_dimensions(subject: Subject, threshold: float) -> DimensionStatistics:
+def measure_dimensions(subject: "Subject", strong: list[float], threshold: float) -> Rows:
     """Measure the dimensions of the embeddings that a head reads without calibration.
+
+    Returns:
+        summary: one row; ``geometric_spread`` is exp of the standard deviation of log std.
+        dimensions: a row for each: its standard deviation (divided by N), its place in Figure 5, its cluster.
+        clusters: a row for each, the largest first.
+        correlations: |rho| with correlated dimensions side by side, below and on the diagonal; of more than
+            ``MAX_CELLS`` dimensions the means of blocks.
 
     Raises:
         UserError: no dimension varies.
     """
+    from isobench.analyses.subject import no_variance_error
+    from isobench.common.linalg import gram, row_mean
+    from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
+
     h = subject.embeddings()
     covariance = gram(h, row_mean(h)) / len(h)
     if not covariance.any():
         raise no_variance_error(subject, len(h))
-    correlation = correlation_of(covariance)
-    order, cluster = clusters_of(correlation, threshold)
-    deviation = covariance.diagonal().sqrt().numpy()
-    return DimensionStatistics(
-        subject.encoder, subject.task, len(h), deviation, correlation.abs().numpy(), order, cluster
-    )  # fmt: skip
-
-
-def summarise_dimensions(dims: DimensionStatistics, strong: list[float]) -> dict[str, Any]:
-    """Summarise one subject in a tidy row; ``geometric_spread`` is exp of the standard deviation of log std."""
-    values = dims.nonzero_deviations
-    pairs = dims.correlation[np.triu_indices(len(dims.deviation), 1)]
-    sizes = np.bincount(dims.cluster)[1:]
-    apart = block_diagonal(dims.cluster)[np.triu_indices(len(dims.deviation), 1)] - pairs
-    quantiles = {f"std_q{100 * q:02.0f}": float(np.quantile(values, q)) for q in (0.05, 0.25, 0.5, 0.75, 0.95)}
-    return {
-        **dims.columns,
-        "examples": dims.examples,
-        "dimensions": len(dims.deviation),
-        "constant": len(dims.deviation) - len(values),
-        "std_min": float(values.min()),
-        **quantiles,
-        "std_max": float(values.max()),
-        "geometric_spread": math.exp(np.log(values).std()),
+    rho = correlation_of(covariance)
+    order, cluster = clusters_of(rho, threshold)
+    deviation, correlation = covariance.diagonal().sqrt().numpy(), rho.abs().numpy()
+    varying, d = deviation[deviation > 0], len(deviation)
+    pairs, sizes, place = correlation[np.triu_indices(d, 1)], np.bincount(cluster)[1:], np.argsort(order)
+    apart = block_diagonal(cluster)[np.triu_indices(d, 1)] - pairs
+    summary = {
+        "examples": len(h),
+        "dimensions": d,
+        "constant": d - len(varying),
+        "std_min": float(varying.min()),
+        **{f"std_q{100 * q:02.0f}": float(np.quantile(varying, q)) for q in (0.05, 0.25, 0.5, 0.75, 0.95)},
+        "std_max": float(varying.max()),
+        "geometric_spread": math.exp(np.log(varying).std()),
         "mean_correlation": float(pairs.mean()),  # also the mean error of what batch normalisation assumes
         "mean_off_blocks": float(np.abs(apart).mean()),  # the mean error of what IsoBN assumes
         **{f"share_above_{bound:g}": float((pairs > bound).mean()) for bound in strong},
@@ -130,21 +98,46 @@ def summarise_dimensions(dims: DimensionStatistics, strong: list[float]) -> dict
         "clusters_of_several": int((sizes > 1).sum()),
         "largest_cluster": int(sizes.max()),
     }
-
-
-def build_dimension_rows(dims: DimensionStatistics) -> list[dict[str, Any]]:
-    """Build a tidy row for each dimension: its deviation, its place in Figure 5, its cluster."""
-    place = np.argsort(dims.order)
-    return [
-        {**dims.columns, "dimension": j, "std": float(std), "place": int(place[j]), "cluster": int(dims.cluster[j])}
-        for j, std in enumerate(dims.deviation)
+    dimensions = [
+        {"dimension": j, "std": float(std), "place": int(place[j]), "cluster": int(cluster[j])}
+        for j, std in enumerate(deviation)
     ]
+    cells = shrink(correlation[np.ix_(order, order)]).round(4)
+    return {
+        "summary": [summary],
+        "dimensions": dimensions,
+        "clusters": [{"cluster": k, "size": int(size)} for k, size in enumerate(sizes, 1)],
+        "correlations": [
+            {"row": i, "column": j, "correlation": float(cells[i, j])}
+            for i in range(len(cells))
+            for j in range(i + 1)
+        ],
+    }
 
 
-def build_cluster_rows(dims: DimensionStatistics) -> list[dict[str, Any]]:
-    """Build a tidy row for each cluster, the largest first: its number of dimensions."""
-    sizes = np.bincount(dims.cluster)[1:]
-    return [{**dims.columns, "cluster": k, "size": int(size)} for k, size in enumerate(sizes, 1)]
+def shrink(matrix: np.ndarray) -> np.ndarray:
+    """Average a matrix [d, d] in blocks, so that it has at most ``MAX_CELLS`` rows."""
+    d = len(matrix)
+    if d <= MAX_CELLS:
+        return matrix
+    starts = np.arange(MAX_CELLS) * d // MAX_CELLS
+    sizes = np.diff([*starts, d])
+    sums = np.add.reduceat(np.add.reduceat(matrix, starts, 0), starts, 1)
+    return sums / np.outer(sizes, sizes)
+
+
+def show(rows: Rows, bins: int, strong: list[float], threshold: float) -> Shown:
+    """Show the summaries and Figures 4 to 6."""
+    summaries = rows["summary"]
+    return Shown(
+        [build_dimension_table(summaries, strong, threshold)],
+        {
+            "figure4": draw_figure4(summaries, rows["dimensions"], bins),
+            "figure5": draw_figure5(summaries, rows["correlations"]),
+            "figure6": draw_figure6(rows, threshold),
+        },
+        [RANGES_NOTE, READING_NOTE],
+    )
 
 
 def build_dimension_table(summaries: list[dict[str, Any]], strong: list[float], threshold: float) -> Table:
@@ -166,62 +159,74 @@ def build_dimension_table(summaries: list[dict[str, Any]], strong: list[float], 
     return table
 
 
-def draw_figure4(statistics: list[DimensionStatistics], bins: int) -> Figure:
+def draw_figure4(summaries: list[TidyRow], dimensions: list[TidyRow], bins: int) -> Figure:
     """Draw histograms of the standard deviations; an encoder's panels share the limits of the logarithmic axis."""
-    figure, axes = make_panel_grid([dims.title for dims in statistics], 2.0)
-    for dims, axis in zip(statistics, axes, strict=True):
-        pooled = np.concatenate([other.nonzero_deviations for other in statistics if other.encoder == dims.encoder])
-        low, high = math.floor(math.log10(pooled.min())), math.floor(math.log10(pooled.max())) + 1
-        d = len(dims.deviation)
-        edges = np.logspace(low, high, bins + 1).tolist()
-        axis.hist(dims.nonzero_deviations, edges, weights=np.full(len(dims.nonzero_deviations), 100 / d))
+    figure, axes = make_panel_grid([name_panel(row) for row in summaries], 2.0)
+    for summary, axis in zip(summaries, axes, strict=True):
+        pooled = [row["std"] for row in dimensions if row["encoder"] == summary["encoder"] and row["std"] > 0]
+        own = [row["std"] for row in select_subject(dimensions, summary) if row["std"] > 0]
+        low, high = math.floor(math.log10(min(pooled))), math.floor(math.log10(max(pooled))) + 1
+        d, constant = summary["dimensions"], summary["constant"]
+        axis.hist(own, np.logspace(low, high, bins + 1).tolist(), weights=np.full(len(own), 100 / d))
         axis.set(xscale="log", xlim=(10.0**low, 10.0**high), xlabel="standard deviation", ylabel="dimensions (%)")
-        constant = d - len(dims.nonzero_deviations)
         if constant:
             axis.annotate(f"{constant} of {d} constant:\nno logarithm", (0.03, 0.97), None, "axes fraction", va="top")
     return figure
 
 
-def draw_figure5(statistics: list[DimensionStatistics]) -> Figure:
+def draw_figure5(summaries: list[TidyRow], correlations: list[TidyRow]) -> Figure:
     """Draw the absolute correlations, correlated dimensions side by side, a panel a subject."""
-    figure, axes = make_panel_grid([dims.title for dims in statistics], 2.0 if len(statistics) > 1 else 2.8)
+    figure, axes = make_panel_grid([name_panel(row) for row in summaries], 2.0 if len(summaries) > 1 else 2.8)
     figure.set_layout_engine("compressed")
-    for dims, axis in zip(statistics, axes, strict=True):
-        image = draw_matrix(axis, dims.ordered_correlation)
+    for summary, axis in zip(summaries, axes, strict=True):
+        image = draw_matrix(axis, read_matrix(select_subject(correlations, summary)), summary["dimensions"])
         axis.set_xlabel("dimension (clustered)")
     axes[0].set_ylabel("dimension (clustered)")
     figure.colorbar(image, ax=axes, label=r"$|\rho|$", aspect=30)
     return figure
 
 
-def draw_figure6(statistics: list[DimensionStatistics], summaries: list[dict[str, Any]], threshold: float) -> Figure:
+def draw_figure6(rows: Rows, threshold: float) -> Figure:
     """Draw the correlations that batch normalisation and IsoBN assume beside the real ones, a row a subject."""
-    figure, axes = make_panels(len(statistics), 3, 2.6)
+    figure, axes = make_panels(len(rows["summary"]), 3, 2.6)
     figure.set_layout_engine("compressed")
     for axis, title in zip(axes[0], ("batch normalisation assumes", "IsoBN assumes", "real"), strict=True):
         axis.set_title(title)
-    for dims, row, (identity, blocks, real) in zip(statistics, summaries, axes, strict=True):
-        draw_matrix(identity, np.eye(len(dims.order)))
-        draw_matrix(blocks, block_diagonal(dims.cluster[dims.order]))
-        image = draw_matrix(real, dims.ordered_correlation)
+    for summary, (identity, blocks, real) in zip(rows["summary"], axes, strict=True):
+        own = sorted(select_subject(rows["dimensions"], summary), key=lambda row: row["place"])
+        d = len(own)
+        draw_matrix(identity, np.eye(d), d)
+        clusters = [row["cluster"] for row in own]
+        draw_matrix(blocks, np.equal.outer(clusters, clusters).astype(float), d)
+        image = draw_matrix(real, read_matrix(select_subject(rows["correlations"], summary)), d)
         error = "{:.2f} off on average"
-        add_finding(identity, "no correlations:\n" + error.format(row["mean_correlation"]))
-        clusters = rf"{row['clusters']} clusters (mean $|\rho|$ $\geq$ {threshold:g}):"
-        add_finding(blocks, f"{clusters}\n" + error.format(row["mean_off_blocks"]))
-        add_finding(real, f"of the embeddings:\n{row['mean_correlation']:.2f} on average")
-        identity.set(ylabel=dims.title)
+        add_finding(identity, "no correlations:\n" + error.format(summary["mean_correlation"]))
+        finding = rf"{summary['clusters']} clusters (mean $|\rho|$ $\geq$ {threshold:g}):"
+        add_finding(blocks, f"{finding}\n" + error.format(summary["mean_off_blocks"]))
+        add_finding(real, f"of the embeddings:\n{summary['mean_correlation']:.2f} on average")
+        identity.set(ylabel=name_panel(summary))
         for axis in (identity, blocks, real):
             axis.set(xlabel="dimension (clustered)")
         figure.colorbar(image, ax=[identity, blocks, real], label=r"$|\rho|$", aspect=30)
     return figure
 
 
-def draw_matrix(axis: Axes, matrix: np.ndarray) -> AxesImage:
-    """Draw a matrix of |rho| as an image, white at 0, dark blue at 1.
+def read_matrix(rows: list[TidyRow]) -> np.ndarray:
+    """Read a symmetric matrix from its rows below and on the diagonal."""
+    size = 1 + max(row["row"] for row in rows)
+    matrix = np.zeros((size, size))
+    for row in rows:
+        matrix[row["row"], row["column"]] = matrix[row["column"], row["row"]] = row["correlation"]
+    return matrix
+
+
+def draw_matrix(axis: Axes, matrix: np.ndarray, dimensions: int) -> AxesImage:
+    """Draw a matrix of |rho| between dimensions as an image, white at 0, dark blue at 1.
 
     The diagonal is drawn as a line, because single pixels may be too small to print.
     """
-    image = axis.imshow(matrix, "Blues", vmin=0, vmax=1)
-    ends = (0, len(matrix) - 1)
+    edges = (-0.5, dimensions - 0.5)
+    image = axis.imshow(matrix, "Blues", vmin=0, vmax=1, extent=(*edges, *reversed(edges)))
+    ends = (0, dimensions - 1)
     axis.plot(ends, ends, color=image.cmap(1.0), linewidth=0.5)
     return image

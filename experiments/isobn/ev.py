@@ -1,21 +1,19 @@
 """IsoBN, Table 2 and Figure 7: explained variance of the [CLS] embeddings under no calibration, BN and IsoBN."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
-from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables, find_paper_column
 from isobench.analyses.rows import list_distinct, select_rows
-from isobench.analyses.setting_checks import no_variance_error
-from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
+from isobench.analyses.shown import RowLabel, Rows, Shown, build_comparison_tables, find_paper_column
 from isobench.common.plots import LINE_STYLES, make_panel_grid
 from isobench.config.bounds import PositiveInt
-from isobench.metrics.isotropy import explained_variance_of, squared_singular_values
 
-NO_VARIANCE = "no variance"
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
 
 
-def analyse(subjects: list[Subject], curve: PositiveInt) -> Findings:
+def compute(subjects: list["Subject"], curve: PositiveInt) -> Rows:
     """Compute EV_k of the training set's embeddings, by encoder, method and task; NaN where they do not vary.
 
     Args:
@@ -25,28 +23,36 @@ def analyse(subjects: list[Subject], curve: PositiveInt) -> Findings:
     Raises:
         UserError: no subject's embeddings vary.
     """
+    from isobench.analyses.subject import iterate_subjects, no_variance_error
+    from isobench.metrics.isotropy import explained_variance_of, squared_singular_values
+
     rows: list[dict[str, Any]] = []
-    cells: dict[RowLabel, dict[str, str]] = {}
+    varies = False
     for subject in iterate_subjects(subjects, "explained variance"):
         h = subject.calibrated()
         values = squared_singular_values(h)
+        varies |= bool(values.any())
         shares = explained_variance_of(values, range(1, min(curve, len(values)) + 1))
         name = {"encoder": subject.encoder, "method": subject.method, "task": subject.task}
         rows += [{**name, "k": k, "ev": share} for k, share in enumerate(shares, 1)]
-        varies = bool(values.any())
-        text = "/".join(f"{share:.2f}" for share in shares[:3]) if varies else NO_VARIANCE
-        column = find_paper_column("isobn", "table2", subject.task, "ev")
-        cells.setdefault((subject.encoder, subject.method), {})[column] = text
-    if all(text == NO_VARIANCE for texts in cells.values() for text in texts.values()):
+    if not varies:
         raise no_variance_error(subject, len(h))
-    return Findings(
-        numbers={"explained_variance": rows},
-        figures={"figure7": draw_figure7(rows)},
-        tables=build_comparison_tables(
-            "IsoBN, Table 2: EV1/EV2/EV3", ("encoder", "method"), cells, "isobn", "table2"
-        ),
-        notes=["BN and IsoBN by the statistics of the whole training set; the paper does not say by which."],
-        differs=collect_scale_notes(subjects, "encoder", "task"),
+    return {"explained_variance": rows}
+
+
+def show(rows: Rows) -> Shown:
+    """Show Table 2 and Figure 7."""
+    own = rows["explained_variance"]
+    cells: dict[RowLabel, dict[str, str]] = {}
+    for encoder, method, task in dict.fromkeys((row["encoder"], row["method"], row["task"]) for row in own):
+        line = select_rows(own, {"encoder": encoder, "method": method, "task": task})
+        text = "/".join(f"{row['ev']:.2f}" for row in line[:3])
+        column = find_paper_column("isobn", "table2", task, "ev")
+        cells.setdefault((encoder, method), {})[column] = "no variance" if "nan" in text else text
+    return Shown(
+        build_comparison_tables("IsoBN, Table 2: EV1/EV2/EV3", ("encoder", "method"), cells, "isobn", "table2"),
+        {"figure7": draw_figure7(own)},
+        ["BN and IsoBN by the statistics of the whole training set; the paper does not say by which."],
     )
 
 

@@ -155,7 +155,9 @@ def collect_series(rows: Sequence[TidyRow], encoder: str, task: str, dial: Dial)
             chosen.append([cells[dose] for dose in doses])
     columns = ("score", *MEASURES, *VOCABULARY_MEASURES)
     shape = (len(seeds), len(doses))
-    values = {name: np.array([[row[name] for row in cells] for cells in chosen]).reshape(shape) for name in columns}
+    values = {
+        name: np.array([[row[name] for row in cells] for cells in chosen], float).reshape(shape) for name in columns
+    }
     return Series(doses, seeds, values, left_out)
 
 

@@ -1,52 +1,47 @@
 """Sentence similarity by frozen encoders: what calibrations do to it, beside MTEB's published numbers."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import hydra.utils
 import numpy as np
-import torch
-from torch import Tensor, nn
+from matplotlib.figure import Figure
+from rich.table import Table
 
-from isobench.analyses.findings import Findings
-from isobench.analyses.subject import Subject
-from isobench.calibration.base import Calibration
+from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.analyses.shown import Rows, Shown, find_paper_column, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, sha256_json, shorten_digest
-from isobench.common.progress import track_progress
+from isobench.common.plots import PALETTE, make_panel_grid
+from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, one_of
 from isobench.config.schema import split_chain
-from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.scored_pairs import SETS, ScoredPairs, load_sentence_pairs
 from isobench.data.weights import format_encoder_name
-from isobench.metrics.coordinates import coordinate_share
-from isobench.metrics.similarity import SIMILARITIES
-from isobench.metrics.task import METRIC_FUNCTIONS
+from isobench.papers import published
 from isobench.runs.identity import drop_targets_of_chain
-from isobench.training.build import build_chain, should_show_progress
-from isobench.training.preparation import find_prepared_once, prepare_chain
-from isobench.training.sentence_vectors import FrozenEncoder, SentenceVectors
-from isobench_papers.mteb.figure import draw_gains
-from isobench_papers.mteb.tables import (
-    average_over_sets,
-    build_mean_table,
-    build_published_table,
-    build_set_table,
-    compare_with_published,
-    list_differences,
-    list_notes,
-)
 
+if TYPE_CHECKING:  # importing them takes seconds
+    from torch import Tensor
+
+    from isobench.analyses.subject import Subject
+    from isobench.training.sentence_vectors import SentenceVectors
+
+PAPER = "mteb"
+PLAIN = "none"  # the method of vectors without calibration
+HEADINGS = {"cosine": "cosine", "inner": "inner", "spearman": "ranks", "l1": "-L1"}  # of the similarities
 SetName = Annotated[str, one_of(*SETS)]
-Rows = list[dict[str, Any]]
 CORRELATIONS = ("spearman", "pearson")
 VERSION = 2  # of the cached correlations, part of their name: raise it when they are computed otherwise
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # of the layers
+TICKS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the logarithmic axis
+SAME = 0.05  # points; rounding orders pairs of equal cosine at random, so that equal methods differ this little
 
 
-def analyse(
-    subjects: list[Subject], sets: Annotated[list[SetName], NOT_EMPTY], fit: SetName | None, unit_length: bool
-) -> Findings:
+def compute(
+    subjects: list["Subject"], sets: Annotated[list[SetName], NOT_EMPTY], fit: SetName | None, unit_length: bool
+) -> Rows:
     """Correlate human scores of sentence pairs with similarities of their vectors, by encoder, layer, method and set.
 
     Args:
@@ -58,51 +53,72 @@ def analyse(
     Raises:
         UserError: sentence pairs are missing, an encoder's pooling does not fit, or a method can't be applied.
     """
-    check_pooling(subjects)
-    check_methods(subjects)
+    from isobench.common.progress import track_progress
+    from isobench.training.build import should_show_progress
+    from isobench.training.sentence_vectors import FrozenEncoder
+
+    check_subjects(subjects)
     names = list(dict.fromkeys([*sets, *([fit] if fit else [])]))
     pairs = load_sentence_pairs(subjects[0].cfg.data, names)
-    rows: Rows = []
-    cut: dict[str, int] = {}
+    rows: list[TidyRow] = []
+    encoders: list[TidyRow] = []
     for group in group_by_encoder(subjects):
         encoder = FrozenEncoder(group[0].cfg, list(dict.fromkeys(subject.cfg.encoder.layer for subject in group)))
         vectors = {name: encoder.encode(name, [*pairs[name].first, *pairs[name].second]) for name in names}
         del encoder  # its weights are not needed any more
-        cut[format_encoder_name(group[0].cfg.encoder)] = sum(
-            max(layer.cut for layer in by_layer.values()) for by_layer in vectors.values()
-        )
+        cut = sum(max(layer.cut for layer in by_layer.values()) for by_layer in vectors.values())
+        encoders.append({"model": format_encoder_name(group[0].cfg.encoder), "sentences_cut": cut})
         steps = [(name, layer) for layer in vectors[names[0]] for name in sets]
-        for name, layer in track_progress(steps, "sentence similarity", should_show_progress(group[0].cfg)):
+        for name, layer in track_progress(steps, "sentence similarity", should_show_progress()):
             here = [subject for subject in group if subject.cfg.encoder.layer == layer]
             measured = SimilarityMeasurer(pairs[name], vectors[name][layer], vectors[fit or name][layer], unit_length)
             rows += [{**name_row(subject, name), **row} for subject in here for row in measured.measure(subject)]
-    means = average_over_sets(rows)
-    published = compare_with_published(rows, unit_length)
-    return Findings(
-        numbers={"similarity": rows, "means": means, "published": published},
-        figures={"gains": draw_gains(rows)},
-        tables=[
-            *([build_published_table(published)] if published else []),
-            build_set_table(rows),
-            build_mean_table(means),
-        ],
-        notes=list_notes(rows, cut, fit, unit_length),
-        differs=list_differences(rows, pairs, subjects[0].cfg.data.root is not None),
+    return {
+        "similarity": rows,
+        "means": average_over_sets(rows),
+        "published": compare_with_published(rows, unit_length),
+        "encoders": encoders,
+    }
+
+
+def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
+    """Describe how encoders and sentence pairs differ from MTEB's."""
+    known, own = published.load_tables(PAPER)["cosine"].cells, rows["similarity"]
+    differences = [f"encoder {name} is not in the paper" for name in list_distinct(own, "model") if name not in known]
+    if subjects[0].cfg.data.root is not None:
+        differences.append("sentence pairs of data.root, not of the hub's commits")
+    counts = {row["set"]: row["pairs"] for row in own}
+    return differences + [
+        f"{find_set_name(name)} has {format_count(count, 'pair')}, not {SETS[name].pairs:,}"
+        for name, count in counts.items()
+        if count != SETS[name].pairs
+    ]
+
+
+def show(rows: Rows, fit: str | None, unit_length: bool) -> Shown:
+    """Show the correlations beside MTEB's, by method and set, and what each method adds."""
+    own, means, compared = rows["similarity"], rows["means"], rows["published"]
+    return Shown(
+        [*([build_published_table(compared)] if compared else []), build_set_table(own), build_mean_table(means)],
+        {"gains": draw_gains(own)},
+        list_notes(own, rows["encoders"], fit, unit_length),
     )
 
 
-def check_pooling(subjects: Sequence[Subject]) -> None:
-    """Raise UserError if a subject's vectors would go through a pooler, which is made for classification."""
+def check_subjects(subjects: Sequence["Subject"]) -> None:
+    """Raise UserError for a pooler, which is made for classification, and for methods that can't be applied here.
+
+    These are methods that change no vector, or have to be trained: nothing is trained here.
+    """
+    import hydra.utils
+
+    from isobench.calibration.base import Calibration
+
     for subject in subjects:
         if subject.cfg.encoder.pooling == "pooler":
             raise UserError(
                 "encoder.pooling=pooler: a pooler is made for classification: set encoder.pooling=mean, cls or last"
             )
-
-
-def check_methods(subjects: Sequence[Subject]) -> None:
-    """Raise UserError for a method that changes no vector, or has to be trained: nothing is trained here."""
-    for subject in subjects:
         method = subject.cfg.calibration["name"]
         classes: list[Any] = [
             hydra.utils.get_class(part["_target_"]) for part in split_chain(subject.cfg.calibration)
@@ -114,7 +130,7 @@ def check_methods(subjects: Sequence[Subject]) -> None:
             raise UserError(f"calibration={method} changes no vector of a frozen encoder: leave it out")
 
 
-def group_by_encoder(subjects: Sequence[Subject]) -> list[list[Subject]]:
+def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
     """Group the subjects that differ in layer and calibration only: one pass of the encoder serves them all."""
     groups: dict[str, list[Subject]] = {}
     for subject in subjects:
@@ -122,7 +138,7 @@ def group_by_encoder(subjects: Sequence[Subject]) -> list[list[Subject]]:
     return list(groups.values())
 
 
-def name_row(subject: Subject, name: str) -> dict[str, Any]:
+def name_row(subject: "Subject", name: str) -> dict[str, Any]:
     """Name a tidy row: the encoder with its layer, then encoder, layer and pooling alone, method and set."""
     encoder = subject.cfg.encoder
     return {
@@ -146,19 +162,26 @@ class SimilarityMeasurer:
     """
 
     def __init__(
-        self, pairs: ScoredPairs, own: SentenceVectors, fitted_on: SentenceVectors, unit_length: bool
+        self, pairs: ScoredPairs, own: "SentenceVectors", fitted_on: "SentenceVectors", unit_length: bool
     ) -> None:
+        from isobench.metrics.coordinates import coordinate_share
+
         self.scores, self.key = pairs.scores, [own.key, fitted_on.key, unit_length, pairs.scores.tolist()]
         self.own = prepare_vectors(own.vectors, unit_length)
         self.fitted_on = self.own if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
         self.raw = compute_correlations(self.own, self.scores)
         self.top_share = coordinate_share(self.own)
 
-    def measure(self, subject: Subject) -> Rows:
+    def measure(self, subject: "Subject") -> list[TidyRow]:
         """Return a row a similarity: the correlations x 100, and what the method adds to that without calibration.
 
         They are read from the cache where they were computed before with the same vectors, scores and method.
         """
+        import torch
+
+        from isobench.data.cache import load_cached_arrays, save_cached_arrays
+        from isobench.metrics.similarity import SIMILARITIES
+
         method = drop_targets_of_chain(subject.cfg.calibration)
         key = sha256_json([VERSION, torch.__version__, self.key, method])
         file = (
@@ -181,23 +204,30 @@ class SimilarityMeasurer:
         ]
 
 
-def prepare_vectors(vectors: Tensor, unit_length: bool) -> Tensor:
+def prepare_vectors(vectors: "Tensor", unit_length: bool) -> "Tensor":
     """Convert vectors [N, d] to float64, each divided by its length if asked; a zero vector stays zero."""
+    import torch
+
     precise = vectors.double()
-    return nn.functional.normalize(precise, eps=torch.finfo(torch.float64).tiny) if unit_length else precise
+    return torch.nn.functional.normalize(precise, eps=torch.finfo(torch.float64).tiny) if unit_length else precise
 
 
-@torch.no_grad()
-def calibrate(subject: Subject, fitted_on: Tensor, vectors: Tensor) -> Tensor:
+def calibrate(subject: "Subject", fitted_on: "Tensor", vectors: "Tensor") -> "Tensor":
     """Fit the subject's calibrations on vectors [M, d], as one batch; apply them to others, [N, d] -> [N, out_dim].
 
     Moving averages take the batch whole (momentum 1), because there is no other batch.
     """
+    import torch
+
+    from isobench.training.build import build_chain
+    from isobench.training.preparation import find_prepared_once, prepare_chain
+
     cfg = replace(subject.cfg, calibration=take_batch_whole(subject.cfg.calibration))
-    chain, pooler = build_chain(cfg, vectors.shape[1]).double(), nn.Identity()
-    prepare_chain(chain, find_prepared_once(chain), fitted_on.split(1024), pooler)
-    chain.train()(fitted_on, pooler)
-    return chain.eval()(vectors, pooler)[0]
+    with torch.no_grad():
+        chain, pooler = build_chain(cfg, vectors.shape[1]).double(), torch.nn.Identity()
+        prepare_chain(chain, find_prepared_once(chain), fitted_on.split(1024), pooler)
+        chain.train()(fitted_on, pooler)
+        return chain.eval()(vectors, pooler)[0]
 
 
 def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
@@ -208,7 +238,7 @@ def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def compute_correlations(vectors: Tensor, scores: np.ndarray) -> np.ndarray:
+def compute_correlations(vectors: "Tensor", scores: np.ndarray) -> np.ndarray:
     """Correlate human scores with each of ``SIMILARITIES``.
 
     Args:
@@ -218,8 +248,212 @@ def compute_correlations(vectors: Tensor, scores: np.ndarray) -> np.ndarray:
     Returns:
         Spearman's and Pearson's correlation x 100 of each similarity, [4, 2]; NaN where one is undefined.
     """
+    from isobench.metrics.similarity import SIMILARITIES
+    from isobench.metrics.task import METRIC_FUNCTIONS
+
     left, right = vectors.chunk(2)
     similarities = [function(left, right).numpy() for function in SIMILARITIES.values()]
     return np.array(
         [[100 * METRIC_FUNCTIONS[kind](scores, values) for kind in CORRELATIONS] for values in similarities]
     )
+
+
+def compare_with_published(rows: Sequence[TidyRow], unit_length: bool) -> list[TidyRow]:
+    """Put our correlations of uncalibrated vectors beside MTEB's, where MTEB has the encoder.
+
+    MTEB's vectors are means over tokens, at the model's output, of length 1. Length plays no part in a cosine. By L1
+    ours are MTEB's only with ``unit_length``.
+
+    Returns:
+        Rows of encoder, set, similarity, metric, ours, published, and their difference, all x 100.
+    """
+    compared = []
+    for row in select_rows(rows, {"method": PLAIN, "layer": None, "pooling": "mean"}):
+        similarity = row["similarity"]
+        if similarity != "cosine" and not (similarity == "l1" and unit_length):
+            continue
+        table = published.load_tables(PAPER)[similarity]
+        column = published.find_column(table, row["set"], "spearman")
+        values = table.cells.get(row["model"], {}).get(table.methods[PLAIN], {}).get(column or "")
+        for metric, value in zip(table.form, values or [], strict=bool(values)):
+            names = {"encoder": row["encoder"], "set": row["set"], "similarity": similarity, "metric": metric}
+            theirs = float(value or math.nan)
+            compared.append({**names, "ours": row[metric], "published": theirs, "difference": row[metric] - theirs})
+    return compared
+
+
+def average_over_sets(rows: Sequence[TidyRow]) -> list[TidyRow]:
+    """Average the correlations and gains over the sets, by encoder, method and similarity; without undefined ones."""
+    groups: dict[tuple[str, ...], list[TidyRow]] = {}
+    for row in rows:
+        groups.setdefault((row["encoder"], row["method"], row["similarity"]), []).append(row)
+    means = []
+    for (encoder, method, similarity), group in groups.items():
+        defined = [row for row in group if not math.isnan(row["spearman"])]
+        means.append(
+            {
+                "encoder": encoder,
+                "layer": group[0]["layer"],
+                "method": method,
+                "similarity": similarity,
+                "sets": ", ".join(row["set"] for row in defined),
+                **{kind: average([row[kind] for row in defined]) for kind in ("spearman", "pearson", "gain")},
+            }
+        )
+    return means
+
+
+def average(values: Sequence[float]) -> float:
+    """Average numbers; NaN without any."""
+    return float(np.mean(values)) if values else math.nan
+
+
+def build_published_table(compared: Sequence[TidyRow]) -> Table:
+    """Build the table of our correlations, MTEB's, and the difference: a column a set."""
+    sets = list_distinct(compared, "set")
+    table = make_table("Without calibration, x 100, beside MTEB", ("encoder", ""), map(find_set_name, sets))
+    for encoder in list_distinct(compared, "encoder"):
+        for similarity in list_distinct(compared, "similarity"):
+            for metric in list_distinct(compared, "metric"):
+                names = {"encoder": encoder, "similarity": similarity, "metric": metric}
+                cells = {row["set"]: row for row in select_rows(compared, names)}
+                if not cells:
+                    continue
+                title = metric.capitalize() + ("" if similarity == "cosine" else f" {HEADINGS[similarity]}")
+                for label, key, form in (
+                    (title, "ours", "{:.2f}"), ("MTEB", "published", "{:.2f}"), ("differs", "difference", "{:+.3f}"),
+                ):  # fmt: skip
+                    numbers = (form.format(cells[name][key]) if name in cells else "-" for name in sets)
+                    table.add_row(encoder, label, *numbers, style="" if key == "ours" else "dim")
+        table.add_section()
+    return table
+
+
+def build_set_table(rows: Sequence[TidyRow]) -> Table:
+    """Build the table of Spearman's correlation by cosine: a section an encoder, a row a method, a column a set."""
+    rows = select_shown(select_rows(rows, {"similarity": "cosine"}))
+    sets = list_distinct(rows, "set")
+    headings = [*map(find_set_name, sets), *(["mean"] if len(sets) > 1 else [])]
+    table = make_table("Spearman x 100 by cosine", ("encoder, method",), headings)
+    for encoder in list_distinct(rows, "encoder"):
+        table.add_row(encoder, style="bold")
+        own = select_rows(rows, {"encoder": encoder})
+        for method in list_distinct(own, "method"):
+            values = [row["spearman"] for row in select_rows(own, {"method": method})]
+            mean = [average(values)] if len(sets) > 1 else []
+            table.add_row(method, *(format_number(value, ".2f") for value in [*values, *mean]))
+        table.add_section()
+    return table
+
+
+def build_mean_table(means: Sequence[TidyRow]) -> Table:
+    """Build the table of Spearman's correlation by each similarity, averaged over the sets: a row a method."""
+    means = select_shown(means)
+    similarities = list_distinct(means, "similarity")
+    table = make_table(
+        "Spearman x 100, mean over sets, by similarity",
+        ("encoder, method",),
+        [*(HEADINGS[name] for name in similarities), "gain by cosine"],
+    )
+    for encoder in list_distinct(means, "encoder"):
+        table.add_row(encoder, style="bold")
+        own = select_rows(means, {"encoder": encoder})
+        for method in list_distinct(own, "method"):
+            cells = {row["similarity"]: row for row in select_rows(own, {"method": method})}
+            gain = "" if method == PLAIN else f"{cells['cosine']['gain']:+.2f}"
+            table.add_row(method, *(format_number(cells[name]["spearman"], ".2f") for name in similarities), gain)
+        table.add_section()
+    return table
+
+
+def select_shown(rows: Sequence[TidyRow]) -> list[TidyRow]:
+    """Select the rows of the models' outputs for a table; all rows if other layers alone were asked for."""
+    return select_rows(rows, {"layer": None}) or list(rows)
+
+
+def find_set_name(name: str) -> str:
+    """Return the printed name of a set."""
+    return find_paper_column(PAPER, "cosine", name, "spearman")
+
+
+def list_notes(rows: Sequence[TidyRow], encoders: Sequence[TidyRow], fit: str | None, unit_length: bool) -> list[str]:
+    """Write the notes below the tables: what calibrations were fitted on, and how vectors were made.
+
+    Args:
+        rows: of the similarities.
+        encoders: each with the number of sentences that are as long as its longest input.
+        fit: the set that calibrations were fitted on; None for each set's own.
+        unit_length: whether vectors were divided by their lengths first.
+    """
+    where = f"of {find_set_name(fit)}" if fit else "of the set that is evaluated (transductive; scores are not read)"
+    notes = [
+        f"Calibrations are fitted on the sentences {where}, as one batch: calibration.momentum plays no part.",
+        "inner: inner product; ranks: Spearman's correlation of the vectors' coordinates; -L1: minus L1 distance.",
+    ]
+    if unit_length:
+        notes.append("Every vector is divided by its length before it is calibrated.")
+    if any(row["layer"] is not None for row in rows) and any(row["layer"] is None for row in rows):
+        notes.append(
+            "The tables show the models' outputs; other layers are in the figure and in the rows similarity."
+        )
+    notes += [
+        f"{row['model']}: {format_count(row['sentences_cut'], 'sentence')} of its longest length or cut."
+        for row in encoders
+        if row["sentences_cut"]
+    ]
+    models = set(list_distinct(rows, "model"))
+    if models & set(published.load_tables(PAPER)["cosine"].cells):
+        notes += published.load_tables(PAPER)["cosine"].doubtful
+    return notes
+
+
+def draw_gains(rows: Sequence[TidyRow]) -> Figure:
+    """Draw each method's gain by cosine against the top coordinate's share of the variance, before calibration.
+
+    One point is an encoder, layer and set; a panel is a method. Colours are encoders, markers are layers. Methods
+    with the same gains share a panel, as PCA and ZCA whitening do, which differ by a rotation only.
+    """
+    rows = [row for row in rows if row["similarity"] == "cosine" and row["method"] != PLAIN]
+    panels = group_equal_methods(rows)
+    figure, axes = make_panel_grid(
+        [", ".join(methods) for methods in panels] or [""], 2.0, 3, sharex=True, sharey=True
+    )
+    all_shares = [row["top_share"] for row in rows]
+    ticks = [tick for tick in TICKS if all_shares and min(all_shares) / 2 <= tick <= 2 * max(all_shares)]
+    for methods, axis in zip(panels, axes, strict=False):
+        axis.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+        own = select_rows(rows, {"method": methods[0]})
+        for colour, model in zip(PALETTE, list_distinct(rows, "model"), strict=False):
+            for marker, layer in zip(MARKERS, list_layers(rows), strict=False):
+                points = select_rows(own, {"model": model, "layer": layer})
+                label = f"{model}, {'output' if layer is None else f'layer {layer}'}" if points else None
+                shares, gains = ([row[key] for row in points] for key in ("top_share", "gain"))
+                axis.plot(shares, gains, marker, color=colour, markersize=3, alpha=0.8, label=label)
+        axis.set(xscale="log", xlabel="top coordinate (% of variance)", ylabel="gain (points)")
+        axis.set_xticks(ticks, [f"{100 * tick:g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.tick_params(labelbottom=True, labelleft=True)
+    if panels:
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+    return figure
+
+
+def group_equal_methods(rows: Sequence[TidyRow]) -> list[list[str]]:
+    """Group the methods whose gains are the same in all rows, in order of appearance."""
+    groups: list[tuple[np.ndarray, list[str]]] = []
+    for method in list_distinct(rows, "method"):
+        gains = np.array([row["gain"] for row in select_rows(rows, {"method": method})])
+        for other, methods in groups:
+            if other.shape == gains.shape and np.allclose(other, gains, rtol=0, atol=SAME, equal_nan=True):
+                methods.append(method)
+                break
+        else:
+            groups.append((gains, [method]))
+    return [methods for _, methods in groups]
+
+
+def list_layers(rows: Sequence[TidyRow]) -> list[int | None]:
+    """List the layers, the first one first and the model's output (None) last."""
+    layers = list_distinct(rows, "layer")
+    return sorted((layer for layer in layers if layer is not None), key=int) + [None] * (None in layers)

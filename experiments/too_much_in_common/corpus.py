@@ -60,7 +60,6 @@ class Corpus:
     name: str
     text_count: int
     read: Callable[[], Iterator[list[str]]]
-    differs: list[str]
 
     def iter_batches(self) -> Iterator[list[str]]:
         """Yield the first ``text_count`` texts in their order, at most ``TEXTS_PER_BATCH`` at a time."""
@@ -95,11 +94,15 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
     if not count:
         raise UserError(f"analysis.corpus={name} has no texts; choose another corpus")
     kept = min(count, limit or count)
+    return Corpus(name, kept, read)
+
+
+def find_corpus_differences(name: str, text_count: int) -> list[str]:
+    """List how a corpus of which so many texts were read differs from the paper's."""
+    if name != PAPER_CORPUS:
+        return [f"corpus {name} is not the paper's"]
     whole = CORPUS_SOURCES[PAPER_CORPUS].text_count or 0
-    differs = [] if name == PAPER_CORPUS else [f"corpus {name} is not the paper's"]
-    if name == PAPER_CORPUS and kept < whole:
-        differs = [f"{kept:,} of the {whole:,} texts of {name}"]
-    return Corpus(name, kept, read, differs)
+    return [f"{text_count:,} of the {whole:,} texts of {name}"] if text_count < whole else []
 
 
 def _read_reviews() -> Iterator[list[str]]:

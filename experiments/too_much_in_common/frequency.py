@@ -2,31 +2,25 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from torch import Tensor
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
 from typing_extensions import TypedDict
 
-from isobench.analyses.findings import Findings
-from isobench.analyses.setting_checks import check_no_calibration
-from isobench.analyses.subject import Subject, collect_scale_notes
-from isobench.calibration import center
+from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
-from isobench.common.linalg import to_float64
+from isobench.common.plots import PALETTE, add_finding, make_panel_grid
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveInt, above, at_least, at_most
-from isobench.metrics.isotropy import sum_unit_rows
-from isobench.metrics.zipf import zipf_exponents
-from isobench.training.build import should_show_progress
-from isobench_papers.too_much_in_common.corpus import open_corpus
-from isobench_papers.too_much_in_common.frequency_figures import draw_figure3, draw_figure4
-from isobench_papers.too_much_in_common.frequency_tables import (
-    build_frequency_table,
-    build_similarity_table,
-    make_share_key,
-)
-from isobench_papers.too_much_in_common.token_counts import count_tokens, fit_to_rows, track_batches
+
+if TYPE_CHECKING:  # importing them takes seconds
+    from torch import Tensor
+
+    from isobench.analyses.subject import Subject
 
 UNUSED_TOKEN_PATTERN = re.compile(r"\[unused\d+\]")  # as in BERT's vocabularies
 WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
@@ -62,8 +56,8 @@ class Coverage(TypedDict):
     published: Any  # the number of types, in the paper's words
 
 
-def analyse(
-    subjects: list[Subject],
+def compute(
+    subjects: list["Subject"],
     corpus: str,
     texts: PositiveInt | None,
     width: PositiveInt,
@@ -72,7 +66,7 @@ def analyse(
     heads: list[FrequentTypes],
     coverage: Coverage,
     ranks: Annotated[list[Any], RANKS],
-) -> Findings:
+) -> Rows:
     """Measure mean cosines of the unused tokens with bins of the vocabulary, and rank-frequency curves of a corpus.
 
     Args:
@@ -89,54 +83,90 @@ def analyse(
     Raises:
         UserError: the corpus is missing, or a calibration is set.
     """
+    from isobench.analyses.subject import check_no_calibration
+    from isobench.calibration import center
+    from isobench.common.linalg import to_float64
+    from isobench.training.build import should_show_progress
+    from isobench_papers.too_much_in_common.corpus import open_corpus
+    from isobench_papers.too_much_in_common.token_counts import count_tokens, fit_to_rows, track_batches
+
     check_no_calibration(subjects)
     read = open_corpus(corpus, subjects[0].cfg.data, texts)
-    show = should_show_progress(subjects[0].cfg)
-    counts = {WORDS_LABEL: count_words(track_batches(read, WORDS_LABEL, show))}
-    bin_rows: list[dict[str, Any]] = []
-    range_rows: list[dict[str, Any]] = []
-    compared_tokens = []
+    show_progress = should_show_progress()
+    counts = {WORDS_LABEL: count_words(track_batches(read, WORDS_LABEL, show_progress))}
+    rows: Rows = {"cosine_bins": [], "cosine_ranges": [], "reference_tokens": []}
     for subject in subjects:
         unit = f"tokens, {subject.encoder}"
-        by_id = count_tokens(track_batches(read, unit, show), subject.tokenizer)
+        by_id = count_tokens(track_batches(read, unit, show_progress), subject.tokenizer)
         counts[unit] = np.sort(by_id[by_id > 0])[::-1]
         matrix = to_float64(subject.vocabulary())
-        ids, description = select_reference_tokens(subject.tokenizer, len(matrix), rare)
-        compared_tokens.append(f"{subject.encoder}: {description}")
+        ids, unused = select_reference_tokens(subject.tokenizer, len(matrix), rare)
+        rows["reference_tokens"].append({"encoder": subject.encoder, "tokens": len(ids), "unused": unused})
         bins = [(first, first + width) for first in range(0, len(matrix), width)]
-        weights = fit_to_rows(by_id, len(matrix))
-        versions = {"raw": matrix, "centred": center(matrix), "zipf_centred": center(matrix, weights)}
+        bounds = [(token_range["first"], token_range["end"]) for token_range in ranges]
+        versions = {
+            "raw": matrix,
+            "centred": center(matrix),
+            "zipf_centred": center(matrix, fit_to_rows(by_id, len(matrix))),
+        }
         for vectors, embeddings in versions.items():
-            name = {"encoder": subject.encoder, "vectors": vectors}
-            bin_rows += [{**name, **row} for row in compute_range_cosines(embeddings, ids, bins)]
-            bounds = [(token_range["first"], token_range["end"]) for token_range in ranges]
-            range_rows += [{**name, **row} for row in compute_range_cosines(embeddings, ids, bounds)]
+            names = {"encoder": subject.encoder, "vectors": vectors}
+            rows["cosine_bins"] += [{**names, **row} for row in compute_range_cosines(embeddings, ids, bins)]
+            rows["cosine_ranges"] += [{**names, **row} for row in compute_range_cosines(embeddings, ids, bounds)]
         subject.release()
-    summary = [{"unit": u, **summarise_counts(of_unit, heads, coverage, ranks)} for u, of_unit in counts.items()]
-    curves = [{"unit": unit, **row} for unit, of_unit in counts.items() for row in sample_rank_curve(of_unit)]
-    return Findings(
-        numbers={
-            "cosine_bins": bin_rows,
-            "cosine_ranges": range_rows,
-            "frequency": summary,
-            "rank_frequency": curves,
+    rows["frequency"] = [
+        {"unit": unit, "texts": read.text_count, **summarise_counts(own, heads, coverage, ranks)}
+        for unit, own in counts.items()
+    ]
+    rows["rank_frequency"] = [{"unit": unit, **row} for unit, own in counts.items() for row in sample_rank_curve(own)]
+    return rows
+
+
+def describe_differences(subjects: list["Subject"], rows: Rows, corpus: str) -> list[str]:
+    """Describe how encoders and corpus differ from the paper's; no task is read."""
+    from isobench.analyses.subject import collect_scale_notes
+    from isobench_papers.too_much_in_common.corpus import find_corpus_differences
+
+    return [
+        *collect_scale_notes(subjects, "encoder"),
+        *find_corpus_differences(corpus, rows["frequency"][0]["texts"]),
+    ]
+
+
+def show(
+    rows: Rows,
+    ranges: list[TokenRange],
+    heads: list[FrequentTypes],
+    coverage: Coverage,
+    ranks: list[int],
+) -> Shown:
+    """Show the mean cosines and the summary of the corpus beside the paper's numbers, and Figures 3 and 4."""
+    summary = rows["frequency"]
+    compared = [
+        f"{row['encoder']}: {row['tokens']} unused tokens"
+        if row["unused"]
+        else f"{row['encoder']}: no unused tokens, the last {row['tokens']} ids (rare) in their place"
+        for row in rows["reference_tokens"]
+    ]
+    return Shown(
+        [build_similarity_table(rows["cosine_ranges"], ranges), build_frequency_table(summary, heads, coverage)],
+        {
+            "figure3": draw_figure3(rows["cosine_bins"], ranges),
+            "figure4": draw_figure4(rows["rank_frequency"], summary, ranks),
         },
-        figures={"figure3": draw_figure3(bin_rows, ranges), "figure4": draw_figure4(curves, summary, ranks)},
-        tables=[build_similarity_table(range_rows, ranges), build_frequency_table(summary, heads, coverage)],
-        notes=[
-            f"Mean cosines are of all pairs, one of these tokens with one of the bin: {'; '.join(compared_tokens)}.",
+        [
+            f"Mean cosines are of all pairs, one of these tokens with one of the bin: {'; '.join(compared)}.",
             "The paper's ids 28500-29500 and its 994 unused tokens are the uncased BERT's, as in its released code; "
             "its Figure 3 names the cased one, whose vocabulary has 28,996 tokens, 101 of them unused.",
             "Words, in their own case: runs of letters, digits and underscores, and every other character that is no "
-            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {read.text_count:,} texts.",
+            f"blank. Zipf's exponent s is of ranks {ranks[0]} to {ranks[1]}. {summary[0]['texts']:,} texts.",
             "zipf_centred: the mean that is subtracted weighs each token by its count (Yokoi et al. 2024; not in the "
             "paper).",
         ],
-        differs=collect_scale_notes(subjects, "encoder") + read.differs,
     )
 
 
-def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], str]:
+def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], bool]:
     """Select the tokens that training never used.
 
     These are BERT's ``[unused...]`` tokens; in a vocabulary without any, its last ``rare`` ids: rare tokens.
@@ -147,23 +177,22 @@ def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[
         rare: number of ids to take in a vocabulary without unused tokens.
 
     Returns:
-        Their ids, ascending, and a description for the notes.
+        Their ids, ascending, and whether they are unused tokens.
     """
     unused = sorted(
         number for token, number in tokenizer.get_vocab().items() if UNUSED_TOKEN_PATTERN.fullmatch(token)
     )
-    if unused:
-        return unused, f"{len(unused)} unused tokens"
-    last_ids = list(range(max(0, rows - rare), rows))
-    return last_ids, f"no unused tokens, the last {len(last_ids)} ids (rare) in their place"
+    return (unused, True) if unused else (list(range(max(0, rows - rare), rows)), False)
 
 
-def compute_range_cosines(matrix: Tensor, rows: list[int], bounds: Iterable[tuple[int, int]]) -> list[dict[str, Any]]:
+def compute_range_cosines(matrix: "Tensor", rows: list[int], bounds: Iterable[tuple[int, int]]) -> list[TidyRow]:
     """Compute the mean cosine of some rows of a matrix [V, d] with each range of its rows, over all pairs.
 
     It is the inner product of the two means of unit vectors. A range ends before its second bound. Ranges beyond the
     matrix are left out; a range that reaches beyond it is cut at its end.
     """
+    from isobench.metrics.isotropy import sum_unit_rows
+
     total, count = sum_unit_rows(matrix[rows])
     cosines = []
     for first, end in bounds:
@@ -187,7 +216,7 @@ def count_words(batches: Iterable[list[str]]) -> np.ndarray:
 def summarise_counts(
     counts: np.ndarray, heads: list[FrequentTypes], coverage: Coverage, ranks: Sequence[int]
 ) -> dict[str, Any]:
-    """Summarise counts, descending, [types], in a tidy row; ``analyse`` describes the settings.
+    """Summarise counts, descending, [types], in a tidy row; ``compute`` describes the settings.
 
     The row has the numbers of types and occurrences, the share of each head, the number of types that cover the share
     of ``coverage``, and Zipf's exponent fitted by least squares and by likelihood.
@@ -195,6 +224,8 @@ def summarise_counts(
     Raises:
         UserError: there are no counts.
     """
+    from isobench.metrics.zipf import zipf_exponents
+
     if not len(counts):
         raise UserError("the corpus has no words; choose another analysis.corpus, or raise analysis.texts")
     cumulative = np.cumsum(counts)
@@ -213,7 +244,115 @@ def summarise_counts(
     }
 
 
-def sample_rank_curve(counts: np.ndarray) -> list[dict[str, Any]]:
+def sample_rank_curve(counts: np.ndarray) -> list[TidyRow]:
     """Build a tidy row, rank and count, for each point of a curve in Figure 4, from counts, descending, [types]."""
     ranks = np.unique(np.geomspace(1, len(counts), MAX_CURVE_POINTS).astype(np.int64))
     return [{"rank": int(rank), "count": int(counts[rank - 1])} for rank in ranks]
+
+
+def build_similarity_table(rows: list[TidyRow], ranges: Sequence[Mapping[str, Any]]) -> Table:
+    """Build the table of mean cosines in the ranges that the paper prints, a row for each encoder and its vectors."""
+    headings = [f"ids {token_range['first']}-{token_range['end']}" for token_range in ranges]
+    title = "Too Much in Common, Section 4.2: mean cosine"
+    table = make_table(title, ("", "encoder", "vectors"), headings, wrap_numbers=True)
+    for encoder, vectors in dict.fromkeys((row["encoder"], row["vectors"]) for row in rows):
+        own_rows = select_rows(rows, {"encoder": encoder, "vectors": vectors})
+        by_first = {row["first"]: row for row in own_rows}
+        cells = [format_range_cell(by_first.get(token_range["first"]), token_range["end"]) for token_range in ranges]
+        table.add_row("ours", encoder, vectors, *cells)
+    table.add_section()
+    printed = (str(token_range["published"]) for token_range in ranges)
+    table.add_row("paper", "BERT", "raw", *printed, style="dim")
+    return table
+
+
+def format_range_cell(row: Mapping[str, Any] | None, end: int) -> str:
+    """Format a mean cosine; add where its range ended if the vocabulary cut it before ``end``."""
+    if row is None or row["cosine"] is None:
+        return "-"
+    return f"{row['cosine']:.2f}" + (f" (to {row['end']})" if row["end"] < end else "")
+
+
+def build_frequency_table(
+    rows: list[TidyRow], heads: Sequence[Mapping[str, Any]], coverage: Mapping[str, Any]
+) -> Table:
+    """Build the table of the corpus's summary, beside the numbers of Section 2.2."""
+    headings = ["types", "occurrences", *(f"top {head['types']}" for head in heads)]
+    headings += [f"for {coverage['share']:.0%}", "s, least squares", "s, likelihood"]
+    title = "Too Much in Common, Section 2.2 and Figure 4"
+    table = make_table(title, ("", "unit"), headings, wrap_numbers=True)
+    for row in rows:
+        shares = [f"{row[make_share_key(head)]:.1%}" for head in heads]
+        exponents = [f"{row[name]:.2f}" for name in ("zipf_least_squares", "zipf_likelihood")]
+        totals = (f"{row[name]:,}" for name in ("types", "occurrences"))
+        table.add_row("ours", row["unit"], *totals, *shares, f"{row['types_covering']:,}", *exponents)
+    table.add_section()
+    printed = [str(head["published"]) for head in heads]
+    table.add_row("paper", "tokens, BERT", "-", "-", *printed, str(coverage["published"]), "-", "-", style="dim")
+    return table
+
+
+def make_share_key(head: Mapping[str, Any]) -> str:
+    """Name the column with a head's share of the corpus."""
+    return f"share_of_{head['types']}"
+
+
+def draw_figure3(rows: list[TidyRow], printed: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the mean cosine against the token id, a panel an encoder; crosses are the paper's printed values."""
+    encoders = list_distinct(rows, "encoder")
+    figure, axes = make_panel_grid(encoders, 2.2, across=3, sharey=True)
+    for encoder, axis in zip(encoders, axes, strict=True):
+        for vectors, line in (("raw", "-"), ("centred", "--"), ("zipf_centred", ":")):
+            bins = select_rows(rows, {"encoder": encoder, "vectors": vectors})
+            cosines = [np.nan if row["cosine"] is None else row["cosine"] for row in bins]
+            axis.plot([_range_midpoint(row) for row in bins], cosines, line, label=vectors)
+        published = [bounds["published"] for bounds in printed]
+        axis.plot(
+            [_range_midpoint(bounds) for bounds in printed], published, "x", color="black", label="paper's BERT, raw"
+        )
+        axis.set_xlabel("token id (thousands)")
+        _label_first_column(axis, "mean cosine")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def _label_first_column(axis: Axes, label: str) -> None:
+    """Label the vertical axis of a panel in the first column; the others share its numbers."""
+    if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+        axis.set_ylabel(label)
+
+
+def _range_midpoint(bounds: Mapping[str, Any]) -> float:
+    """Return the middle of a range of token ids, in thousands."""
+    return (bounds["first"] + bounds["end"]) / 2000
+
+
+def draw_figure4(curves: list[TidyRow], summary: list[TidyRow], ranks: Sequence[int]) -> Figure:
+    """Draw the counts of words and tokens against their ranks, both logarithmic, a panel an encoder.
+
+    Thin lines are Zipf's law: with the exponent fitted by least squares, through the mean of the points fitted to.
+
+    Args:
+        curves: tidy rows with ``unit``, ``rank`` and ``count``.
+        summary: a tidy row for words, then one for each encoder's tokens, with ``unit`` and the exponent.
+        ranks: first and last rank that the exponent is fitted to.
+    """
+    words, *tokens = summary
+    encoders = [encoder_tokens["unit"].removeprefix("tokens, ") for encoder_tokens in tokens]
+    figure, axes = make_panel_grid(encoders, 2.4, across=3, sharey=True)
+    for encoder_tokens, axis in zip(tokens, axes, strict=True):
+        lines = ((words, "words", "-", PALETTE[0]), (encoder_tokens, "tokens", "--", PALETTE[1]))
+        for unit, label, line, colour in lines:
+            points = select_rows(curves, {"unit": unit["unit"]})
+            rank, count = (np.array([row[name] for row in points], float) for name in ("rank", "count"))
+            exponent = unit["zipf_least_squares"]
+            axis.loglog(rank, count, line, color=colour, label=f"{label}, s = {exponent:.2f}")
+            inside = (rank >= ranks[0]) & (rank <= ranks[1])
+            if inside.any():
+                middle = np.log(count[inside]).mean() + exponent * np.log(rank[inside]).mean()
+                axis.loglog(rank, np.exp(middle - exponent * np.log(rank)), color=colour, linewidth=0.6)
+        axis.set(xlabel="rank", ylim=(0.6, None))
+        _label_first_column(axis, "count")
+        add_finding(axis, r"thin lines: count $\propto$ rank$^{-s}$")
+        axis.legend(loc="lower left")
+    return figure

@@ -45,7 +45,7 @@ def count_rows(subject: Subject, corpus: Corpus, rows: int) -> Tensor:
     Raises:
         UserError: no text of the corpus has a token.
     """
-    show = should_show_progress(subject.cfg)
+    show = should_show_progress()
     counted = count_tokens(track_batches(corpus, f"tokens, {subject.encoder}", show), subject.tokenizer)
     return fit_to_rows(counted, rows)
 

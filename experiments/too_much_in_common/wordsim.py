@@ -1,25 +1,28 @@
 """Too Much in Common (Bis et al. 2021), Tables 2 and 3: word similarity by raw and by centred embeddings."""
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
 from rich.table import Table
-from torch import Tensor
 
-from isobench.analyses.findings import Findings, RowLabel, build_comparison_tables, find_paper_column, make_table
-from isobench.analyses.setting_checks import ROUNDINGS, check_no_calibration
-from isobench.analyses.subject import Subject, collect_scale_notes, iterate_subjects
-from isobench.calibration import all_but_the_top, center, center_scaled, whiten
+from isobench.analyses.rows import TidyRow, list_distinct
+from isobench.analyses.shown import (
+    RowLabel,
+    Rows,
+    Shown,
+    build_comparison_tables,
+    find_paper_column,
+    make_table,
+)
 from isobench.common.errors import UserError
-from isobench.common.linalg import to_float64
 from isobench.config.bounds import Bound, PositiveInt
-from isobench.metrics.task import METRIC_FUNCTIONS
-from isobench_papers.too_much_in_common import word_pairs
-from isobench_papers.too_much_in_common.corpus import Corpus
-from isobench_papers.too_much_in_common.token_counts import count_rows, open_analysis_corpus
+
+if TYPE_CHECKING:  # importing them takes seconds
+    from torch import Tensor
+
+    from isobench.analyses.subject import Subject
 
 PAPER = "too_much_in_common"
 METHODS = ("raw", "centered", "centered_scaled", "post_process")  # rows of the paper's tables
@@ -27,21 +30,19 @@ METHODS = ("raw", "centered", "centered_scaled", "post_process")  # rows of the 
 FREQUENCY_METHODS = ("zipf_centered", "whitened", "zipf_whitened")
 RELEASED_CODE_D = 2  # number of components that the released code removes
 MIN_PAIRS = 3  # fewer give no correlation: two points always lie on a line
-Rows = list[dict[str, Any]]
-
-
+ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}  # of d / 100, the number of components removed
 REMOVED = Bound(
     lambda count: count in ROUNDINGS or (type(count) is int and count >= 0),
     "must be ceil, floor or a whole number, at least 0",
 )
 
 
-def analyse(
-    subjects: list[Subject],
+def compute(
+    subjects: list["Subject"],
     removed: Annotated[int | str, REMOVED],
     corpus: str | None = None,
     texts: PositiveInt | None = None,
-) -> Findings:
+) -> Rows:
     """Correlate human scores of word pairs with cosine and inner product, by encoder, method and set.
 
     Args:
@@ -55,6 +56,11 @@ def analyse(
     Raises:
         UserError: word pairs or the corpus are missing, D is above the encoder's width, or a calibration is set.
     """
+    from isobench.analyses.subject import check_no_calibration, iterate_subjects
+    from isobench.common.linalg import to_float64
+    from isobench_papers.too_much_in_common import word_pairs
+    from isobench_papers.too_much_in_common.token_counts import count_rows, open_analysis_corpus
+
     check_no_calibration(subjects)
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:
@@ -64,7 +70,7 @@ def analyse(
         )
     sets = word_pairs.load_word_pairs(first.data)
     counted = open_analysis_corpus(subjects, corpus, texts)
-    rows: Rows = []
+    rows: list[TidyRow] = []
     for subject in iterate_subjects(subjects, "word similarity"):
         tokens = {
             name: word_pairs.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in sets.items()
@@ -78,21 +84,39 @@ def analyse(
             for name, (ids, scores) in tokens.items():
                 names = {"encoder": subject.encoder, "method": method, "set": name, "pairs_in_set": len(sets[name])}
                 rows += [{**names, **correlations} for correlations in correlate_with_scores(vectors, ids, scores)]
-    means = average_over_sets(rows)
-    labels = ("encoder", "method")
-    return Findings(
-        numbers={"word_similarity": rows, "averages": means},
-        tables=[
-            build_pair_count_table(rows),
-            *build_comparison_tables(
-                "Table 3: Pearson x 100, inner/cosine", labels, format_table3_cells(rows), PAPER, "table3"
-            ),
-            *build_comparison_tables(
-                "Table 2: averages of Table 3", labels, format_table2_cells(means), PAPER, "table2"
-            ),
+    found: Rows = {"word_similarity": rows, "averages": average_over_sets(rows)}
+    return found | ({"corpus": [{"corpus": counted.name, "texts": counted.text_count}]} if counted else {})
+
+
+def describe_differences(subjects: list["Subject"], rows: Rows, removed: int | str) -> list[str]:
+    """Describe how encoders, sets of word pairs and D differ from the paper's."""
+    from isobench.analyses.subject import collect_scale_notes
+    from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS
+
+    differences = collect_scale_notes(subjects, "encoder")
+    if tuple(list_distinct(rows["word_similarity"], "set")) != PAPER_SETS:
+        differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
+    return differences if removed == RELEASED_CODE_D else [*differences, f"D = {removed}, not {RELEASED_CODE_D}"]
+
+
+def show(rows: Rows, removed: int | str) -> Shown:
+    """Show how many pairs count, and Tables 3 and 2 beside the paper's."""
+    own, means = rows["word_similarity"], rows["averages"]
+    labels, cells3, cells2 = ("encoder", "method"), format_table3_cells(own), format_table2_cells(means)
+    notes = explain_tables(own, means, removed)
+    for counted in rows.get("corpus", []):
+        notes.append(
+            f"Not in the paper (Yokoi et al. 2024): {', '.join(FREQUENCY_METHODS)}. zipf_ weighs each word by "
+            f"how often its token occurs in {counted['texts']:,} texts of {counted['corpus']}; whitened weighs all "
+            "words alike."
+        )
+    return Shown(
+        [
+            build_pair_count_table(own),
+            *build_comparison_tables("Table 3: Pearson x 100, inner/cosine", labels, cells3, PAPER, "table3"),
+            *build_comparison_tables("Table 2: averages of Table 3", labels, cells2, PAPER, "table2"),
         ],
-        notes=[*explain_tables(rows, means, removed), *([explain_frequency_methods(counted)] if counted else [])],
-        differs=[*collect_scale_notes(subjects, "encoder"), *find_setting_differences(sets, removed)],
+        notes=notes,
     )
 
 
@@ -108,7 +132,7 @@ def resolve_direction_count(removed: int | str, dim: int) -> int:
     return count
 
 
-def transform_embeddings(matrix: Tensor, method: str, count: int, counts: Tensor | None = None) -> Tensor:
+def transform_embeddings(matrix: "Tensor", method: str, count: int, counts: "Tensor | None" = None) -> "Tensor":
     """Apply one of ``METHODS`` (Sections 5.1 and 5.2) or ``FREQUENCY_METHODS`` to an embedding matrix, [V, d].
 
     Args:
@@ -117,6 +141,8 @@ def transform_embeddings(matrix: Tensor, method: str, count: int, counts: Tensor
         count: D, the number of components that ``post_process`` removes.
         counts: of the words in a corpus, [V].
     """
+    from isobench.calibration import all_but_the_top, center, center_scaled, whiten
+
     if method == "raw":
         return matrix
     if method in FREQUENCY_METHODS:
@@ -127,7 +153,7 @@ def transform_embeddings(matrix: Tensor, method: str, count: int, counts: Tensor
     return center_scaled(matrix) if method == "centered_scaled" else all_but_the_top(matrix, count)
 
 
-def correlate_with_scores(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
+def correlate_with_scores(vectors: "Tensor", ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
     """Correlate human scores with the words' inner product, then with their cosine.
 
     Args:
@@ -139,6 +165,10 @@ def correlate_with_scores(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) 
         For each similarity its name, the number of pairs, and Pearson's and Spearman's correlation x 100; NaN for
         fewer than three pairs.
     """
+    import torch
+
+    from isobench.metrics.task import METRIC_FUNCTIONS
+
     left, right = (vectors[torch.from_numpy(ids[:, side])] for side in (0, 1))  # (n, d)
     similarities = {"inner": (left * right).sum(1), "cosine": torch.cosine_similarity(left, right)}
     for name, values in similarities.items():
@@ -148,9 +178,9 @@ def correlate_with_scores(vectors: Tensor, ids: np.ndarray, scores: np.ndarray) 
         yield {"similarity": name, "pairs": len(scores), **correlations}
 
 
-def average_over_sets(rows: Rows) -> Rows:
+def average_over_sets(rows: list[TidyRow]) -> list[TidyRow]:
     """Average the correlations over sets, by encoder, method and similarity; sets without a number are left out."""
-    groups: dict[tuple[str, ...], Rows] = {}
+    groups: dict[tuple[str, ...], list[TidyRow]] = {}
     for row in rows:
         if not math.isnan(row["pearson"]):
             groups.setdefault((row["encoder"], row["method"], row["similarity"]), []).append(row)
@@ -164,7 +194,7 @@ def average_over_sets(rows: Rows) -> Rows:
     ]
 
 
-def format_table3_cells(rows: Rows) -> dict[RowLabel, dict[str, str]]:
+def format_table3_cells(rows: list[TidyRow]) -> dict[RowLabel, dict[str, str]]:
     """Format our cells of Table 3, inner product/cosine: encoder and method -> column -> text."""
     cells: dict[RowLabel, dict[str, str]] = {}
     for row in rows:
@@ -173,7 +203,7 @@ def format_table3_cells(rows: Rows) -> dict[RowLabel, dict[str, str]]:
     return cells
 
 
-def format_table2_cells(means: Rows) -> dict[RowLabel, dict[str, str]]:
+def format_table2_cells(means: list[TidyRow]) -> dict[RowLabel, dict[str, str]]:
     """Format our cells of Table 2, the cosine first as in the paper: encoder and method -> column -> text."""
     cells: dict[RowLabel, dict[str, str]] = {}
     for row in reversed(means):
@@ -182,7 +212,7 @@ def format_table2_cells(means: Rows) -> dict[RowLabel, dict[str, str]]:
     return dict(reversed(cells.items()))
 
 
-def build_pair_count_table(rows: Rows) -> Table:
+def build_pair_count_table(rows: list[TidyRow]) -> Table:
     """Build the table of how many pairs have two words of one token each: a row an encoder, a column a set."""
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -200,7 +230,7 @@ def find_printed_set_name(name: str) -> str:
     return find_paper_column(PAPER, "table3", name, "pearson")
 
 
-def explain_tables(rows: Rows, means: Rows, removed: int | str) -> list[str]:
+def explain_tables(rows: list[TidyRow], means: list[TidyRow], removed: int | str) -> list[str]:
     """Write the notes below the tables: what D is, which sets are averaged, and which have too few pairs."""
     notes = [
         f"analysis.removed={removed} is how many principal components post_process takes away: 2 in the released "
@@ -215,19 +245,3 @@ def explain_tables(rows: Rows, means: Rows, removed: int | str) -> list[str]:
     if any(row["set"] == "men" for row in rows):
         notes.append("MEN is taken in its lemma form.")
     return notes
-
-
-def explain_frequency_methods(corpus: Corpus) -> str:
-    """Write the note on the methods that the paper does not have."""
-    return (
-        f"Not in the paper (Yokoi et al. 2024): {', '.join(FREQUENCY_METHODS)}. zipf_ weighs each word by how often "
-        f"its token occurs in {corpus.text_count:,} texts of {corpus.name}; whitened weighs all words alike."
-    )
-
-
-def find_setting_differences(sets: Iterable[str], removed: int | str) -> list[str]:
-    """List how the sets of word pairs and D differ from the paper's."""
-    differences = []
-    if tuple(sets) != word_pairs.PAPER_SETS:
-        differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
-    return differences if removed == RELEASED_CODE_D else [*differences, f"D = {removed}, not {RELEASED_CODE_D}"]

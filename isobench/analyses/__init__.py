@@ -1,1 +1,1 @@
-"""Tables and figures of pretrained embeddings or of finished runs: one file an analysis."""
+"""Analyses of pretrained encoders or of finished runs: they compute rows, and show them as tables and figures."""

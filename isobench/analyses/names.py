@@ -4,7 +4,6 @@ A subject is one run as an analysis sees it: an encoder on a task under a method
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from isobench.common.errors import UserError
@@ -18,24 +17,6 @@ class SubjectNames(NamedTuple):
     encoder: str
     task: str
     method: str
-
-
-@dataclass
-class EncoderOnTask:
-    """Base of what an analysis measures of one encoder on one task's training set; it holds their names."""
-
-    encoder: str
-    task: str
-
-    @property
-    def title(self) -> str:
-        """Title of a figure's panel."""
-        return f"{self.encoder}, {self.task}"
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The names as columns of a tidy row."""
-        return {"encoder": self.encoder, "task": self.task}
 
 
 def needs_training(analysis: dict[str, Any]) -> bool:

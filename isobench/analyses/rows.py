@@ -14,3 +14,13 @@ def select_rows(rows: Iterable[TidyRow], selection: Mapping[str, Any]) -> list[T
 def list_distinct(rows: Iterable[TidyRow], column: str) -> list[Any]:
     """List the distinct values of a column, in the order in which they first appear."""
     return list(dict.fromkeys(row[column] for row in rows))
+
+
+def name_panel(row: TidyRow) -> str:
+    """Name the panel of a row's encoder and task."""
+    return f"{row['encoder']}, {row['task']}"
+
+
+def select_subject(rows: Iterable[TidyRow], subject: TidyRow) -> list[TidyRow]:
+    """Return the rows with a row's encoder and task."""
+    return select_rows(rows, {"encoder": subject["encoder"], "task": subject["task"]})

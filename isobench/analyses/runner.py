@@ -1,171 +1,240 @@
-"""Carry out an experiment's analysis and write its outcome."""
+"""Carry out an experiment's analysis: compute its rows, write them, and show them."""
 
-import logging
+import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import hydra.utils
 from rich.table import Table
 
+from isobench.analyses.analysis import OLD_ENDING, load_analysis
 from isobench.analyses.names import SubjectNames, name_subjects, needs_training
-from isobench.analyses.setting_checks import check_settings
 from isobench.common.checksums import add_json_checksum, read_json
-from isobench.common.errors import UserError
-from isobench.common.files import make_storage_error, replace_non_finite, require_writable, sha256_file, write_json
-from isobench.common.reading import RECORD_LIMIT
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import (
+    make_storage_error,
+    replace_non_finite,
+    require_writable,
+    sha256_file,
+    write_json,
+    write_whole,
+)
+from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.common.terminal import make_console, print_note
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
 from isobench.runs.row import Row
 from isobench.training.execute import probe_hub_if_needed
 
-RUNNER_SETTINGS = ("_target_", "trains", "unfinished")  # of an analysis; its function takes the other ones
+if TYPE_CHECKING:  # importing them takes seconds
+    import pyarrow
+
+    from isobench.analyses.shown import Rows, Shown
+    from isobench.analyses.subject import Subject
 
 
-def run_analysis(experiment: Experiment, rows: Sequence[Row]) -> None:
-    """Carry out the analysis in these runs' config, write its files and print its tables.
+def run_analysis(experiment: Experiment, runs: Sequence[Row]) -> "Shown":
+    """Carry out the analysis in these runs' config: write its rows, print its tables and draw its figures.
 
     Args:
         experiment: the experiment; it names the folder.
-        rows: the runs of its grid; all have the same ``analysis`` settings.
+        runs: those of its grid; all have the same ``analysis`` settings.
 
     Raises:
         UserError: the analysis has no such setting, data or weights are missing, or the folder can't be written.
     """
-    first = rows[0].cfg
-    probe_hub_if_needed(row.cfg for row in rows)
-    function, settings = load_analysis_function(first.analysis)
-    names = name_subjects(rows)
+    first = runs[0].cfg
+    probe_hub_if_needed(run.cfg for run in runs)
+    analysis = load_analysis(first.analysis)
+    subjects = make_subjects(runs)
     folder = report_folder(first.output_dir, experiment.name)
     with require_writable(folder):
-        findings, seconds = compute_findings(experiment, function, settings, rows, names)
+        start = time.perf_counter()
+        tables = make_tables(analysis.compute(subjects))
+        rows = {name: table.to_pylist() for name, table in tables.items()}
+        about = {
+            "experiment": asdict(experiment),
+            **list_analysis_inputs(runs),
+            "seconds": round(time.perf_counter() - start, 1),
+            "scale": {"name": first.scale, "differs": analysis.describe_differences(subjects, rows)},
+            "runs": [] if needs_training(first.analysis) else [asdict(run.cfg) for run in runs],
+            "ended": [run.folder.key for run in runs if run.record is not None],
+        }
+        shown = show_rows(about, rows)
         try:
-            stale = list_earlier_files(folder)
-            (folder / ABOUT_FILE).unlink(missing_ok=True)  # while files change, no about.json vouches for them
-            files = findings.write(folder)
-            for name in stale - {file.name for file in files}:
-                (folder / name).unlink(missing_ok=True)
-            write_json(
-                folder / ABOUT_FILE,
-                add_json_checksum(replace_non_finite(describe_analysis(experiment, rows, findings, files, seconds))),
-            )
+            _write_files(folder, about, tables, shown)
         except OSError as error:
             raise make_storage_error(error, folder) from error
     out = make_console()
-    findings.print_to(out)
-    stems = ", ".join(sorted({file.stem for file in files}))
+    shown.print_to(out)
+    stems = ", ".join(sorted({*rows, *shown.figures}))
     out.print(f"Written to {folder}/: {stems}", highlight=False, markup=False, soft_wrap=True)
+    return shown
 
 
-def analyse_trained_runs(experiment: Experiment, rows: Sequence[Row]) -> None:
+def analyse_trained_runs(experiment: Experiment, runs: Sequence[Row]) -> "Shown | None":
     """Carry out the analysis of trained runs on those that finished; with ``analysis.unfinished`` on all of them.
 
-    Without a finished run, print a line that says so.
-
-    Args:
-        experiment: the experiment; it names the folder.
-        rows: the planned runs, with the records of those that have ended.
-
-    Raises:
-        UserError: as ``run_analysis``.
+    Without a finished run, print a line that says so, and return None. Arguments and errors as of ``run_analysis``.
     """
-    finished = [row for row in rows if row.record is not None and row.record.status == "finished"]
+    finished = [run for run in runs if run.record is not None and run.record.status == "finished"]
     if finished:
-        run_analysis(experiment, rows if rows[0].cfg.analysis.get("unfinished") else finished)
-    else:
-        print_note("no run has finished, so there is nothing to analyse")
+        return run_analysis(experiment, runs if runs[0].cfg.analysis.get("unfinished") else finished)
+    print_note("no run has finished, so there is nothing to analyse")
+    return None
 
 
-def compute_findings(
-    experiment: Experiment, function: Any, settings: dict[str, Any], rows: Sequence[Row], names: list[SubjectNames]
-) -> tuple[Any, float]:
-    """Call the analysis and add to its notes and figures how the setting differs from the paper's.
+def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path) -> "Shown":
+    """Show an analysis by the rows that are stored, and draw its figures; compute nothing.
 
     Args:
-        experiment: the experiment.
-        function: the analysis; takes subjects and settings, returns Findings.
-        settings: its settings.
-        rows: the runs of the experiment's grid.
-        names: each run's names in tables and figures.
-
-    Returns:
-        The findings, and the seconds that they took.
+        source: the folder with about.json and the rows.
+        analysis: names the module that shows them; the one that a stored file names is not imported.
+        folder: where the figures go.
 
     Raises:
-        UserError: the analysis returns something else, or numbers that are no rows.
+        UserError: there are no rows, or they are damaged or another version's.
+        StorageError: a figure can't be written.
     """
-    from isobench.analyses.subject import Subject, collect_scale_notes
+    about = read_about(source)
+    if about is None:
+        raise UserError(f"{source} has no rows of an analysis: run the experiment first")
+    try:
+        about["analysis"]["_target_"] = analysis["_target_"]
+        shown = show_rows(about, read_rows(source))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{source} can't be shown: {extract_first_line(error)}; run the experiment again") from error
+    with require_writable(folder):
+        try:
+            for name, content in shown.draw().items():
+                with write_whole(folder / f"{name}.svg") as file:
+                    file.write_bytes(content)
+        except OSError as error:
+            raise make_storage_error(error, folder) from error
+    return shown
+
+
+def compute_rows(settings: Mapping[str, Any], runs: Sequence[Row]) -> "Rows":
+    """Compute the rows of an analysis; of trained runs this takes their records and predictions alone.
+
+    Args:
+        settings: a config's ``analysis``. The module that its ``_target_`` names is imported.
+        runs: those that were analysed, in their order.
+
+    Raises:
+        UserError: there is no such analysis, it has no such setting, or these runs can't be analysed.
+    """
+    return load_analysis(settings).compute(make_subjects(runs))
+
+
+def show_rows(about: Mapping[str, Any], rows: "Rows") -> "Shown":
+    """Show the rows of an analysis, with a note on how its setting differs from the paper's.
+
+    Args:
+        about: the content of about.json. The module that its ``analysis`` names is imported.
+        rows: its rows by name.
+    """
     from isobench.common.plots import add_scale_note, use_figure_style
 
-    start = time.perf_counter()
-    subjects = [Subject(row, row_names) for row, row_names in zip(rows, names, strict=True)]
+    differs = about["scale"]["differs"]
     with use_figure_style():
-        findings = function(subjects, **settings)
-        check_findings(findings)
-        if findings.differs is None:
-            findings.differs = collect_scale_notes(subjects, "encoder", "task")
-        warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
-        findings.differs = list(dict.fromkeys([*findings.differs, *warnings]))
-        for name, figure in findings.figures.items():
-            if name not in findings.independent_figures:
-                add_scale_note(figure, findings.differs)
-    setting = "" if experiment.paper is None else " Data and encoders are the paper's."
-    if findings.differs:
-        setting = f" NOT the paper's setting: {'; '.join(findings.differs)}."
-    findings.notes.insert(0, f"scale={rows[0].cfg.scale}.{setting}")
-    return findings, time.perf_counter() - start
+        shown = load_analysis(about["analysis"]).show(rows)
+        for name, figure in shown.figures.items():
+            if Path(name).name != name:
+                raise UserError(f"show named a figure {name}: use a file name without folders")
+            if name not in shown.independent_figures:
+                add_scale_note(figure, differs)
+    setting = " Data and encoders are the paper's." if about["experiment"].get("paper") else ""
+    if differs:
+        setting = f" NOT the paper's setting: {'; '.join(differs)}."
+    shown.notes.insert(0, f"scale={about['scale']['name']}.{setting}")
+    return shown
 
 
-def check_findings(findings: Any) -> None:
-    """Raise UserError unless an analysis returned Findings whose numbers are rows, under names of files."""
-    from isobench.analyses.findings import Findings  # imports pyarrow
+def make_subjects(runs: Sequence[Row]) -> "list[Subject]":
+    """Make the subjects of runs, each with its names in tables and figures."""
+    from isobench.analyses.subject import Subject
 
-    if not isinstance(findings, Findings):
-        raise UserError(
-            f"the analysis returned {type(findings).__name__}: return isobench.analyses.findings.Findings"
-        )
-    for name, rows in findings.numbers.items():
-        if Path(name).name != name:
-            raise UserError(f"the analysis named its numbers {name}: use a file name without folders")
-        if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
-            raise UserError(f"the analysis must return its numbers {name} as a list of mappings, one for each row")
-    for name in findings.figures:
-        if Path(name).name != name:
-            raise UserError(f"the analysis named a figure {name}: use a file name without folders")
+    return [Subject(run, names) for run, names in zip(runs, name_subjects(runs), strict=True)]
 
 
-def describe_analysis(
-    experiment: Experiment, rows: Sequence[Row], findings: Any, files: list[Path], seconds: float
-) -> dict[str, Any]:
-    """Build the content of about.json: the analysis with its settings, the grid's keys, provenance.
+def read_rows(folder: Path, names: Iterable[str] | None = None) -> "Rows":
+    """Read the rows that an analysis wrote, some of them or all.
 
-    It has the configs too if nothing was trained: trained runs have theirs in their own folders.
+    Raises:
+        OSError: about.json or a file is missing.
+        ValueError: one is damaged, or has other bytes than the analysis wrote.
     """
+    import pyarrow.parquet
+
+    digests = read_json(folder / ABOUT_FILE, RECORD_LIMIT)["sha256"]
+    rows = {}
+    for name in names or [Path(file).stem for file in digests if file.endswith(".parquet")]:
+        content = read_bounded(folder / f"{name}.parquet", RECORD_LIMIT)
+        if hashlib.sha256(content).hexdigest() != digests.get(f"{name}.parquet"):
+            raise ValueError(f"{name}.parquet was changed after the analysis wrote it")
+        rows[name] = pyarrow.parquet.read_table(pyarrow.BufferReader(content)).to_pylist()
+    return rows
+
+
+def make_tables(rows: "Rows") -> "dict[str, pyarrow.Table]":
+    """Make the tables that are written as Parquet: name -> table.
+
+    Raises:
+        UserError: a column has values of several kinds.
+    """
+    import pyarrow
+
+    from isobench.common.tidy import list_columns, make_table
+
+    tables = {}
+    for name, own in rows.items():
+        try:
+            tables[name] = make_table(list_columns(own))
+        except pyarrow.ArrowException as error:
+            raise UserError(f"the rows {name} mix types in one column: {extract_first_line(error)}") from error
+    return tables
+
+
+def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow.Table]", shown: "Shown") -> None:
+    """Write rows, about.json and figures, each file whole or not at all; remove what an earlier outcome left."""
+    import pyarrow.parquet
+
     from isobench.common.provenance import collect_provenance
 
-    trained = needs_training(rows[0].cfg.analysis)
-    return {
-        "experiment": asdict(experiment),
-        **list_analysis_inputs(rows),
-        "seconds": round(seconds, 1),
-        "scale": {"name": rows[0].cfg.scale, "differs": findings.differs},
-        "files": sorted(file.name for file in files),
-        "sha256": {file.name: sha256_file(file) for file in sorted(files)},
-        "runs": [] if trained else [asdict(row.cfg) for row in rows],
-        "ended": [row.folder.key for row in rows if row.record is not None],
+    files: dict[str, Callable[[Path], Any]] = {
+        f"{name}.parquet": partial(pyarrow.parquet.write_table, table) for name, table in tables.items()
+    }
+    for name, content in shown.draw().items():
+        files[f"{name}.svg"] = partial(Path.write_bytes, data=content)
+    stale = _list_earlier_files(folder) - files.keys()
+    (folder / ABOUT_FILE).unlink(missing_ok=True)  # while files change, no about.json vouches for them
+    for name, write in files.items():
+        with write_whole(folder / name) as file:
+            write(file)
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
+    about = about | {
+        "files": sorted(files),
+        "sha256": {f"{name}.parquet": sha256_file(folder / f"{name}.parquet") for name in tables},
         "provenance": collect_provenance(),
     }
+    write_json(folder / ABOUT_FILE, add_json_checksum(replace_non_finite(about)))
 
 
-def list_analysis_inputs(rows: Sequence[Row]) -> dict[str, Any]:
+def list_analysis_inputs(runs: Sequence[Row]) -> dict[str, Any]:
     """List what decides an outcome: the analysis with its settings, and the keys of the runs."""
-    return {"analysis": rows[0].cfg.analysis, "keys": [row.folder.key for row in rows]}
+    analysis = runs[0].cfg.analysis
+    target = str(analysis.get("_target_")).removesuffix(
+        OLD_ENDING
+    )  # an analysis that was planned by an earlier version
+    return {"analysis": analysis | {"_target_": target}, "keys": [run.folder.key for run in runs]}
 
 
-def list_earlier_files(folder: Path) -> set[str]:
+def _list_earlier_files(folder: Path) -> set[str]:
     """List the files that an earlier analysis wrote into a folder; empty without one.
 
     A name with a folder in it is left out: no analysis writes one, and these files may be removed.
@@ -184,37 +253,18 @@ def read_about(folder: Path) -> dict[str, Any] | None:
     return about if isinstance(about, dict) else None
 
 
-def load_analysis_function(analysis: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Import the function that ``analysis._target_`` names; returns it and its settings.
-
-    Raises:
-        UserError: there is no such function, or it can't take these settings.
-    """
-    settings = {key: value for key, value in analysis.items() if key not in RUNNER_SETTINGS}
-    target = analysis.get("_target_")
-    if not target:
-        raise UserError("analysis._target_ must name a function, such as isobench_papers.isobn.ev.analyse")
-    try:
-        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it would log the same error at length
-        function = hydra.utils.get_method(target)
-    except Exception as error:  # Hydra raises several kinds of errors here
-        raise UserError(f"analysis._target_={target} can't be imported: {error}") from error
-    check_settings(function, settings)
-    return function, settings
-
-
-def print_analysis_plan(title: str, rows: Sequence[Row]) -> None:
+def print_analysis_plan(title: str, runs: Sequence[Row]) -> None:
     """Print the subjects of an analysis without training, and whether its outcome exists; starts nothing."""
     table = Table(title=f"{title}: nothing is started", title_justify="left", header_style="bold")
     for name in SubjectNames._fields:
         table.add_column(name, overflow="fold")
-    for names in name_subjects(rows):
+    for names in name_subjects(runs):
         table.add_row(*names)
-    folder = report_folder(rows[0].cfg.output_dir, rows[0].cfg.experiment.name)
+    folder = report_folder(runs[0].cfg.output_dir, runs[0].cfg.experiment.name)
     about = read_about(folder)
     state = "not done yet"
     if about is not None:
-        inputs = replace_non_finite(list_analysis_inputs(rows))
+        inputs = replace_non_finite(list_analysis_inputs(runs))
         same = all(about.get(key) == value for key, value in inputs.items())
         state = f"done: {folder}/" if same else f"not done yet ({folder}/ has it with other settings)"
     out = make_console()

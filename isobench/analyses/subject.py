@@ -1,6 +1,6 @@
 """The subject of an analysis: one encoder on one task under one calibration, loaded when it is asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,9 @@ from torch import Tensor
 
 from isobench.analyses.names import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
+from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count
 from isobench.data.batches.loaders import Loaders
 from isobench.data.scale import find_encoder_differences, find_task_differences
 from isobench.models import encoders, tokenization
@@ -122,7 +124,7 @@ def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
         subject.release()
 
 
-def collect_scale_notes(subjects: list[Subject], *kinds: str) -> list[str]:
+def collect_scale_notes(subjects: Sequence[Subject], *kinds: str) -> list[str]:
     """List, each once, how the subjects' encoders, tasks or both differ from the paper's.
 
     Args:
@@ -131,3 +133,18 @@ def collect_scale_notes(subjects: list[Subject], *kinds: str) -> list[str]:
     """
     notes = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
     return list(dict.fromkeys(notes))
+
+
+def check_no_calibration(subjects: Sequence[Subject]) -> None:
+    """Raise UserError if a subject has a calibration, for an analysis that would silently ignore it."""
+    if any(subject.method != "none" for subject in subjects):
+        name = subjects[0].cfg.experiment.name or "this analysis"
+        raise UserError(f"{name} looks at embeddings without calibration: leave calibration out")
+
+
+def no_variance_error(subject: Subject, examples: int) -> UserError:
+    """Build the error for a subject whose embeddings are all the same."""
+    return UserError(
+        f"the embeddings of {subject.encoder} on {subject.task} do not vary over "
+        f"{format_count(examples, 'training example')}; take more of them (task.train_samples)"
+    )

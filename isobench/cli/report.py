@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from isobench.analyses.analysis import load_analysis
 from isobench.analyses.names import needs_training
-from isobench.analyses.runner import analyse_trained_runs, load_analysis_function
-from isobench.bundles.manifest import PLAN_FILE, read_bundle_file, read_manifest
+from isobench.analyses.runner import analyse_trained_runs, show_stored_analysis
+from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_bundle_file, read_manifest
 from isobench.cli.arguments import FlagParser, split_folders
 from isobench.cli.guard import run_guarded
 from isobench.common.environment import collect_garbage_rarely
@@ -13,7 +15,7 @@ from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
-from isobench.runs.layout import report_folder, reports_folder
+from isobench.runs.layout import ABOUT_FILE, report_folder, reports_folder
 from isobench.runs.plan import parse_plan
 from isobench.runs.row import Row, check_predictions, print_troubles
 from isobench.runs.state import add_states
@@ -25,6 +27,9 @@ from isobench.sweep.rows import (
     read_selection,
     take_own_experiment,
 )
+
+if TYPE_CHECKING:
+    from isobench.analyses.shown import Shown
 
 
 def main() -> None:
@@ -78,21 +83,20 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
     _, rows = find_sweep_rows(drop_selection(arguments))
     rows = take_own_experiment(rows, arguments)
     cfg = rows[0].cfg
+    folder = report_folder(cfg.output_dir, cfg.experiment.name)
     if cfg.analysis and not needs_training(cfg.analysis):
-        raise UserError(
-            f"{cfg.experiment.name} trains nothing, so there are no runs to report on; its numbers are made by "
-            f"python -m isobench +experiment={cfg.experiment.name}"
-        )
+        show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
+        return
     rows = require_records(rows, f"{cfg.output_dir}: run it first")
-    notes = repeat_analysis(rows) if cfg.analysis else []
-    show_report(rows, report_folder(cfg.output_dir, cfg.experiment.name), notes, appendix)
+    shown, notes = repeat_analysis(rows) if cfg.analysis else (None, [])
+    show_report(rows, folder, shown, notes, appendix)
 
 
 def report_bundle(bundle: Path, appendix: bool) -> None:
-    """Report on a bundle's runs; the files go into the output folder, and the bundle stays as it is.
+    """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is.
 
     Raises:
-        UserError: it is no bundle, or has no trained runs.
+        UserError: it is no bundle, or isobench does not have the analysis of its experiment.
         StorageError: the report's folder can't be written.
     """
     manifest = read_manifest(bundle)
@@ -101,10 +105,30 @@ def report_bundle(bundle: Path, appendix: bool) -> None:
     except (OSError, ValueError) as error:
         raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
     rows = [Row.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
-    if not manifest.runs:
-        raise UserError(f"{bundle} has no trained runs to report on: isobench verify {bundle} checks its numbers")
-    rows = require_records(rows, f"{bundle}: it is damaged")
-    show_report(rows, Path("outputs") / "reports" / f"bundle-{manifest.experiment or bundle.name}", [], appendix)
+    folder = Path("outputs") / "reports" / f"bundle-{manifest.experiment or bundle.name}"
+    shown = None
+    if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files:
+        shown = show_bundled_analysis(bundle / ANALYSIS_FOLDER, str(manifest.experiment), folder)
+    if manifest.runs:
+        show_report(require_records(rows, f"{bundle}: it is damaged"), folder, shown, [], appendix)
+
+
+def show_bundled_analysis(source: Path, experiment: str, folder: Path) -> "Shown":
+    """Print the analysis of a bundle by its rows, and draw its figures into a folder.
+
+    Raises:
+        UserError: isobench has no analysis of this experiment, or the rows are damaged.
+        StorageError: a figure can't be written.
+    """
+    from isobench.verification.analyses import find_own_analysis
+    from isobench.verification.classes import NotAvailable
+
+    try:
+        shown = show_stored_analysis(source, find_own_analysis(experiment), folder)
+    except NotAvailable as error:
+        raise UserError(f"{source} can't be shown: {error}") from error
+    shown.print_to(make_console())
+    return shown
 
 
 def require_records(rows: list[Row], where: str) -> list[Row]:
@@ -117,18 +141,14 @@ def require_records(rows: list[Row], where: str) -> list[Row]:
     return add_states(rows)
 
 
-def show_report(rows: list[Row], folder: Path, notes: Sequence[str], appendix: bool) -> None:
+def show_report(rows: list[Row], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
     """Build the report of runs, write it into a folder, and print its tables and evidence."""
-    from isobench.report.analysis_outcome import read_outcome
     from isobench.report.build import build_report
     from isobench.report.files import write_report
     from isobench.report.output.terminal import print_table
 
-    cfg = rows[0].cfg
-    built = build_report(cfg.experiment, rows, notes=notes)
-    statuses = dict(zip(built.runs["key"], built.runs["status"], strict=True))
-    outcome = read_outcome(folder, statuses) if cfg.analysis else None
-    page = write_report(built, rows, folder, outcome, appendix)
+    built = build_report(rows[0].cfg.experiment, rows, notes=notes)
+    page = write_report(built, rows, folder, shown, appendix)
     print_table(rows, built)
     out = make_console()
     for sentence in [*(f"- {sentence}" for sentence in built.evidence), f"Selection: {built.selection}"]:
@@ -139,22 +159,21 @@ def show_report(rows: list[Row], folder: Path, notes: Sequence[str], appendix: b
     print(f"Page: {page}")
 
 
-def repeat_analysis(rows: list[Row]) -> list[str]:
+def repeat_analysis(rows: list[Row]) -> "tuple[Shown | None, list[str]]":
     """Carry out the analysis of trained runs again.
 
     Returns:
-        Why the analysis was not carried out, in one line for the page; empty if it was.
+        What it shows, and why it was not carried out, in one line for the page; the latter is empty if it was.
     """
-    load_analysis_function(rows[0].cfg.analysis)  # a mistake in its settings is reported as one
+    load_analysis(rows[0].cfg.analysis)  # a mistake in its settings is reported as one
     try:
-        analyse_trained_runs(rows[0].cfg.experiment, rows)
+        return analyse_trained_runs(rows[0].cfg.experiment, rows), []
     except StorageError:
         raise
     except UserError as error:
         note = f"the analysis can't be carried out: {extract_first_line(error)}"
         print_note(note)
-        return [f"{note[0].upper()}{note[1:]}."]
-    return []
+        return None, [f"{note[0].upper()}{note[1:]}."]
 
 
 def report_claims(arguments: list[str]) -> None:

@@ -12,6 +12,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from isobench.analyses import runner
+from isobench.analyses.analysis import load_analysis
 from isobench.analyses.names import needs_training
 from isobench.common import environment
 from isobench.common.errors import UserError, extract_first_line
@@ -63,7 +64,7 @@ class GridSweeper(Sweeper):
         check_own_files(row.cfg for row in rows)
         places = find_places(rows[0].cfg.experiment.order, rows)
         if analysis := rows[0].cfg.analysis:
-            runner.load_analysis_function(analysis)  # its settings are checked before anything is trained
+            load_analysis(analysis)  # its settings are checked before anything is trained
             if not needs_training(analysis):
                 print_own_data([row.cfg for row in rows])
                 self._run_untrained_analysis(rows)

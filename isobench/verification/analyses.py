@@ -10,11 +10,10 @@ import orjson
 import pyarrow
 import yaml
 
-from isobench.analyses.names import name_subjects, needs_training
-from isobench.analyses.runner import load_analysis_function
+from isobench.analyses.names import needs_training
+from isobench.analyses.runner import compute_rows, make_tables
 from isobench.common.checksums import drop_json_checksum
 from isobench.common.errors import extract_first_line
-from isobench.common.tidy import list_columns, make_table
 from isobench.config.schema import Config
 from isobench.papers.folders import find_config
 from isobench.runs.folder import RunFolder
@@ -125,12 +124,12 @@ def compute_again(
         raise ValueError(f"its settings are not those of the analysis {about.experiment}")
     settings = about.settings | {"_target_": own["_target_"]}  # what a stored file names is not imported
     if needs_training(own):
-        return compute_rows(settings, list(list_trained_rows(folder, about, runs, planned))), OF_RUNS
+        return make_tables(compute_rows(settings, list(list_trained_rows(folder, about, runs, planned)))), OF_RUNS
     if not options.recompute:
         raise NotAvailable("it needs data and weights: add --recompute")
     with tempfile.TemporaryDirectory() as output_dir:
         rows = [move_row(*planned[key], options, output_dir) for key in about.keys]
-        return compute_rows(settings, rows), OF_VECTORS
+        return make_tables(compute_rows(settings, rows)), OF_VECTORS
 
 
 def find_own_analysis(experiment: str) -> dict[str, Any]:
@@ -144,16 +143,6 @@ def find_own_analysis(experiment: str) -> dict[str, Any]:
     if not analysis:
         raise NotAvailable(f"isobench has no analysis of an experiment {experiment}")
     return dict(analysis)
-
-
-def compute_rows(settings: dict[str, Any], rows: list[Row]) -> dict[str, pyarrow.Table]:
-    """Carry out an analysis and return its rows by name."""
-    from isobench.analyses.subject import Subject  # imports transformers
-
-    function, own = load_analysis_function(settings)
-    subjects = [Subject(row, names) for row, names in zip(rows, name_subjects(rows), strict=True)]
-    findings = function(subjects, **own)
-    return {name: make_table(list_columns(found)) for name, found in findings.numbers.items()}
 
 
 def list_trained_rows(

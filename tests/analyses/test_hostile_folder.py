@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from isobench.analyses.runner import list_earlier_files
+from isobench.analyses.runner import _list_earlier_files
 from isobench.cli.claims import judge_claim
 from isobench.common.tidy import write_rows
 from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
@@ -22,7 +22,7 @@ from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
 )
 def test_only_files_in_the_folder_are_an_earlier_analysis(tmp_path, files, expected):
     (tmp_path / "about.json").write_text(json.dumps({"files": files}))
-    assert list_earlier_files(tmp_path) == expected
+    assert _list_earlier_files(tmp_path) == expected
 
 
 @pytest.mark.parametrize("about", ["", "[1]", '{"files": []', "[" * 5000, '{"scale": 7}', '{"scale": {}}'])

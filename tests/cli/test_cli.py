@@ -61,7 +61,7 @@ MORE_BAD = [
     (["+monitors.x=3", "dry_run=true"], "monitors.x must name a callback: +monitors.x._target_=MODULE.CLASS"),
     (
         ["+experiment=isobn_drift", "+analysis.foo=3", "dry_run=true", "hydra.mode=MULTIRUN"],
-        "analysis.foo is no setting of isobench_papers.isobn.drift.analyse",
+        "analysis.foo is no setting of isobench_papers.isobn.drift",
     ),
     (["+experiment=isobn_drift", "monitors.drif.top=[1]"], "there is no setting monitors.drif"),
     (["+experiment=isobn_drift", "monitors.drift.tops=[1]"], "monitors.drift.tops: did you mean top"),

@@ -1,12 +1,11 @@
 """Drift and logit variance of a classifier, against the paper's formulas written out; the analysis end to end."""
 
-import csv
 import json
 
 import numpy as np
 import pytest
 import torch
-from helpers import write_parquet
+from helpers import read_analysis_rows, write_parquet
 
 from isobench.data.sources import select_by_hash
 from isobench_papers.isobn import drift as isobn_drift
@@ -67,16 +66,15 @@ def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
     assert code == 0, err
     assert "before -> after fine-tuning" in out
     folder = outputs / "reports" / "isobn_drift"
-    names = {f"{stem}.{kind}" for stem in ("figure2", "figure3") for kind in ("png", "svg")}
-    assert names | {"drift.csv", "drift.parquet", "tables.txt", "about.json"} == {f.name for f in folder.iterdir()}
-    rows = list(csv.DictReader((folder / "drift.csv").open()))
-    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for s in "12" for e in "012"]
+    assert {file.name for file in folder.glob("*.svg")} == {"figure2.svg", "figure3.svg"}
+    rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
+    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for s in (1, 2) for e in (0, 1, 2)]
     for row in rows:
-        if row["epoch"] == "0":
-            assert (float(row["cosine"]), float(row["l2"])) == (pytest.approx(1), 0)
+        if row["epoch"] == 0:
+            assert (row["cosine"], row["l2"]) == (pytest.approx(1), 0)
         else:
-            assert float(row["l2"]) > 0
-        assert float(row["fine_tuned_top1"]) <= float(row["fine_tuned_top5"]) <= float(row["fine_tuned_top30"])
+            assert row["l2"] > 0
+        assert row["fine_tuned_top1"] <= row["fine_tuned_top5"] <= row["fine_tuned_top30"]
     about = json.loads((folder / "about.json").read_text())
     assert (len(about["keys"]), about["runs"]) == (2, [])  # each run's own folder has its config
     assert "encoder local is not the paper's" in about["scale"]["differs"]
@@ -103,11 +101,11 @@ def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, 
     assert "Figure 3 leaves out sst2: no classes" in out
     assert "logistic regression │" not in out
     folder = outputs / "reports" / "isobn_drift"
-    assert {file.stem for file in folder.glob("*.png")} == {"figure2"}
-    rows = list(csv.DictReader((folder / "drift.csv").open()))
-    assert [row["epoch"] for row in rows] == list("012")
+    assert {file.stem for file in folder.glob("*.svg")} == {"figure2"}
+    rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
     assert not any(name.startswith("optimal") for name in rows[0])
-    cosines, distances = ([float(row[name]) for row in rows] for name in ("cosine", "l2"))
+    cosines, distances = ([row[name] for row in rows] for name in ("cosine", "l2"))
     assert (cosines[0], distances[0]) == (pytest.approx(1), 0)
     assert 0 < distances[1] < distances[2]
     assert cosines[2] < cosines[0]

@@ -5,15 +5,16 @@ import math
 import numpy as np
 import pytest
 from dial_study import DOSES, SEEDS, SLOPES, Study
+from helpers import read_analysis_rows
 from scipy import stats
 
 from isobench.analyses.rows import select_rows
+from isobench.analyses.shown import format_number
 from isobench.cli import report
 from isobench.common.errors import UserError
 from isobench.common.plots import use_figure_style
 from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial import analysis as dial_analysis
-from isobench_papers.isotropy_dial.figures import average_within_seeds
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
     GIVEN_DIAL,
@@ -23,7 +24,7 @@ from isobench_papers.isotropy_dial.rows import (
     WITHIN,
     build_rows,
 )
-from isobench_papers.isotropy_dial.tables import format_number
+from isobench_papers.isotropy_dial.show import average_within_seeds
 
 
 @pytest.fixture
@@ -107,10 +108,9 @@ def test_undefined_values_give_dashes_and_no_error(study):
         if subject.cfg.seed > 1:
             subject.record.best.score = 0.5  # a constant predictor
     study.find("cosine", 4, 1).record.best.isotropy["embedding/i2"] = None
-    with use_figure_style():
-        findings = dial_analysis.analyse(study.subjects)
+    rows = dial_analysis.compute(study.subjects)
     assert (format_number(-0.001, "+z.2f"), format_number(math.nan, "+z.2f")) == ("+0.00", "-")
-    found = findings.numbers["correlations"]
+    found = rows["correlations"]
     for row in found:
         if row["measure"] in ("embedding/ev1", "embedding/isoscore"):
             assert (math.isnan(row["correlation"]), row["seeds"]) == (True, 0)
@@ -118,20 +118,21 @@ def test_undefined_values_give_dashes_and_no_error(study):
             assert row["seeds"] == 1
     (one,) = (r for r in found if (r["kind"], r["measure"], r["dial"]) == (WITHIN, "embedding/i2", "cosine"))
     assert one["seeds"] == 0
-    assert "nan" not in findings.render_text()
+    with use_figure_style():
+        assert "nan" not in dial_analysis.show(rows).text
 
 
 def test_without_a_finished_dose_nothing_is_analysed(study):
     for subject in study.subjects:
         subject.record = None
     with pytest.raises(UserError, match="no finished run is a dose"):
-        dial_analysis.analyse(study.subjects)
+        dial_analysis.compute(study.subjects)
 
 
 def test_one_finished_seed_has_means_without_intervals(study):
     study.subjects = [subject for subject in study.subjects if subject.cfg.seed == 1]
-    findings = dial_analysis.analyse(study.subjects)
-    (row,) = (r for r in findings.numbers["slopes"] if (r["dial"], r["quantity"]) == ("isobn", "score"))
+    rows = dial_analysis.compute(study.subjects)
+    (row,) = (r for r in rows["slopes"] if (r["dial"], r["quantity"]) == ("isobn", "score"))
     assert row["slope"] == pytest.approx(2, abs=1)
     assert all(math.isnan(row[name]) for name in ("low", "high", "p", "p_holm"))
 
@@ -157,12 +158,11 @@ def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small
     assert code == 0, err
     assert "INCOMPLETE: 6 of 300 runs finished" in " ".join(out.split())
     folder = outputs / "reports" / "isotropy_dial"
-    assert len((folder / "doses.csv").read_text().splitlines()) == 1 + 2 * (3 + 1 + 1)  # plain is a dose of 3 dials
+    assert len(read_analysis_rows(outputs, "isotropy_dial")["doses"]) == 2 * (3 + 1 + 1)  # plain is a dose of 3 dials
     assert not (folder / "report.html").exists()
     next(outputs.glob("runs/*/result.json")).unlink()
     report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
     page = (folder / "report.html").read_text()
-    assert "INCOMPLETE: 5 of 300 runs finished" in (folder / "tables.txt").read_text()
     assert page.count("data:image/svg+xml;base64,") == 2
     assert "INCOMPLETE: 5 of 300 runs finished" in page
     other = ["calibration=istar", "calibration.strength=0.1", "seed=1", "optimization.epochs=2"]

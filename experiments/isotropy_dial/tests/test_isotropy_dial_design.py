@@ -10,15 +10,15 @@ from hydra.core.global_hydra import GlobalHydra
 from isobench.common.errors import UserError
 from isobench.sweep.plan import compose_sweep, find_places, plan_runs
 from isobench_papers.isotropy_dial import analysis as dial_analysis
-from isobench_papers.isotropy_dial.progress import (
+from isobench_papers.isotropy_dial.design import (
     describe_progress,
     keep_grid_runs,
     list_grid_runs,
     list_ranges,
     measure_progress,
+    refuse_mixed_settings,
 )
 from isobench_papers.isotropy_dial.rows import DIALS, build_rows, collect_series
-from isobench_papers.isotropy_dial.settings import refuse_mixed_settings
 
 GROUP = ("E", "T")
 
@@ -93,20 +93,26 @@ def test_other_tasks_are_asked_for_on_the_command_line(glue, tmp_path):
     assert {(c.task.name, c.task.train_samples) for c in planned} == {("rte", 1000), ("mrpc", 1000)}
 
 
+def describe(subjects):
+    """Describe the progress of one encoder and task."""
+    progress = measure_progress(subjects)
+    rows = [{"encoder": encoder, "task": task, **own.describe()} for (encoder, task), own in progress.items()]
+    return describe_progress(rows)
+
+
 def test_a_study_is_complete_if_all_runs_of_the_experiments_own_grid_have_ended(whole):
-    progress = measure_progress(whole.subjects)[GROUP]
-    assert (progress.is_complete, progress.label, progress.count) == (True, "", "300 of 300 runs finished")
+    assert measure_progress(whole.subjects)[GROUP].is_complete
+    assert describe(whole.subjects) == ["E, T: 300 of 300 runs finished."]
     whole.find("istar", 4, 5).record.status = "failed"
-    progress = measure_progress(whole.subjects)[GROUP]
-    assert (progress.is_complete, progress.count) == (True, "299 of 300 runs finished, 1 failed")
+    assert measure_progress(whole.subjects)[GROUP].is_complete
+    assert describe(whole.subjects) == ["E, T: 299 of 300 runs finished, 1 failed."]
     whole.find("istar", 4, 6).record = None
-    progress = measure_progress(whole.subjects)[GROUP]
-    assert (progress.is_complete, progress.label) == (False, "INCOMPLETE: 298 of 300 runs finished, 1 failed")
+    assert not measure_progress(whole.subjects)[GROUP].is_complete
+    assert describe(whole.subjects) == ["E, T: INCOMPLETE: 298 of 300 runs finished, 1 failed."]
 
 
 def test_a_sweep_of_some_seeds_is_incomplete_and_names_the_others(study):
-    progress = measure_progress(study.subjects)
-    (note,) = describe_progress(progress)
+    (note,) = describe(study.subjects)
     assert note == "E, T: INCOMPLETE: 180 of 300 runs finished; seeds 7 to 10: not yet run."
     assert list_ranges([1, 3, 4, 6, 7, 8, 10]) == "1, 3, 4, 6 to 8, 10"
 
@@ -114,25 +120,23 @@ def test_a_sweep_of_some_seeds_is_incomplete_and_names_the_others(study):
 def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
     for subject in study.subjects:
         subject.task = "U"
-    findings = dial_analysis.analyse([*whole.subjects, *study.subjects])
-    for rows in (findings.numbers["slopes"], findings.numbers["correlations"]):
-        assert {row["task"] for row in rows if row["p_holm"] == row["p_holm"]} == {"T"}
-        assert {(row["task"], row["complete"]) for row in rows} == {("T", True), ("U", False)}
-    text = findings.render_text()
-    lines = [line for line in text.splitlines() if "IsoBN (beta)" in line]
+    rows = dial_analysis.compute([*whole.subjects, *study.subjects])
+    for name in ("slopes", "correlations"):
+        assert {row["task"] for row in rows[name] if row["p_holm"] == row["p_holm"]} == {"T"}
+        assert {(row["task"], row["complete"]) for row in rows[name]} == {("T", True), ("U", False)}
+    shown = dial_analysis.show(rows)
+    lines = [line for line in shown.text.splitlines() if "IsoBN (beta)" in line]
     assert ["†" in line for line in lines if "uncorrected" in line] == [True]
-    assert (
-        "Holm's correction is over 4 slopes of the score, and 5 correlations given the dial, of complete"
-        in " ".join(text.split())
-    )
-    dose, isotropy = (findings.figures[name] for name in ("dose", "isotropy"))
+    family = "Holm's correction is over 4 slopes of the score, and 5 correlations given the dial, of complete"
+    assert family in " ".join(shown.text.split())
+    dose, isotropy = (shown.figures[name] for name in ("dose", "isotropy"))
     names = [entry.get_text() for entry in dose.legends[0].get_texts()]
     assert names == ["E, T", "E, U (INCOMPLETE: 180 of 300 runs finished)"]
     panels = [(axis.get_ylabel(), axis.get_title()) for axis in isotropy.axes]
     assert ["INCOMPLETE" in label for label, _ in panels if label] == [False, True]
     (row,) = (
         row
-        for row in findings.numbers["correlations"]
+        for row in rows["correlations"]
         if (row["task"], row["measure"], row["kind"]) == ("T", "embedding/i2", dial_analysis.GIVEN_DIAL)
     )
     title = f"given the dial:\n{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
@@ -142,7 +146,8 @@ def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
 def test_an_encoder_without_a_whole_seed_has_no_panels_and_is_named(whole, study):
     for subject in study.subjects:
         subject.task, subject.record = "U", None
-    isotropy = dial_analysis.analyse([*whole.subjects, *study.subjects]).figures["isotropy"]
+    rows = dial_analysis.compute([*whole.subjects, *study.subjects])
+    isotropy = dial_analysis.show(rows).figures["isotropy"]
     assert [axis.get_ylabel() for axis in isotropy.axes if axis.get_ylabel()] == ["E\nT: score\n"]
     assert "No seed with all doses yet: E, U" in isotropy.get_suptitle()
 
@@ -153,7 +158,7 @@ def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
     progress = measure_progress([*whole.subjects, added])
     rows = keep_grid_runs(build_rows([*whole.subjects, added]), progress)
     assert [collect_series(rows, *GROUP, dial).doses for dial in DIALS] == list(DOSES.values())
-    assert describe_progress(progress) == [
+    assert describe([*whole.subjects, added]) == [
         "E, T: 300 of 300 runs finished; 1 runs are not in the grid and are left out."
     ]
     whole.find("istar", 4, 6).record = None
@@ -191,7 +196,7 @@ def test_runs_with_other_settings_are_refused_and_the_setting_is_named(study):
     change(again, "seeds", order=None)
     change(again, "task", train_samples=1000)
     with pytest.raises(UserError, match=r"task\.train_samples \(512, 1000\)"):
-        dial_analysis.analyse([*study.subjects, again])
+        dial_analysis.compute([*study.subjects, again])
     again.task = "T train_samples=1000"  # another task, as isobench.analyses.names calls it
     refuse_mixed_settings([*study.subjects, again])
     one = study.find("cosine", 3, 4)

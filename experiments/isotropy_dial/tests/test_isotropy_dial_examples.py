@@ -10,7 +10,6 @@ from scipy import stats
 
 from isobench.statistics.dose_response import student_t
 from isobench_papers.isotropy_dial import analysis as dial_analysis
-from isobench_papers.isotropy_dial.examples import measure_example_slopes
 from isobench_papers.isotropy_dial.rows import DIALS, build_rows
 
 EXAMPLES = 120
@@ -40,7 +39,7 @@ def study(tmp_path):
 
 def measure(study):
     rows = build_rows(study.subjects)
-    return measure_example_slopes(dial_analysis.measure_slopes(rows), rows, study.subjects)
+    return dial_analysis.measure_example_slopes(dial_analysis.measure_slopes(rows), rows, study.subjects)
 
 
 def test_the_variance_is_that_of_seeds_and_the_covariance_over_examples(study):
@@ -80,5 +79,5 @@ def test_no_interval_without_predictions_or_with_another_score(study):
 def test_the_table_stands_beside_the_other_slopes(study):
     for subject in study.subjects:
         subject.folder.result_file.write_text("")
-    text = dial_analysis.analyse(study.subjects).render_text()
+    text = dial_analysis.show(dial_analysis.compute(study.subjects)).text
     assert "for new seeds and new dev examples" in text

@@ -3,15 +3,12 @@
 import json
 import os
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 from dial_study import DOSES, Study
 
 from isobench_papers.isotropy_dial import analysis as dial_analysis
-from isobench_papers.isotropy_dial import preregistration
-from isobench_papers.isotropy_dial.power import describe_power
-from isobench_papers.isotropy_dial.progress import list_grid_runs
+from isobench_papers.isotropy_dial import design
 from isobench_papers.isotropy_dial.rows import DIALS, collect_series
 
 
@@ -27,20 +24,15 @@ def test_seeds_without_a_dose_are_left_out_of_this_dial_and_named(study):
     for subject in study.subjects:
         if subject.cfg.seed == 6:
             subject.record = None
-    findings = dial_analysis.analyse(study.subjects)
-    rows = findings.numbers["doses"]
-    series = collect_series(rows, "E", "T", DIALS[1])
+    rows = dial_analysis.compute(study.subjects)
+    series = collect_series(rows["doses"], "E", "T", DIALS[1])
     assert series.seeds == [1, 3, 4]
     assert series.left_out == {2: "dose -3 not yet run", 5: "doses 1, 2 not yet run, dose 4 failed", 6: "not yet run"}
-    seeds = {row["dial"]: row["seeds"] for row in findings.numbers["slopes"] if row["quantity"] == "score"}
+    seeds = {row["dial"]: row["seeds"] for row in rows["slopes"] if row["quantity"] == "score"}
     assert seeds == {"isobn": 5, "istar": 3, "cosine": 5, "whitening": 5}
-    across = [
-        row["seeds"]
-        for row in findings.numbers["correlations"]
-        if row["measure"] == "embedding/i2" and not row["dial"]
-    ]
+    across = [row["seeds"] for row in rows["correlations"] if row["measure"] == "embedding/i2" and not row["dial"]]
     assert across == [3, 3, 3]
-    text = " ".join(findings.render_text().split())
+    text = " ".join(dial_analysis.show(rows).text.split())
     assert "E, T: INCOMPLETE: 146 of 300 runs finished, 1 failed; seeds 6 to 10: not yet run." in text
     reasons = "seed 2 (dose -3 not yet run); seed 5 (doses 1, 2 not yet run, dose 4 failed)"
     assert f"Left out of I-STAR (strength) on E, T: {reasons}. " in f"{text} "
@@ -78,55 +70,42 @@ def repository(tmp_path):
     return Repository(tmp_path / "checkout")
 
 
-def describe(study, repository, code, began):
-    """Describe the preregistration beside runs of this code that began then."""
-    for subject in study.subjects:
-        subject.record.provenance = SimpleNamespace(git=SimpleNamespace(commit=code, dirty=False))
-    os.utime(study.file, (began + 9, began + 9))  # the run took 9 seconds
-    return preregistration.describe_preregistration(study.subjects, repository.file)
+def describe(repository, *commits):
+    """Describe the preregistration beside runs of this code."""
+    code = [{"commit": commit, "changed": False, "runs": 3} for commit in commits]
+    return design.describe_preregistration(code, repository.file)
 
 
-def test_the_preregistration_stands_beside_the_first_run(study, repository):
-    def tell(began):
-        return describe(study, repository, "abc", began)
-
-    assert tell(WRITTEN)[0].startswith("WARNING: there is no preregistration.md")
+def test_the_preregistration_stands_beside_the_runs_code(repository):
+    assert describe(repository, "abc")[0].startswith("WARNING: there is no preregistration.md")
     repository.file.write_text("hypotheses")
-    assert "sha256 " in tell(WRITTEN)[0]
-    repository.commit(repository.file, "hypotheses", WRITTEN)
-    (note,) = tell(WRITTEN + 100)
-    assert "of 2001-09-09 01:46 UTC" in note
-    assert "code abc." in note
-    repository.commit(repository.file, "other hypotheses", WRITTEN + 101)
-    assert "was changed after the first run" in tell(WRITTEN + 100)[1]
-    assert "nothing was preregistered" in tell(WRITTEN - 1)[1]
-    repository.file.write_text("third hypotheses")
-    assert "has edits that are in no commit" in tell(WRITTEN + 200)[1]
-
-
-def test_history_decides_what_was_first_whatever_the_clocks_say(study, repository):
+    assert "sha256 " in describe(repository, "abc")[0]
     early = repository.commit(repository.analysis, "analysis", WRITTEN - 9)
     written = repository.commit(repository.file, "hypotheses", WRITTEN)
-    assert "nothing was preregistered" in describe(study, repository, early, WRITTEN + 100)[1]
-    notes = describe(study, repository, written, WRITTEN - 100)
-    assert len(notes) == 2
-    assert notes[1].startswith("0 commits changed the analysis since the first run's code")
-    repository.commit(repository.file, "other hypotheses", WRITTEN + 1)
-    repository.commit(repository.analysis, "another analysis", WRITTEN + 2)
-    repository.analysis.write_text("a third one")
-    notes = describe(study, repository, written, WRITTEN + 100)
-    assert "was changed after the first run" in notes[1]
-    assert notes[2].startswith("1 commit, and edits that are in no commit, changed the analysis since")
+    notes = describe(repository, written)
+    assert "of 2001-09-09 01:46 UTC" in notes[0]
+    assert f"{written[:12]} (3 runs)" in notes[0]
+    assert not any("WARNING" in note for note in notes)
+    assert "were not preregistered" in describe(repository, written, early)[1]
+    repository.commit(repository.file, "other hypotheses", WRITTEN + 101)
+    assert "was changed after the first run" in describe(repository, written)[1]
+    repository.file.write_text("third hypotheses")
+    assert any("has edits that are in no commit" in note for note in describe(repository, written))
+
+
+def test_runs_of_unknown_code_are_said(repository):
+    written = repository.commit(repository.file, "hypotheses", WRITTEN)
+    assert "The code of 6 runs is in no commit here" in describe(repository, written, "abc", None)[1]
 
 
 def test_the_power_simulation_is_quoted_if_it_is_of_this_grid(study, tmp_path):
-    file, grid = tmp_path / "power.json", list_grid_runs(study.subjects[0].cfg)
+    file, grid = tmp_path / "power.json", design.list_design(study.subjects[0].cfg)
 
     def tell(content):
         file.write_text(content if isinstance(content, str) else json.dumps(content))
-        return describe_power(file, grid)
+        return design.describe_power(file, grid)
 
-    assert describe_power(file, grid)[0].startswith("There is no power.json")
+    assert design.describe_power(file, grid)[0].startswith("There is no power.json")
     shape = {"encoders": ["minilm"], "dials": DOSES, "seeds": 10}
     slope = {"encoder": "minilm", "dial": "istar", "points_over_the_dial": 0.514}
     power = {

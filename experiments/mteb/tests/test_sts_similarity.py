@@ -14,17 +14,18 @@ from transformers import AutoModel, AutoTokenizer
 
 from isobench.common.errors import UserError
 from isobench.common.terminal import PlainConsole
-from isobench.data.scored_pairs import SETS, ScoredPairs
+from isobench.data.scored_pairs import SETS
 from isobench.papers import published
 from isobench_papers.mteb import sts_similarity
-from isobench_papers.mteb.figure import draw_gains, group_equal_methods
-from isobench_papers.mteb.tables import (
+from isobench_papers.mteb.sts_similarity import (
     average_over_sets,
     build_mean_table,
     build_published_table,
     build_set_table,
     compare_with_published,
-    list_differences,
+    describe_differences,
+    draw_gains,
+    group_equal_methods,
 )
 
 
@@ -180,13 +181,14 @@ def test_tables_fit_eighty_columns():
 
 
 def test_other_data_and_encoders_are_said():
-    pairs = {"sts12": ScoredPairs(["a"], ["b"], np.ones(1))}
-    notes = list_differences([make_row(model="mine")], pairs, True)
-    assert notes == [
+    own = SimpleNamespace(cfg=SimpleNamespace(data=SimpleNamespace(root="folder")))
+    rows = {"similarity": [make_row(model="mine", set="sts12", pairs=1)]}
+    assert describe_differences([own], rows) == [
         "encoder mine is not in the paper", "sentence pairs of data.root, not of the hub's commits",
         "STS12 has 1 pair, not 3,108",
     ]  # fmt: skip
-    assert list_differences([make_row()], {}, False) == []
+    hub = SimpleNamespace(cfg=SimpleNamespace(data=SimpleNamespace(root=None)))
+    assert describe_differences([hub], {"similarity": [make_row()]}) == []
 
 
 # --- Bad input.
@@ -201,8 +203,10 @@ def test_other_data_and_encoders_are_said():
 )
 def test_methods_that_can_not_be_applied_are_refused(overrides, message):
     with pytest.raises(UserError, match=message):
-        sts_similarity.check_methods([subject(*overrides)])
-    sts_similarity.check_methods([subject("calibration=none"), subject("calibration=isobn_paper")])
+        sts_similarity.check_subjects([subject("encoder.pooling=mean", *overrides)])
+    sts_similarity.check_subjects(
+        [subject("encoder.pooling=mean", f"calibration={name}") for name in ("none", "isobn_paper")]
+    )
 
 
 @pytest.mark.slow
@@ -293,8 +297,8 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
     assert "fitted on the sentences of STS16" in out
     assert "encoder local is not in the paper" in " ".join(out.split())
     folder = outputs / "reports" / "sts_similarity"
-    assert {"gains.png", "gains.svg", "tables.txt", "means.csv"} <= {file.name for file in folder.iterdir()}
-    first = (folder / "similarity.csv").read_bytes()
+    assert {"gains.svg", "means.parquet"} <= {file.name for file in folder.iterdir()}
+    first = (folder / "similarity.parquet").read_bytes()
 
     def load(*arguments):
         raise AssertionError("computed again")
@@ -303,7 +307,7 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
     monkeypatch.setattr(sts_similarity, "calibrate", load)
     code, _, err = cli(*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16")
     assert code == 0, err
-    assert (folder / "similarity.csv").read_bytes() == first
+    assert (folder / "similarity.parquet").read_bytes() == first
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import write_parquet
+from helpers import load_experiment_analysis, write_parquet
 from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
@@ -55,7 +55,8 @@ def vocabulary_of(folder):
 @pytest.mark.parametrize(("removed", "count"), [("ceil", 1), ("floor", 0)])
 def test_table_1_is_what_its_definitions_give(removed, count):
     w = shifted()
-    found = isotropy.measure_vocabulary("own", torch.from_numpy(w), removed)
+    found = isotropy.measure_vocabulary(torch.from_numpy(w), removed)
+    (measures,) = found["isotropy"]
     lengths = np.linalg.norm(w, axis=1)
     mean = np.linalg.norm(w.mean(0))
     expected = {
@@ -69,31 +70,37 @@ def test_table_1_is_what_its_definitions_give(removed, count):
         "cosine_of_mean_and_top": abs(np.linalg.svd(w)[2][0] @ w.mean(0)) / mean,
     }
     for name, value in expected.items():
-        assert found.measures[name] == pytest.approx(value, abs=1e-9), name
-    assert found.measures["i1_raw"] < 0.5 < found.measures["i1_centred"]
-    np.testing.assert_allclose(found.singular_values["raw"], np.linalg.svd(w)[1], rtol=1e-9)
-    np.testing.assert_allclose(found.singular_values["centred"], np.linalg.svd(w - w.mean(0))[1], rtol=1e-9)
+        assert measures[name] == pytest.approx(value, abs=1e-9), name
+    assert measures["i1_raw"] < 0.5 < measures["i1_centred"]
+    for vectors, matrix in {"raw": w, "centred": w - w.mean(0)}.items():
+        values = [row["singular_value"] for row in found["singular_values"] if row["vectors"] == vectors]
+        np.testing.assert_allclose(values, np.linalg.svd(matrix)[1], rtol=1e-9)
     u, s, _ = np.linalg.svd(w, full_matrices=False)
-    np.testing.assert_allclose(np.abs(found.projected["raw"]), np.abs(u[:, :2] * s[:2]), atol=1e-9)
-    assert found.projected["raw"][:, 0].sum() > 0
-    np.testing.assert_allclose(found.norms["centred"], np.linalg.norm(w - w.mean(0), axis=1))
+    places = np.array([(row["first"], row["second"]) for row in found["points"] if row["vectors"] == "raw"])
+    np.testing.assert_allclose(np.abs(places), np.abs(u[:, :2] * s[:2]), atol=1e-5)
+    assert places[:, 0].sum() > 0
 
 
 def test_the_kernel_density_is_scotts():
-    found = isotropy.measure_vocabulary("own", torch.from_numpy(shifted()), "ceil")
-    rows = [row for row in isotropy.estimate_norm_densities([found]) if row["vectors"] == "raw"]
-    norms = found.norms["raw"]
+    w = shifted()
+    found = isotropy.measure_vocabulary(torch.from_numpy(w), "ceil")
+    norms = np.linalg.norm(w, axis=1)
     width = norms.std(ddof=1) * len(norms) ** (-1 / 5)
-    for row in rows[::50]:
+    for row in [row for row in found["norm_density"] if row["vectors"] == "raw"][::50]:
         bells = np.exp(-(((row["norm"] - norms) / width) ** 2) / 2) / (width * math.sqrt(2 * math.pi))
         assert row["density"] == pytest.approx(bells.mean())
+
+
+def test_figure_1_shows_some_of_many_tokens(monkeypatch):
+    monkeypatch.setattr(isotropy, "MAX_TOKENS", 100)
+    found = isotropy.measure_vocabulary(torch.from_numpy(shifted()), "ceil")
+    assert [row["token"] for row in found["points"]] == 2 * [*range(0, 300, 3)]
 
 
 def test_a_spheres_singular_values_part_as_it_moves_away():
     shifts, points = [0.0, 1.0, 3.0], 2000
     spheres = isotropy.sample_toy_spheres(points, shifts, seed=1)
-    rows = isotropy.build_toy_rows(spheres)
-    values = {shift: [row["singular_value"] for row in rows if row["shift"] == shift] for shift in shifts}
+    values = {shift: np.linalg.svd(sphere, compute_uv=False).tolist() for shift, sphere in spheres.items()}
     gaps = [values[shift][0] - values[shift][1] for shift in shifts]
     assert gaps[0] < gaps[1] < gaps[2]
     for shift, sphere in spheres.items():
@@ -104,7 +111,7 @@ def test_a_spheres_singular_values_part_as_it_moves_away():
 
 def test_norm_and_isotropy_are_correlated_beside_the_papers():
     def encoder(name, norm, i1):
-        return isotropy.VocabularyMeasures(name, {"average_norm": norm, "i1_raw": i1}, {}, {}, {})
+        return {"encoder": name, "average_norm": norm, "i1_raw": i1}
 
     three = [encoder("a", 1.0, 0.5), encoder("b", 2.0, 0.6), encoder("c", 4.0, 0.1)]
     (note,) = isotropy.describe_norm_correlation(three)
@@ -127,7 +134,7 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     (row,) = read(folder, "isotropy")
     w = vocabulary_of(tiny)
     assert row["i1_raw"] == pytest.approx(isotropy_by_definition(w, lambda v: np.sign(v @ w.sum(0))), abs=1e-9)
-    text = (folder / "tables.txt").read_text().partition("Section 5.3")[2]
+    text = out.partition("Section 5.3")[2]
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
     cosines = [f"{row[name]:.2f}" for name in ("average_cosine", "cosine_of_mean_and_top")]
     assert lines[:2] == [["ours", "local", *cosines], ["paper", "roberta-large", "0.33", "0.99"]]
@@ -152,7 +159,7 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     assert row["removed"] == 0  # floor(32 / 100)
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
     assert len(read(folder, "singular_values")) == 2 * min(w.shape)
-    assert {file.stem for file in folder.glob("*.png")} == {"figure1", "figure2", "figure5", "figure6"}
+    assert {file.stem for file in folder.glob("*.svg")} == {"figure1", "figure2", "figure5", "figure6"}
     noted = {file.stem for file in folder.glob("*.svg") if "Not the paper's setting" in file.read_text()}
     assert noted == {"figure1", "figure5", "figure6"}  # Figure 2 is of spheres, not of an encoder
     code, _, err = cli(*arguments, "analysis.removed=round")
@@ -195,11 +202,9 @@ def test_mean_cosines_are_those_of_all_pairs():
 def test_unused_tokens_are_the_vocabularys_own_or_its_last():
     vocabulary = {"[PAD]": 0, "[unused1]": 2, "the": 1, "[unused0]": 3, "unused1": 4, "[unused]": 5}
     bert = types.SimpleNamespace(get_vocab=lambda: vocabulary)
-    assert frequency.select_reference_tokens(bert, 6, 2) == ([2, 3], "2 unused tokens")
+    assert frequency.select_reference_tokens(bert, 6, 2) == ([2, 3], True)
     other = types.SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 1, "c": 2})
-    ids, what = frequency.select_reference_tokens(other, 3, 2)
-    assert ids == [1, 2]
-    assert "the last 2 ids (rare)" in what
+    assert frequency.select_reference_tokens(other, 3, 2) == ([1, 2], False)
     assert frequency.select_reference_tokens(other, 3, 10)[0] == [0, 1, 2]
 
 
@@ -257,7 +262,7 @@ def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     ranged = [row for row in read(folder, "cosine_ranges") if row["vectors"] == "raw"]
     assert [(row["first"], row["end"]) for row in ranged] == [(0, 5), (20, len(w))]
     assert f"(to {len(w)})" in out
-    assert {file.stem for file in folder.glob("*.png")} == {"figure3", "figure4"}
+    assert {file.stem for file in folder.glob("*.svg")} == {"figure3", "figure4"}
 
 
 def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
@@ -271,3 +276,29 @@ def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
     assert 0.27 < found["share_of_13"] < 0.34
     assert 0.45 < found["share_of_85"] < 0.55
     assert 0.8 < found["zipf_least_squares"] < 1.2
+
+
+@pytest.mark.parametrize(
+    ("experiment", "name", "value"),
+    [
+        ("common_frequency", "texts", 0),
+        ("common_frequency", "width", "wide"),
+        ("common_frequency", "rare", 0),
+        ("common_frequency", "ranges", 3),
+        ("common_frequency", "ranges", [{"first": 1, "end": 5}]),
+        ("common_frequency", "ranges", [{"first": 5, "end": "x", "published": 0}]),
+        ("common_frequency", "ranges", [{"first": 5, "end": 5, "published": 0}]),
+        ("common_frequency", "heads", [{"types": 0, "published": "x"}]),
+        ("common_frequency", "coverage", {"share": 98, "published": "x"}),
+        ("common_frequency", "ranks", [10]),
+        ("common_frequency", "ranks", [10, 10]),
+        ("common_isotropy", "removed", 2),
+        ("common_isotropy", "toy", {"points": 0, "shifts": [0.0]}),
+        ("common_isotropy", "toy", {"points": 9, "shifts": [0.0, "far"]}),
+        ("common_wordsim", "removed", -1),
+        ("common_wordsim", "removed", "round"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(experiment, name, value):
+    with pytest.raises(UserError, match=rf"^analysis\.{name}"):
+        load_experiment_analysis(experiment, **{name: value})

@@ -9,7 +9,12 @@ from helpers import write_parquet
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.metrics.zipf import zipf_exponents
-from isobench_papers.too_much_in_common.corpus import CORPUS_SOURCES, TEXTS_PER_BATCH, open_corpus
+from isobench_papers.too_much_in_common.corpus import (
+    CORPUS_SOURCES,
+    TEXTS_PER_BATCH,
+    find_corpus_differences,
+    open_corpus,
+)
 
 
 @pytest.mark.parametrize("s", [0.7, 1.0, 1.6])
@@ -47,10 +52,10 @@ def test_a_corpus_from_files(tmp_path):
     part = open_corpus("wikitext", data, 120)
     assert [text for batch in part.iter_batches() for text in batch] == texts[:120]
     assert part.text_count == 120
-    assert part.differs == ["corpus wikitext is not the paper's"]
+    assert find_corpus_differences("wikitext", part.text_count) == ["corpus wikitext is not the paper's"]
     write_parquet(tmp_path / "cnn_dailymail" / "x.parquet", {"article": ["one", None]})
     broken = open_corpus("cnn_dailymail", data)
-    assert broken.differs == ["2 of the 311,971 texts of cnn_dailymail"]
+    assert find_corpus_differences("cnn_dailymail", broken.text_count) == ["2 of the 311,971 texts of cnn_dailymail"]
     with pytest.raises(UserError, match="whose article is not text"):
         list(broken.iter_batches())
     write_parquet(tmp_path / "cnn_dailymail" / "y.parquet", {"text": ["one"]})

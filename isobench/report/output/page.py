@@ -59,7 +59,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
 
     Args:
         report: the report.
-        outcome: of an analysis of the runs, with ``text`` and ``figures`` (name -> data URI); None without one.
+        outcome: of an analysis of the runs, (`isobench.analyses.shown.Shown`); None without one.
     """
     encoders = name_encoders(report.runs, report.varying)
     runs = report.runs.assign(encoder=encoders)

@@ -1,0 +1,177 @@
+"""IsoBN's Table 2 and Figures 4 to 7: explained variance, deviations and correlations of dimensions, by NumPy."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from helpers import load_experiment_analysis, make_config, read_analysis_rows
+
+from isobench.analyses.subject import Subject
+from isobench.common.errors import UserError
+from isobench.runs.identity import identify
+from isobench.runs.row import Row
+from isobench_papers.isobn import embeddings, ev
+
+
+@pytest.fixture
+def arguments(small):
+    return [*small, "encoder.pooling=cls", "task.train_samples=100"]
+
+
+@pytest.mark.slow
+def test_explained_variance_is_that_of_an_svd_under_every_method(cli, arguments, outputs):
+    code, out, err = cli("+experiment=isobn_ev", *arguments, "analysis.curve=32")
+    assert code == 0, err
+    cfg = make_config(*arguments)
+    h = Subject(Row.of(cfg, identify(cfg).key)).encoded().double().numpy()
+    correlation = np.corrcoef(h.T)
+    theta = 1 / (h.std(0) * (correlation**2).sum(1) + 0.1)
+    # IsoBN's last factor, which keeps the sum of variances, is one number: explained variance ignores it.
+    expected = {"none": h, "batch_norm": h / np.sqrt(h.var(0) + 1e-5), "isobn_paper": h * theta}
+    rows = read_analysis_rows(outputs, "isobn_ev")["explained_variance"]
+    for method, matrix in expected.items():
+        values = np.linalg.svd(matrix - matrix.mean(0), compute_uv=False) ** 2
+        found = [row["ev"] for row in rows if row["method"] == method]
+        np.testing.assert_allclose(found, np.cumsum(values) / values.sum(), rtol=1e-5, err_msg=method)
+    for text in ("bert-base-cased", "0.76/0.87/0.89", "NOT the paper's setting", "encoder local is not the paper's"):
+        assert text in out
+    ours = "/".join(f"{row['ev']:.2f}" for row in rows[:3])
+    assert ours in out
+
+
+@pytest.mark.slow
+def test_layers_and_own_methods_stand_beside_each_other(cli, arguments, outputs):
+    """Layer 0 of [CLS] is one vector, its token's and its position's."""
+    layers = ["-m", "calibration=none,whitening_zca", "encoder.layer=0,1,2"]
+    code, out, err = cli("+experiment=isobn_ev", *arguments, *layers, "analysis.curve=32")
+    assert code == 0, err
+    rows = read_analysis_rows(outputs, "isobn_ev")["explained_variance"]
+    assert {row["encoder"] for row in rows} == {f"local layer={number}" for number in range(3)}
+    first = {(row["encoder"], row["method"]): row["ev"] for row in rows if row["k"] == 1}
+    assert first["local layer=1", "whitening_zca"] < 0.1 < first["local layer=1", "none"]
+    assert out.count("no variance") == 2
+    assert "nan/" not in out
+
+
+def test_a_title_of_no_variance_and_a_figure_come_from_rows_alone():
+    rows = [
+        {"encoder": "e", "method": method, "task": "mrpc", "k": k, "ev": value}
+        for method, values in {"none": (0.5, 0.75, 1.0), "batch_norm": (float("nan"),) * 3}.items()
+        for k, value in enumerate(values, 1)
+    ]
+    shown = ev.show({"explained_variance": rows})
+    assert "0.50/0.75/1.00" in shown.text
+    assert "no variance" in shown.text
+    (axis,) = shown.figures["figure7"].axes
+    assert list(axis.get_lines()[0].get_ydata()) == [0.5, 0.75, 1.0]
+
+
+def make_subject(h):
+    vectors = torch.tensor(h, dtype=torch.float32)
+    return SimpleNamespace(encoder="some", task="one", embeddings=lambda: vectors)
+
+
+def plant(sizes, noise=0.1, n=500):
+    """Vectors [n, d] with groups of dimensions that repeat each other, with either sign, shuffled."""
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    signs, common = rng.choice([-1, 1], len(groups)), rng.normal(size=(n, len(sizes)))
+    return signs * (common[:, groups] + noise * rng.normal(size=(n, len(groups))))
+
+
+def measure(h, **names):
+    found = embeddings.measure_dimensions(make_subject(h), [0.5], 0.5)
+    return {name: [{"encoder": "some", "task": "one", **names, **row} for row in own] for name, own in found.items()}
+
+
+def test_dimensions_of_planted_groups():
+    h = plant((6, 3, 1))
+    h[:, 0] = 2.0
+    rows = measure(h * 10.0 ** np.linspace(-5, 0, 10))
+    (row,), deviations = rows["summary"], np.array([one["std"] for one in rows["dimensions"]])
+    assert (row["constant"], row["dimensions"], row["examples"]) == (1, 10, 500)
+    assert row["std_min"] == pytest.approx(deviations[1:].min())
+    assert row["clusters"] == len(rows["clusters"]) == 4  # the constant one alone
+    pairs = np.abs(np.corrcoef(h[:, 1:].T))[np.triu_indices(9, 1)]
+    assert row["mean_correlation"] == pytest.approx(pairs.sum() / 45, abs=1e-4)
+    assert row["share_above_0.5"] == pytest.approx((pairs > 0.5).sum() / 45)
+    assert row["mean_off_blocks"] < row["mean_correlation"] / 3
+    assert row["geometric_spread"] == pytest.approx(np.exp(np.std(np.log(deviations[1:]))))
+
+
+def test_rows_have_the_correlations_in_the_order_of_the_clusters_and_blocks_of_many(monkeypatch):
+    h = plant((6, 3, 1))
+    rows = measure(h)
+    order = np.argsort([row["place"] for row in rows["dimensions"]])
+    expected = np.abs(np.corrcoef(h.T))[np.ix_(order, order)]
+    np.testing.assert_allclose(embeddings.read_matrix(rows["correlations"]), expected, atol=1e-4)
+    monkeypatch.setattr(embeddings, "MAX_CELLS", 5)
+    blocks = expected.reshape(5, 2, 5, 2).mean((1, 3))
+    np.testing.assert_allclose(embeddings.read_matrix(measure(h)["correlations"]), blocks, atol=1e-4)
+
+
+def test_figures_show_what_the_rows_say():
+    h = plant((6, 3, 1))
+    h[:, 4] = 0.3
+    rows = measure(h)
+    (row,) = rows["summary"]
+    shown = embeddings.show(rows, 20, [0.5], 0.5)
+    (histogram,) = shown.figures["figure4"].axes
+    assert histogram.get_xscale() == "log"
+    assert "1 of 10 constant" in histogram.texts[0].get_text()
+    assert sum(bar.get_height() for bar in histogram.patches) == pytest.approx(100 * 9 / 10)
+    panels = shown.figures["figure6"].axes[:3]
+    assert [panel.get_title() for panel in panels] == ["batch normalisation assumes", "IsoBN assumes", "real"]
+    texts = [text.get_text() for panel in panels for text in panel.texts]
+    assert [text.splitlines()[-1] for text in texts] == [
+        f"{row['mean_correlation']:.2f} off on average",
+        f"{row['mean_off_blocks']:.2f} off on average",
+        f"{row['mean_correlation']:.2f} on average",
+    ]
+    assert texts[1].startswith(f"{row['clusters']} clusters")
+
+
+@pytest.mark.slow
+def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
+    code, out, err = cli("+experiment=isobn_embeddings", *arguments)
+    assert code == 0, err
+    assert "[1e-10, 1]" in out
+    rows = read_analysis_rows(outputs, "isobn_embeddings")
+    cfg = make_config(*arguments)
+    h = Subject(Row.of(cfg, identify(cfg).key)).encoded().double().numpy()
+    np.testing.assert_allclose([row["std"] for row in rows["dimensions"]], h.std(0), rtol=1e-10)
+    sizes = [row["size"] for row in rows["clusters"]]
+    clusters = [row["cluster"] for row in rows["dimensions"]]
+    assert np.bincount(clusters)[1:].tolist() == sizes == sorted(sizes, reverse=True)
+    folder = outputs / "reports" / "isobn_embeddings"
+    labels = {"figure4": "standard deviation", "figure5": "dimension (clustered)", "figure6": "IsoBN assumes"}
+    for name, label in labels.items():
+        assert f">{label}<" in (folder / f"{name}.svg").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["isobn_ev", "isobn_embeddings"])
+def test_a_single_example_does_not_vary(cli, small, experiment):
+    code, _, err = cli(f"+experiment={experiment}", *small, "encoder.pooling=cls", "task.train_samples=1")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "do not vary over 1 training example" in err
+
+
+@pytest.mark.parametrize(
+    ("experiment", "name", "value"),
+    [
+        ("isobn_ev", "curve", 0),
+        ("isobn_ev", "curve", 2.5),
+        ("isobn_ev", "curve", True),
+        ("isobn_embeddings", "bins", 0),
+        ("isobn_embeddings", "strong", 0.5),
+        ("isobn_embeddings", "strong", []),
+        ("isobn_embeddings", "strong", ["a"]),
+        ("isobn_embeddings", "threshold", 2),
+        ("isobn_embeddings", "threshold", float("nan")),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(experiment, name, value):
+    with pytest.raises(UserError, match=rf"^analysis\.{name}"):
+        load_experiment_analysis(experiment, **{name: value})

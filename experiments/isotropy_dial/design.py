@@ -1,0 +1,354 @@
+"""What the study ``isotropy_dial`` planned: its grid, its preregistration, its power; and what was run of it.
+
+What was typed does not count: a sweep of three seeds is incomplete, even if all of its own runs have ended. The
+preregistration takes only the complete study of a task and encoder as a result.
+"""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isobench.analyses.rows import TidyRow
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_file
+from isobench.common.provenance import run_git
+from isobench.config.schema import Config, format_method_name
+from isobench.report.sentences import MIN_COVERAGE
+from isobench.runs.identity import KEY_SECTIONS, drop_targets_of_chain, select_decisive, to_plain
+from isobench.statistics.seeds import ALPHA, POWER
+from isobench_papers.isotropy_dial.rows import DIALS, FINISHED, PLAIN, Group
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+ANALYSIS_FILES = (  # what computes and defines the study, in the checkout
+    "experiments/isotropy_dial/*.py", "experiments/isotropy_dial/experiment/*.yaml",
+    "isobench/statistics/dose_response.py",
+    "isobench/analyses/isotropy_dial*.py", "conf/experiment/isotropy_dial.yaml",  # where they were before
+)  # fmt: skip
+Settings = dict[str, Any]  # dotted name -> value
+Run = tuple[tuple[tuple[str, float], ...], int]  # the (dial, dose) pairs that a run stands for, and its seed
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of the grid was run on one encoder and task.
+
+    Attributes:
+        grid: all runs of the experiment's own grid.
+        finished: those that ended with a score.
+        failed: those that ended without one.
+        added: the number of planned runs that the grid does not have.
+        strange: the number of planned runs that are no dose of a dial.
+    """
+
+    grid: frozenset[Run]
+    finished: frozenset[Run]
+    failed: frozenset[Run]
+    added: int
+    strange: int
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every run of the grid has ended; failed runs have, and leave out their seeds."""
+        return len(self.finished | self.failed) == len(self.grid)
+
+    def describe(self) -> TidyRow:
+        """Return the numbers of runs as columns of a row, and the seeds of which no run has ended."""
+        waiting = {seed for _, seed in self.grid} - {seed for _, seed in self.finished | self.failed}
+        numbers = {"grid": len(self.grid), "finished": len(self.finished), "failed": len(self.failed)}
+        return {
+            **numbers,
+            "added": self.added,
+            "strange": self.strange,
+            "seeds_not_begun": list_ranges(sorted(waiting)),
+        }
+
+
+def refuse_mixed_settings(subjects: Sequence["Subject"]) -> None:
+    """Raise UserError if a dose and a seed are not all that tells apart the runs of an encoder and task.
+
+    Runs of one method with other settings have other names already (`isobench.analyses.names.name_subjects`). What is
+    left are settings that differ between methods, settings of a method other than the dose, and the seeds of single
+    random streams.
+    """
+    places: dict[tuple[Any, ...], list[Subject]] = {}
+    shared: dict[str, list[Settings]] = {}
+    own: dict[str, list[Settings]] = {}
+    for subject in subjects:
+        group, calibration = f"{subject.encoder}, {subject.task}", subject.cfg.calibration
+        for dial in DIALS:
+            dose = dial.read_dose(calibration)
+            if dose is None:
+                continue
+            places.setdefault((group, dial.label, dose, subject.cfg.seed), []).append(subject)
+            shared.setdefault(group, []).append(list_settings(subject))
+            if format_method_name(dict(calibration)) != PLAIN:
+                others = list_method_settings(subject)
+                others.pop(f"calibration.{dial.setting}", None)
+                own.setdefault(f"{group}, {dial.label}", []).append(others)
+    for (group, label, dose, seed), several in places.items():
+        if len(several) > 1:
+            difference = find_difference([{**list_settings(s), **list_method_settings(s)} for s in several])
+            raise UserError(
+                f"{group}: {len(several)} runs are dose {dose:g} of {label} with seed {seed}; they differ in "
+                f"{difference or 'their data or weights'}: name the settings of one on the command line"
+            )
+    for name, settings in (*shared.items(), *own.items()):
+        if difference := find_difference(settings):
+            raise UserError(
+                f"{name}: the runs differ in {difference}, not only in the dose: name one value on the command line"
+            )
+
+
+def list_settings(subject: "Subject") -> Settings:
+    """List the settings, other than seed and calibration, that decide a run's result."""
+    sections = {name: select_decisive(name, getattr(subject.cfg, name)) for name in KEY_SECTIONS}
+    sections = {name: value for name, value in sections.items() if name not in ("seed", "calibration")}
+    sections["seeds"] = to_plain(subject.cfg.seeds)
+    return {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
+
+
+def list_method_settings(subject: "Subject") -> Settings:
+    """List the settings of a run's calibration, without the class that carries it out."""
+    settings = drop_targets_of_chain(dict(subject.cfg.calibration))
+    return {f"calibration.{name}": value for name, value in settings.items()}
+
+
+def find_difference(settings: Iterable[Mapping[str, Any]]) -> str:
+    """Find the first setting in which runs differ, with its values: "task.train_samples (512, 1000)"; or empty."""
+    several = list(settings)
+    for name in dict.fromkeys(name for one in several for name in one):
+        values = list(dict.fromkeys(str(one.get(name)) for one in several))
+        if len(values) > 1:
+            return f"{name} ({', '.join(values)})"
+    return ""
+
+
+def measure_progress(subjects: Sequence["Subject"]) -> dict[Group, Progress]:
+    """Measure the progress of each encoder and task that has a planned run of a dial."""
+    grid = list_grid_runs(subjects[0].cfg)
+    groups: dict[Group, list[Subject]] = {}
+    for subject in subjects:
+        groups.setdefault((subject.encoder, subject.task), []).append(subject)
+    progress = {group: count_runs(grid, own) for group, own in groups.items()}
+    return {group: own for group, own in progress.items() if own.grid or own.added}
+
+
+def count_runs(grid: frozenset[Run], subjects: Sequence["Subject"]) -> Progress:
+    """Count the planned runs of one encoder and task; without a grid, they are the grid."""
+    doses = [list_doses(subject.cfg.calibration) for subject in subjects]
+    runs = {(own, subject.cfg.seed): subject for own, subject in zip(doses, subjects, strict=True) if own}
+    if not runs:
+        return Progress(frozenset(), frozenset(), frozenset(), 0, len(subjects))
+    grid = grid or frozenset(runs)
+    ended = {run: subject.record.status for run, subject in runs.items() if subject.record is not None}
+    finished = frozenset(run for run, status in ended.items() if status == FINISHED)
+    failed = frozenset(ended) - finished
+    return Progress(grid, finished & grid, failed & grid, len(runs.keys() - grid), doses.count(()))
+
+
+def list_grid_runs(cfg: Config) -> frozenset[Run]:
+    """List the runs of the experiment's own grid on one encoder; empty for an experiment without a grid."""
+    runs = set()
+    for part in cfg.experiment.grid.get(cfg.scale, []):
+        for values in itertools.product(*part.values()):
+            cell = dict(zip(part, values, strict=True))
+            prefix = "calibration."
+            own = {key.removeprefix(prefix): value for key, value in cell.items() if key.startswith(prefix)}
+            if doses := list_doses({"name": cell.get("calibration", PLAIN), **own}):
+                runs.add((doses, cell.get("seed", cfg.seed)))
+    return frozenset(runs)
+
+
+def list_doses(calibration: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """List the dials and doses that a calibration stands for: three for plain fine-tuning, none for other methods."""
+    doses = ((dial.name, dial.read_dose(calibration)) for dial in DIALS)
+    return tuple((name, dose) for name, dose in doses if dose is not None)
+
+
+def keep_grid_runs(rows: Sequence[TidyRow], progress: Mapping[Group, Progress]) -> list[TidyRow]:
+    """Drop the rows of runs that were added to a complete grid: a study does not grow after its result.
+
+    An incomplete study keeps them, because it has no result yet. Each row gets the column ``complete``.
+    """
+    cells = {
+        group: {(dial, dose, seed) for doses, seed in own.grid for dial, dose in doses}
+        for group, own in progress.items()
+        if own.is_complete
+    }
+    kept = []
+    for row in rows:
+        group = row["encoder"], row["task"]
+        if group not in cells or (row["dial"], row["dose"], row["seed"]) in cells[group]:
+            kept.append({**row, "complete": group in cells})
+    return kept
+
+
+def list_ranges(numbers: Sequence[int]) -> str:
+    """Write ascending whole numbers, with neighbours as a range: "1, 3 to 10"."""
+    texts = []
+    for _, several in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        members = [number for _, number in several]
+        texts.append(f"{members[0]} to {members[-1]}" if len(members) > 2 else ", ".join(map(str, members)))
+    return ", ".join(texts)
+
+
+def list_design(cfg: Config) -> list[TidyRow]:
+    """List the doses of the grid: a row for each, with its number of seeds."""
+    seeds: dict[tuple[str, float], set[int]] = {}
+    for doses, seed in list_grid_runs(cfg):
+        for place in doses:
+            seeds.setdefault(place, set()).add(seed)
+    return [{"dial": dial, "dose": dose, "seeds": len(seeds[dial, dose])} for dial, dose in sorted(seeds)]
+
+
+def list_code(subjects: Sequence["Subject"]) -> list[TidyRow]:
+    """List the commits of the code that carried out runs, with the number of runs; None is an installed package."""
+    rows: dict[tuple[str | None, bool], int] = {}
+    for subject in subjects:
+        if subject.record is not None:
+            git = subject.record.provenance.git
+            place = (git.commit, git.dirty) if git else (None, False)
+            rows[place] = rows.get(place, 0) + 1
+    return [{"commit": commit, "changed": changed, "runs": runs} for (commit, changed), runs in rows.items()]
+
+
+def label_progress(row: TidyRow) -> str:
+    """Say how incomplete the study of an encoder and task is; empty if it is complete."""
+    return "" if row["finished"] + row["failed"] == row["grid"] else f"INCOMPLETE: {count_finished(row)}"
+
+
+def count_finished(row: TidyRow) -> str:
+    """Say how many runs finished, and how many failed."""
+    failed = f", {row['failed']} failed" if row["failed"] else ""
+    return f"{row['finished']} of {row['grid']} runs finished{failed}"
+
+
+def describe_progress(progress: Sequence[TidyRow]) -> list[str]:
+    """Describe how much of each encoder and task was run, each in one note."""
+    notes = []
+    for row in progress:
+        label, seeds = label_progress(row), row["seeds_not_begun"]
+        text = f"{row['encoder']}, {row['task']}: {label or count_finished(row)}"
+        if seeds:
+            text += f"; seed{'s' * (not seeds.isdigit())} {seeds}: not yet run"
+        if row["added"]:
+            text += f"; {row['added']} runs are not in the grid{'' if label else ' and are left out'}"
+        if row["strange"]:
+            text += f"; {row['strange']} runs are no dose of a dial and are left out"
+        notes.append(f"{text}.")
+    return notes
+
+
+def describe_preregistration(code: Sequence[TidyRow], file: Path) -> list[str]:
+    """Put the commits of the preregistration beside the runs' code; warn if a run's code is older than one of them.
+
+    Git's history decides: the code of a run that was preregistered has the file's commits in its history.
+    """
+    if not file.is_file():
+        return [f"WARNING: there is no {file.name}: nothing shows that the hypotheses are older than the runs."]
+    ran = ", ".join(f"{name_code(row)} ({row['runs']} runs)" for row in code)
+    try:
+        log = run_git(file.parent, "log", "--format=%H %ct", "--", file.name).splitlines()  # the newest first
+        (last, changed), (first, written) = (line.split() for line in (log[0], log[-1]))
+        is_edited = bool(run_git(file.parent, "status", "--porcelain", "--", file.name))
+    except (OSError, subprocess.SubprocessError, IndexError):  # an installed package, or the file is in no commit
+        return [f"{file.name}: sha256 {sha256_file(file)}, in no commit. The runs' code: {ran}."]
+    notes = [
+        f"{file.name}: first commit {first[:12]} of {format_time(written)}, last commit {last[:12]} of "
+        f"{format_time(changed)}. The runs' code: {ran}."
+    ]
+    commits = [row["commit"] for row in code if row["commit"] and has_commit(file.parent, row["commit"])]
+    if not all(has_ancestor(file.parent, commit, first) for commit in commits):
+        notes.append(f"WARNING: there are runs that are older than {file.name}: they were not preregistered.")
+    elif not all(has_ancestor(file.parent, commit, last) for commit in commits):
+        notes.append(f"WARNING: {file.name} was changed after the first run: its last section must say how and why.")
+    if unknown := sum(row["runs"] for row in code if row["commit"] not in commits):
+        notes.append(f"The code of {unknown} runs is in no commit here: it may be older than {file.name}.")
+    if is_edited:
+        notes.append(f"WARNING: {file.name} has edits that are in no commit.")
+    if commits:
+        notes.append(f"Changes of the analysis since: git log {commits[0][:12]}.. of {', '.join(ANALYSIS_FILES)}.")
+    return notes
+
+
+def name_code(row: TidyRow) -> str:
+    """Name the code of runs: its commit, or an installed package."""
+    return f"{row['commit'][:12]}{' with changes' * row['changed']}" if row["commit"] else "an installed package"
+
+
+def has_commit(folder: Path, commit: str) -> bool:
+    """Return True if the checkout's history has a commit."""
+    return _succeeds(folder, "cat-file", "-e", f"{commit}^{{commit}}")
+
+
+def has_ancestor(folder: Path, commit: str, older: str) -> bool:
+    """Return True if a commit has an older one in its history."""
+    return _succeeds(folder, "merge-base", "--is-ancestor", older, commit)
+
+
+def _succeeds(folder: Path, *command: str) -> bool:
+    try:
+        run_git(folder, *command)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def format_time(seconds: str) -> str:
+    """Write git's seconds since 1970 as a time in UTC."""
+    return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def describe_power(file: Path, design: Sequence[TidyRow]) -> list[str]:
+    """Quote the simulation of the study, if it was made for this grid.
+
+    Args:
+        file: what benchmarks/power.py wrote.
+        design: of ``list_design``.
+    """
+    doses: dict[str, list[float]] = {}
+    for row in design:
+        doses.setdefault(row["dial"], []).append(row["dose"])
+    try:
+        power = json.loads(file.read_text(encoding="utf-8"))
+        shape = {name: power["shape"][name] for name in ("dials", "seeds")}
+        if shape != {"dials": doses, "seeds": max((row["seeds"] for row in design), default=0)}:
+            return [f"{file.name} was made for another grid: run benchmarks/power.py --write again."]
+        return list_sentences(power)
+    except OSError:
+        return [f"There is no {file.name}: benchmarks/power.py simulates the study and writes it."]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return [f"{file.name} can't be read: write it again by benchmarks/power.py."]
+
+
+def list_sentences(power: Mapping[str, Any]) -> list[str]:
+    """Write what the simulation found; raises as a missing or unfit value does."""
+    false, covered = (list_numbers(power[name], "{:.1%}") for name in ("false_positives", "coverage"))
+    smallest = {f"{row['encoder']}, {row['dial']}": row["points_over_the_dial"] for row in power["smallest_slopes"]}
+    title = f"{power['studies']:,} simulated studies"
+    scenarios = {name: read_coverage(found) for name, found in power.get("scenarios", {}).items()}
+    low = {name: coverage for name, coverage in scenarios.items() if coverage < MIN_COVERAGE}
+    return [
+        f"{title}: false positives at p < {ALPHA}: {false}.",
+        f"{title}: true values that 95% intervals hold: {covered}.",
+        *([f"{title}: intervals hold too few true values where: {list_numbers(low, '{:.1%}')}."] if low else []),
+        f"{title}: smallest effect of a whole dial that {POWER:.0%} of them find after Holm's correction, in "
+        f"points: {list_numbers(smallest, '{:.2f}')}.",
+    ]
+
+
+def read_coverage(found: Mapping[str, float] | float) -> float:
+    """Read the coverage of a scenario, which may stand among other figures."""
+    return found["coverage"] if isinstance(found, Mapping) else float(found)
+
+
+def list_numbers(numbers: Mapping[str, float], form: str) -> str:
+    """Write numbers with their names in one line."""
+    return ", ".join(f"{name} {form.format(number)}" for name, number in numbers.items())
