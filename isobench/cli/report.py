@@ -15,6 +15,7 @@ from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings
+from isobench.config.schema import Config
 from isobench.runs.layout import ABOUT_FILE, report_folder, reports_folder
 from isobench.runs.plan import parse_plan
 from isobench.runs.row import Row, check_predictions, print_troubles
@@ -105,7 +106,7 @@ def report_bundle(bundle: Path, appendix: bool) -> None:
     except (OSError, ValueError) as error:
         raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
     rows = [Row.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
-    folder = Path("outputs") / "reports" / f"bundle-{manifest.experiment or bundle.name}"
+    folder = report_folder(Config.output_dir, f"bundle-{manifest.experiment or bundle.name}")
     shown = None
     if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files:
         shown = show_bundled_analysis(bundle / ANALYSIS_FOLDER, str(manifest.experiment), folder)
