@@ -30,8 +30,7 @@ from isobench.statistics.resampling import permutation_test
 from isobench.statistics.seeds import ALPHA, compute_cell_statistics, hedges_g, holm, student, welch
 
 AVERAGE = "Avg"  # title of the column of each row's average
-PAIRED = ("difference", "low", "high", "p", "seeds", "examples", "reason")
-# Compares a method's runs with plain fine-tuning's in a column: a value for each name in PAIRED.
+# Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.
 Pair = Callable[[pd.DataFrame, pd.DataFrame, Column], dict[str, Any]]
 NUMBERS = (
     "mean", "sd", "difference", "p", "p_holm", "p_permutation", "p_student", "effect", "effect_low", "effect_high",

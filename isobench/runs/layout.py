@@ -22,7 +22,6 @@ EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and 
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
 EARLIER_FOLDERS = ("commands", "imports")  # in an output folder of an earlier version, which wrote no plans
-REPORT_FILE = "report.json"  # in a report's folder: the experiment and the code that its files were made with
 
 
 def marker_file(output_dir: str | Path) -> Path:

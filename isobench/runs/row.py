@@ -1,6 +1,5 @@
 """One run of a sweep: its config, its folder, its record."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
@@ -13,7 +12,7 @@ from isobench.data.weights import format_encoder_name
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identity
 from isobench.runs.layout import PREDICTIONS_FILE
-from isobench.runs.record import Epoch, RunRecord
+from isobench.runs.record import RunRecord
 
 SCORE_SETTINGS = ("dev_splits", "held_out", "primary")  # of the task; tables look for a record's scores by them
 MAX_NAMED_TROUBLES = 20
@@ -39,11 +38,6 @@ class Row:
         row = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         row.read_record()
         return row
-
-    @property
-    def scored_epoch(self) -> Epoch | None:
-        """Return the reported epoch of a run that has a score; None if it failed, or has not ended."""
-        return self.record.best if self.record and not self.record.failure else None
 
     def read_record(self) -> None:
         """Read the record, or note in ``trouble`` why it can't be read."""
@@ -105,16 +99,6 @@ def find_failure(row: Row) -> str | None:
         return "no_result"
     metrics = row.record.best.metrics(row.cfg.task.dev_splits[0])
     return "constant_predictor" if metrics["constant_predictor"] else None
-
-
-def count_troubles(rows: list[Row]) -> Counter[str]:
-    """Count runs by what went wrong in them, and runs that have not ended by their state."""
-    return Counter(find_failure(row) or row.state for row in rows if find_failure(row) or row.record is None)
-
-
-def are_constant_predictors(rows: list[Row]) -> bool:
-    """Return True if there are runs, and each of them predicts the same for every example."""
-    return bool(rows) and all(find_failure(row) == "constant_predictor" for row in rows)
 
 
 def format_score(row: Row) -> str:
