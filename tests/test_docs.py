@@ -9,7 +9,13 @@ import pytest
 from helpers import ROOT
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("experiments/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+    ]
 )
 # First words that turn a docstring into a riddle: say what the function does instead.
 NO_VERBS = {
@@ -23,7 +29,7 @@ def test_links_and_names_on_a_page_exist(page):
     text = page.read_text()
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
-    experiments = {file.stem for file in ROOT.glob("experiments/*/experiment/*.yaml")} | {"NAME", "mine"}
+    experiments = {file.stem for file in ROOT.glob("ex*/*/experiment/*.yaml")} | {"NAME", "mine"}
     assert set(re.findall(r"\+experiment=(\w+)", text)) <= experiments
     files = re.findall(r"(?<![\w/-])((?:isobench|benchmarks|conf|docs|examples)/[\w/]+\.(?:py|yaml|md))", text)
     if page.name not in ("preregistration.md", "results.md"):  # as it was registered, and made from bundles

@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]  # isobench, and the modu
 from notebook import execute_page  # noqa: E402
 from reference import SECTIONS  # noqa: E402
 
-PAGES = ("*.md", "docs/**/*.md", "experiments/**/*.md", "benchmarks/*.md")
+PAGES = ("*.md", "docs/**/*.md", "experiments/**/*.md", "examples/**/*.md", "benchmarks/*.md")
 ASSETS = ("docs/site/*.js", "docs/site/*.css", "experiments/**/*.svg")
 NOTEBOOK = "docs/how-to/notebook.md"  # the page whose code is carried out
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
