@@ -10,9 +10,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 FUNCTIONS = ("load_epochs", "load_runs", "report_table", "run")
-MODULES = {
-    "calibration": "isobench.calibration", "metrics": "isobench.metrics", "monitor": "isobench.training.monitor",
-}  # fmt: skip
+MODULES = ("calibration", "metrics", "monitor")
 __all__ = ["__version__", *FUNCTIONS, *MODULES]
 
 
@@ -23,7 +21,7 @@ def __getattr__(name: str) -> Any:
     if name in FUNCTIONS:
         return getattr(import_module("isobench.api"), name)
     if name in MODULES:
-        return import_module(MODULES[name])
+        return import_module(f"isobench.{name}")
     raise AttributeError(f"module 'isobench' has no attribute {name!r}")
 
 

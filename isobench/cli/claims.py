@@ -64,19 +64,27 @@ def judge_claim(claim: Claim, find_report: Callable[[str], Report | None], folde
             report = find_report(claim.experiment)
             if report is None:
                 return not_run, ""
-            outcome = claim.check(report)
+            outcome = _check(claim, report)
             if outcome.word == NOT_RUN:
                 outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
             return outcome, "; ".join(report.scale)
         about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
         rows = read_analysis_rows(folder, claim.rows_file, about)
-        return claim.check(rows), "; ".join(about["scale"]["differs"])
+        return _check(claim, rows), "; ".join(about["scale"]["differs"])
     except FileNotFoundError:
         return not_run, ""
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
         return Outcome(UNKNOWN, f"{folder} can't be read: {extract_first_line(error)}; run the analysis again"), ""
+
+
+def _check(claim: Claim, data: Any) -> Outcome:
+    """Carry out a claim's check; raise UserError unless it returns an Outcome."""
+    outcome = claim.check(data)
+    if not isinstance(outcome, Outcome):
+        raise UserError(f"the check of this claim returned {type(outcome).__name__}: return an Outcome")
+    return outcome
 
 
 def read_analysis_rows(folder: Path, name: str, about: dict[str, Any]) -> list[dict[str, Any]]:

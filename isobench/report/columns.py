@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Task
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
@@ -105,8 +106,18 @@ def list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
 
 
 def load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
-    """Load the tables of the experiment's paper that the experiment names."""
-    return {name: published.load_tables(experiment.paper)[name] for name in experiment.tables if experiment.paper}
+    """Load the tables of the experiment's paper that the experiment names.
+
+    Raises:
+        UserError: the paper, or a table of it, is not here.
+    """
+    if not experiment.paper:
+        return {}
+    tables = published.load_tables(experiment.paper)
+    if missing := [name for name in experiment.tables if name not in tables]:
+        paper = experiment.paper
+        raise UserError(f"there is no {missing[0]} of the paper {paper} here: name its folder with --paper FOLDER")
+    return {name: tables[name] for name in experiment.tables}
 
 
 def find_content(experiment: Experiment, table: str) -> PublishedTable:

@@ -108,7 +108,7 @@ def list_notes(content: PublishedTable, cells: pd.DataFrame) -> list[str]:
     if len(tests):
         notes.append(
             f"{format_legend(content.marks, '(Holm)')}. Of {format_count(len(tests), 'comparison')}, "
-            f"{ALPHA * len(tests):.1f} would have a mark by chance; {_count_holm_survivors(list(tests))}."
+            f"{ALPHA * len(tests):.2g} would have a mark by chance; {_count_holm_survivors(list(tests))}."
         )
         if content.marks == "student":
             others = cells["p"].dropna()

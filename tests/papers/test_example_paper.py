@@ -114,7 +114,9 @@ def test_an_installed_package_brings_a_paper(tmp_path, monkeypatch):
     entry = "[isobench.papers]\nseventh = somebodys_papers.seventh\n"
     (tmp_path / "somebody-1.dist-info" / "entry_points.txt").write_text(entry)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", str(FOLDER))  # found anew
+    monkeypatch.setenv(
+        "ISOBENCH_PAPER_FOLDERS", str(make_paper(tmp_path / "another"))
+    )  # else papers are not sought anew
     assert find_papers()["seventh"] == tmp_path / "somebodys_papers" / "seventh"
 
 
