@@ -5,7 +5,9 @@ import sys
 
 import pytest
 import yaml
+from helpers import ROOT
 
+from isobench.analyses.runner import read_about, read_rows, show_rows
 from isobench.analyses.shown import build_comparison_tables
 from isobench.papers.folders import find_papers
 
@@ -75,3 +77,16 @@ def test_a_calibration_is_refused_where_it_would_be_ignored(cli, small, outputs,
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"{experiment} looks at embeddings without calibration: leave calibration out" in err
     assert not outputs.exists()
+
+
+BUNDLES = sorted(ROOT.glob("experiments/*/results/*/analysis"))
+
+
+@pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.parent.name)
+def test_a_shipped_analysis_is_shown_from_its_rows_alone(folder):
+    about = read_about(folder)
+    about["analysis"]["_target_"] = list_targets()[folder.parent.name]
+    rows = read_rows(folder)
+    shown = show_rows(about, rows)
+    assert len(shown.tables) >= 1
+    assert set(shown.draw()) == set(shown.figures)
