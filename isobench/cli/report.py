@@ -14,7 +14,7 @@ from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
-from isobench.config.command_line import check_typed_settings
+from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.config.schema import Config
 from isobench.runs.layout import ABOUT_FILE, report_folder, reports_folder
 from isobench.runs.plan import parse_plan
@@ -68,9 +68,10 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             setting that was given.
         StorageError: the report's folder can't be written.
     """
-    folders, settings = split_folders([text for text in arguments if not text.startswith(("-", "+", "~"))])
+    _, named = split_config_dirs(arguments)
+    folders, _ = split_folders([text for text in named if not text.startswith(("+", "~"))])
     if folders:
-        if len(folders) > 1 or settings or len(arguments) > 1:
+        if len(arguments) > 1:
             raise UserError("isobench report BUNDLE takes one folder that isobench export wrote, and no settings")
         report_bundle(folders[0], appendix)
         return

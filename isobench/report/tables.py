@@ -130,6 +130,7 @@ CELLS = {
     "time": "training time per epoch over plain fine-tuning's, as printed; the same in all cells of a line",
 }
 SCHEMA = {"runs": RUNS, "epochs": EPOCHS, "cells": CELLS}
+NUMBERS = ("score", "selection_score", "tokens_per_second", "peak_gpu_memory_mib")  # also if no run has one
 NAMES = ["key", "task", "encoder", "method", "seed"]
 
 
@@ -318,7 +319,7 @@ def set_type(column: pd.Series) -> pd.Series:
         return column
     if kinds and kinds <= {bool}:
         return pd.Series(values, column.index, "boolean")
-    if kinds and kinds <= {int, float}:
+    if kinds <= {int, float} and (kinds or column.name in NUMBERS):
         return pd.Series(values, column.index, "Int64" if kinds == {int} else "Float64")
     texts = [value if value is None or isinstance(value, str) else format_value(value) for value in values]
     return pd.Series(texts, column.index, "string")

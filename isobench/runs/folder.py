@@ -158,8 +158,7 @@ class RunFolder:
         """
         if record.status != "finished":
             return
-        if not record.config.get("checkpoint", {}).get("keep", False):
-            shutil.rmtree(self.path / CHECKPOINTS_FOLDER, ignore_errors=True)
+        shutil.rmtree(self.path / CHECKPOINTS_FOLDER, ignore_errors=True)
         with contextlib.suppress(OSError):
             for file in list(self.path.iterdir()):
                 if file.name == PROGRESS_FILE or file.name.endswith(".tmp"):

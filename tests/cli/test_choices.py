@@ -102,7 +102,7 @@ def test_bash_completes_as_the_page_says(tmp_path):
     if not (bash := shutil.which("bash")):
         pytest.skip("bash is not installed")
     page = (choices.Path(conf_dir()).parent / "docs" / "how-to" / "usage.md").read_text()
-    (install,) = re.findall(r'^ +(eval "\$\(isobench -sc install=bash\)")', page, re.MULTILINE)
+    (install,) = re.findall(r'`(eval "\$\(isobench -sc install=bash\)")`', page, re.MULTILINE)
     program = tmp_path / "isobench"
     program.write_text(f"#!{sys.executable}\nfrom isobench.__main__ import main\nmain()\n")
     program.chmod(0o755)

@@ -57,7 +57,7 @@ def test_status_and_report_find_the_runs_of_an_own_experiment(cli, command, smal
     assert (code, err) == (0, "")
     assert (outputs / "reports" / "claims.md").is_file()
     prune.prune([*own[:2], place], yes=False)
-    assert "is still produced" in capfd.readouterr().out
+    assert "No run in" in capfd.readouterr().out
 
 
 def test_an_experiment_without_a_name_has_its_files(write):

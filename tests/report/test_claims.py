@@ -159,8 +159,8 @@ def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
     code, out, err = reporting("+experiment=glue_isobn", f"output_dir={outputs}")
     assert code == 0, err
     folder = outputs / "reports" / "glue_isobn"
-    names = {"report.html", "report.json", "report.md", "tables.tex"} | {
-        f"{n}.{k}" for n in ("runs", "epochs") for k in ("csv", "parquet")
+    names = {"report.html", "report.md", "tables.tex"} | {
+        f"{n}.{k}" for n in ("runs", "epochs", "cells") for k in ("csv", "parquet")
     }
     assert {file.name for file in folder.iterdir()} == names
     rows = list(csv.DictReader((folder / "runs.csv").open()))
@@ -177,7 +177,7 @@ def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
 def test_an_analysis_and_a_wrong_selection_are_one_line(reporting, outputs, cli, small):
     code, _, err = reporting("+experiment=isobn_ev", f"output_dir={outputs}")
     assert (code, err.count("\n")) == (2, 1)
-    assert "trains nothing" in err
+    assert "has no rows of an analysis" in err
     cli("+experiment=glue_isobn", *small, "-m", "calibration=none", "seed=1")
     code, _, err = reporting("+experiment=glue_isobn", *small, "calibration=none", "experiment.selection.rule=magic")
     assert (code, err.count("\n")) == (2, 1)

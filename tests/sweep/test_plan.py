@@ -338,7 +338,7 @@ def test_status_of_nothing_and_of_nonsense(cli, tmp_path, monkeypatch, capfd):
     assert not (tmp_path / "none").exists()
     for arguments, message in [
         ([f"output_dir={tmp_path}/none"], "nothing was run in"),
-        (["+experiment=glue"], "did you mean glue_isobn"),
+        (["+experiment=glue"], "did you mean glue_"),
         (["sed=1"], "there is no setting sed"),
         (["--watch", "-1"], "must be a number of seconds above 0"),
     ]:

@@ -157,7 +157,7 @@ def test_a_report_carries_out_the_command_lines_analysis_and_no_stored_one(tmp_p
     rows = find(*arguments[:2])
     assert rows[0].cfg.analysis["_target_"] == "evil_analysis.run"  # as stored, and never imported
     (own,) = take_own_experiment(rows, arguments)
-    assert own.cfg.analysis["_target_"] == "isobench_papers.isobn.drift.analyse"
+    assert own.cfg.analysis["_target_"] == "isobench_papers.isobn.drift"
     assert (own.cfg.experiment.name, own.cfg.experiment.selection.rule) == ("isobn_drift", "none")
     assert "evil_analysis" not in sys.modules
 
@@ -180,9 +180,9 @@ def test_an_analysis_that_refuses_the_runs_leaves_a_note_and_a_full_folder_stops
         raise errors.pop(0)
 
     monkeypatch.setattr(report, "analyse_trained_runs", refuse)
-    plan_with_analysis(tmp_path, "isobench_papers.isobn.drift.analyse")
+    plan_with_analysis(tmp_path, "isobench_papers.isobn.drift")
     rows = read_rows(str(tmp_path))
-    assert report.repeat_analysis(rows) == ["The analysis can't be carried out: the runs differ."]
+    assert report.repeat_analysis(rows) == (None, ["The analysis can't be carried out: the runs differ."])
     assert "the runs differ" in capsys.readouterr().err
     with pytest.raises(StorageError):
         report.repeat_analysis(rows)

@@ -145,7 +145,7 @@ def test_progress_is_read_as_rarely_as_the_loss_is_checked(small, accumulate):
     cfg, parts = build(*small, "optimization.epochs=12", f"optimization.accumulate={accumulate}")
     reporter = ProgressReporter(SimpleNamespace(report_training=lambda *_: None), show=False, name="run")
     events = watch_training(cfg, parts, reporter, steps=27)
-    readings = [e.step for e in events if "training/progress.py:on_train_batch_end" in e.callers]
+    readings = [e.step for e in events if "training/callbacks.py:on_train_batch_end" in e.callers]
     assert set(readings) == {24}  # by the update that ends the 25th step
     check_events([e for e in events if e.step not in readings])
 

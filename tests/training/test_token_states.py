@@ -96,7 +96,7 @@ def test_gradient_checkpointing_keeps_the_states_gradients(small):
         (["calibration=istar", "calibration.strength=much"], "calibration=istar: strength=much must be"),
         (["calibration=istar", "calibration.strength=.nan"], "strength=.nan must be"),
         (["calibration=istar", "calibration.strength=null"], "strength=null must be"),
-        (["calibration=istar", "calibration.scope=words"], "scope must be cls or tokens, not 'words'"),
+        (["calibration=istar", "calibration.scope=words"], "scope=words is not known"),
         (["calibration=istar", "calibration.sample=0"], "sample must be a whole number of at least 2, or null"),
     ],
 )  # fmt: skip
