@@ -1,4 +1,4 @@
-"""What the paper claims, and how each claim is judged."""
+"""Define what the paper claims, and judge each claim."""
 
 import statistics
 

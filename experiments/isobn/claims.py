@@ -1,4 +1,4 @@
-"""What the IsoBN paper claims, and how each claim is judged."""
+"""Define what the IsoBN paper claims, and judge each claim."""
 
 import math
 import statistics

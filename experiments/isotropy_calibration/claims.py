@@ -1,4 +1,4 @@
-"""What "On Isotropy Calibration of Transformers" claims, and how each claim is judged."""
+"""Define what "On Isotropy Calibration of Transformers" claims, and judge each claim."""
 
 from isobench.report.checks import (
     collapses,

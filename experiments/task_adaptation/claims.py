@@ -1,4 +1,4 @@
-"""What the task-adaptation paper claims, and how each claim is judged."""
+"""Define what the task-adaptation paper claims, and judge each claim."""
 
 from collections.abc import Callable
 

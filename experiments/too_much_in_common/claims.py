@@ -1,4 +1,4 @@
-"""What "Too Much in Common" claims, and how each claim is judged."""
+"""Define what "Too Much in Common" claims, and judge each claim."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What IsoBN claims of analyses: each check on made-up rows either way."""
+"""Test what IsoBN claims of analyses: each check on made-up rows either way."""
 
 import pytest
 
