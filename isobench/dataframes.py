@@ -18,7 +18,7 @@ from isobench.runs.grouping import find_varying_settings, read_run_names
 from isobench.runs.layout import runs_folder
 from isobench.runs.listing import read_ended_rows
 from isobench.runs.plan import read_plans
-from isobench.runs.row import Row, check_predictions, print_troubles
+from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.sweep.plan import compose_sweep, keep_global_hydra
 
 
@@ -87,7 +87,7 @@ def report_table(folder: str | Path = "outputs", experiment: str | None = None) 
     return set_types(build_report(settings, rows).cells)
 
 
-def read_checked_rows(folder: str | Path, experiment: str | None) -> list[Row]:
+def read_checked_rows(folder: str | Path, experiment: str | None) -> list[Run]:
     """Read the ended runs of an output folder, sorted; a damaged one has the state ``damaged`` and no record.
 
     Raises:
@@ -106,13 +106,13 @@ def read_checked_rows(folder: str | Path, experiment: str | None) -> list[Row]:
     return sorted(map(add_state, rows), key=lambda row: (*read_run_names(row.cfg), row.cfg.seed))
 
 
-def add_state(row: Row) -> Row:
+def add_state(row: Run) -> Run:
     """Return the row of an ended run with its state: done, failed or damaged."""
     failed = row.record is not None and row.record.status == "failed"
     return replace(row, state="damaged" if row.trouble else "failed" if failed else "done")
 
 
-def find_experiment(rows: list[Row], name: str | None) -> Experiment:
+def find_experiment(rows: list[Run], name: str | None) -> Experiment:
     """Find the settings of an experiment: those that its runs were started with, else those of today.
 
     Args:

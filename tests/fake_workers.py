@@ -11,7 +11,7 @@ from typing import ClassVar
 from helpers import make_config
 
 from isobench.runs.folder import RunFolder
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.sweep import pool
 from isobench.sweep.capacity import Division
 from isobench.sweep.pool import Pool, WorkerProcess
@@ -84,5 +84,5 @@ def carry_out(monkeypatch, seeds, answer, memory=None, free=0.0, processes=2):
     monkeypatch.setattr(Pool, "_start_worker", start)
     monkeypatch.setattr(pool, "measure_free_memory", lambda: free)
     configs = [make_config(f"seed={seed}") for seed in seeds]
-    rows = [Row(cfg, RunFolder("nowhere", str(i) * 64), None) for i, cfg in enumerate(configs)]
+    rows = [Run(cfg, RunFolder("nowhere", str(i) * 64), None) for i, cfg in enumerate(configs)]
     return Pool(Division(processes, 1), memory).carry_out(rows), running

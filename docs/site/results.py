@@ -23,7 +23,7 @@ from isobench.report.build import build_report
 from isobench.report.claims import load_claims
 from isobench.report.output.text import format_markdown
 from isobench.runs.plan import Plan, parse_plan
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.runs.state import add_states
 from isobench.statistics.seeds import ALPHA
 
@@ -74,7 +74,7 @@ class Bundle:
 
     def format_report(self) -> str:
         """Return the report of its runs as Markdown."""
-        rows = add_states([Row.of(cfg, identity.key, identity) for cfg, identity in self.plan.runs])
+        rows = add_states([Run.of(cfg, identity.key, identity) for cfg, identity in self.plan.runs])
         return format_markdown(build_report(rows[0].cfg.experiment, rows))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from isobench.common.errors import UserError
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 
 class SubjectNames(NamedTuple):
@@ -24,7 +24,7 @@ def needs_training(analysis: dict[str, Any]) -> bool:
     return bool(analysis.get("trains", False))
 
 
-def name_subjects(rows: Sequence[Row]) -> list[SubjectNames]:
+def name_subjects(rows: Sequence[Run]) -> list[SubjectNames]:
     """Name each run's encoder, task and method, in the order of ``rows``.
 
     Append the settings in which runs of the same task, encoder and method differ: those of encoder and calibration to

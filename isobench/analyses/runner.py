@@ -26,7 +26,7 @@ from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.common.terminal import make_console, print_note
 from isobench.config.schema import Experiment
 from isobench.runs.layout import ABOUT_FILE, report_folder
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.training.execute import probe_hub_if_needed
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # importing them takes seconds
     from isobench.analyses.subject import Subject
 
 
-def run_analysis(experiment: Experiment, runs: Sequence[Row]) -> "Shown":
+def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> "Shown":
     """Carry out the analysis in these runs' config: write its rows, print its tables and draw its figures.
 
     Args:
@@ -75,7 +75,7 @@ def run_analysis(experiment: Experiment, runs: Sequence[Row]) -> "Shown":
     return shown
 
 
-def analyse_trained_runs(experiment: Experiment, runs: Sequence[Row]) -> "Shown | None":
+def analyse_trained_runs(experiment: Experiment, runs: Sequence[Run]) -> "Shown | None":
     """Carry out the analysis of trained runs on those that finished; with ``analysis.unfinished`` on all of them.
 
     Without a finished run, print a line that says so, and return None. Arguments and errors as of ``run_analysis``.
@@ -117,7 +117,7 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
     return shown
 
 
-def compute_rows(settings: Mapping[str, Any], runs: Sequence[Row]) -> "Rows":
+def compute_rows(settings: Mapping[str, Any], runs: Sequence[Run]) -> "Rows":
     """Compute the rows of an analysis; of trained runs this takes their records and predictions alone.
 
     Args:
@@ -154,7 +154,7 @@ def show_rows(about: Mapping[str, Any], rows: "Rows") -> "Shown":
     return shown
 
 
-def make_subjects(runs: Sequence[Row]) -> "list[Subject]":
+def make_subjects(runs: Sequence[Run]) -> "list[Subject]":
     """Make the subjects of runs, each with its names in tables and figures."""
     from isobench.analyses.subject import Subject
 
@@ -225,7 +225,7 @@ def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow
     write_json(folder / ABOUT_FILE, add_json_checksum(replace_non_finite(about)))
 
 
-def list_analysis_inputs(runs: Sequence[Row]) -> dict[str, Any]:
+def list_analysis_inputs(runs: Sequence[Run]) -> dict[str, Any]:
     """List what decides an outcome: the analysis with its settings, and the keys of the runs."""
     analysis = runs[0].cfg.analysis
     target = str(analysis.get("_target_")).removesuffix(
@@ -253,7 +253,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
     return about if isinstance(about, dict) else None
 
 
-def print_analysis_plan(title: str, runs: Sequence[Row]) -> None:
+def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
     """Print the subjects of an analysis without training, and whether its outcome exists; starts nothing."""
     table = Table(title=f"{title}: nothing is started", title_justify="left", header_style="bold")
     for name in SubjectNames._fields:

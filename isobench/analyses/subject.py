@@ -18,7 +18,7 @@ from isobench.data.scale import find_encoder_differences, find_task_differences
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.runs.seeding import resolve_seeds
 from isobench.training.build import build_chain, make_loaders, should_show_progress
 from isobench.training.preparation import load_pretrained_embeddings, prepare_chain
@@ -37,7 +37,7 @@ class Subject:
         names: its names in tables and figures, if the config's own don't tell it from other subjects.
     """
 
-    def __init__(self, row: Row, names: SubjectNames | None = None) -> None:
+    def __init__(self, row: Run, names: SubjectNames | None = None) -> None:
         self.cfg, self.folder = row.cfg, row.folder
         self.record = row.record and row.folder.read_record()  # a row's record lacks what monitors noted
         self.encoder, self.task, self.method = names or name_subjects([row])[0]

@@ -30,13 +30,13 @@ from isobench.runs.identity import compute_key
 from isobench.runs.layout import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.plan import Plan, format_plan
 from isobench.runs.record_file import parse_record
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 
 def export_bundle(
     target: Path,
     plan: Plan,
-    ended: Sequence[Row],
+    ended: Sequence[Run],
     analysis: Path | None = None,
     anonymous: bool = False,
     licence: str | None = None,
@@ -119,7 +119,7 @@ def flush_files(folder: Path) -> None:
 
 
 def _fill_bundle(
-    folder: Path, plan: Plan, ended: Sequence[Row], analysis: Path | None, anonymous: bool, licence: str | None
+    folder: Path, plan: Plan, ended: Sequence[Run], analysis: Path | None, anonymous: bool, licence: str | None
 ) -> Manifest:
     """Write every file of a bundle into an empty folder; the manifest comes last."""
     files: dict[str, str] = {}
@@ -156,11 +156,11 @@ def _fill_bundle(
     return manifest
 
 
-def _list_machines(ended: Iterable[Row]) -> list[str]:
+def _list_machines(ended: Iterable[Run]) -> list[str]:
     return privacy.find_places(orjson.loads(row.folder.result_file.read_bytes()) for row in ended)[0]
 
 
-def _read_run(row: Row, anonymous: bool) -> dict[str, bytes]:
+def _read_run(row: Run, anonymous: bool) -> dict[str, bytes]:
     """Read the files of an ended run, byte for byte unless the bundle is anonymous: name -> content.
 
     Raises:

@@ -18,7 +18,7 @@ from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import Report, build_report
 from isobench.report.claims import NOT_RUN, UNKNOWN, Claim, Outcome, load_claims
 from isobench.runs.layout import ABOUT_FILE, report_folder
-from isobench.runs.row import check_predictions, print_troubles
+from isobench.runs.run import check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.rows import drop_selection, find_sweep_rows, read_selection
 

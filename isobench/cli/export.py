@@ -22,7 +22,7 @@ from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
 from isobench.runs.layout import report_folder
 from isobench.runs.plan import Plan, read_plans
-from isobench.runs.row import Row, check_predictions
+from isobench.runs.run import Run, check_predictions
 from isobench.sweep.plan import convert_to_overrides
 from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, take_own_experiment
 
@@ -90,7 +90,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
         _print_places(ended)
 
 
-def _select_ended(rows: list[Row]) -> list[Row]:
+def _select_ended(rows: list[Run]) -> list[Run]:
     """Return the runs that have ended.
 
     Raises:
@@ -107,7 +107,7 @@ def _select_ended(rows: list[Row]) -> list[Row]:
     return ended
 
 
-def _find_analysis(rows: list[Row], trains: bool) -> Path | None:
+def _find_analysis(rows: list[Run], trains: bool) -> Path | None:
     """Return the folder of the runs' analysis; None, with a line that says why, if trained runs have none.
 
     Raises:
@@ -169,7 +169,7 @@ def _print_remains(target: Path, manifest: Manifest) -> None:
         print(replace_control_characters(f"{text}; read them before you publish"))
 
 
-def _print_places(rows: list[Row]) -> None:
+def _print_places(rows: list[Run]) -> None:
     """Say which machines and folders the records name."""
     machines, paths = find_places(orjson.loads(row.folder.result_file.read_bytes()) for row in rows)
     named = [f"machines ({', '.join(machines[:3])})"] if machines else []

@@ -18,7 +18,7 @@ from isobench.runs.jobs import find_queued_jobs
 from isobench.runs.layout import EARLIER_FOLDERS, marker_file, plans_folder, run_folder_name, runs_folder
 from isobench.runs.listing import has_earlier_sweeps, list_run_folders, read_stored_row
 from isobench.runs.plan import read_plans
-from isobench.runs.row import format_run_name
+from isobench.runs.run import format_run_name
 from isobench.sweep.plan import compose_sweep
 
 

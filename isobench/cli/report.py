@@ -18,7 +18,7 @@ from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.config.schema import Config
 from isobench.runs.layout import ABOUT_FILE, report_folder, reports_folder
 from isobench.runs.plan import parse_plan
-from isobench.runs.row import Row, check_predictions, print_troubles
+from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.plan import compose_sweep, convert_to_overrides
 from isobench.sweep.rows import (
@@ -106,7 +106,7 @@ def report_bundle(bundle: Path, appendix: bool) -> None:
         plan = parse_plan(read_bundle_file(bundle, PLAN_FILE), str(bundle))
     except (OSError, ValueError) as error:
         raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
-    rows = [Row.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
+    rows = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
     folder = report_folder(Config.output_dir, f"bundle-{manifest.experiment or bundle.name}")
     shown = None
     if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files:
@@ -133,7 +133,7 @@ def show_bundled_analysis(source: Path, experiment: str, folder: Path) -> "Shown
     return shown
 
 
-def require_records(rows: list[Row], where: str) -> list[Row]:
+def require_records(rows: list[Run], where: str) -> list[Run]:
     """Return the runs with their states; raise UserError if none of them has ended. Damaged ones are named."""
     check_predictions(rows)
     print_troubles(rows)
@@ -143,7 +143,7 @@ def require_records(rows: list[Row], where: str) -> list[Row]:
     return add_states(rows)
 
 
-def show_report(rows: list[Row], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
+def show_report(rows: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
     """Build the report of runs, write it into a folder, and print its tables and evidence."""
     from isobench.report.build import build_report
     from isobench.report.files import write_report
@@ -161,7 +161,7 @@ def show_report(rows: list[Row], folder: Path, shown: "Shown | None", notes: Seq
     print(f"Page: {page}")
 
 
-def repeat_analysis(rows: list[Row]) -> "tuple[Shown | None, list[str]]":
+def repeat_analysis(rows: list[Run]) -> "tuple[Shown | None, list[str]]":
     """Carry out the analysis of trained runs again.
 
     Returns:

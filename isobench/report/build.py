@@ -17,7 +17,7 @@ from isobench.report.selection import select_runs
 from isobench.report.sentences import describe_evidence, write_verdict
 from isobench.report.tables import build_epochs, build_runs, list_scale_differences
 from isobench.runs.grouping import find_varying_settings
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 ORIGIN = ("commit", "code_changed", "python", "torch", "machine", "data", "weights")  # columns of ``runs``
 
@@ -94,7 +94,7 @@ class Report:
 
 
 def build_report(
-    experiment: Experiment, rows: Sequence[Row], with_pairs: bool = True, notes: Sequence[str] = ()
+    experiment: Experiment, rows: Sequence[Run], with_pairs: bool = True, notes: Sequence[str] = ()
 ) -> Report:
     """Build the report of runs, ended or not; it needs nothing but these rows and the predictions beside them.
 

@@ -13,14 +13,14 @@ from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.tables import set_types
 from isobench.runs.layout import report_folder
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 PAGE_FILE, APPENDIX_FILE = "report.html", "appendix.tex"
 
 
 @collect_garbage_rarely()
 def write_report(
-    report: Report, rows: Sequence[Row], folder: Path | None = None, outcome: Any = None, appendix: bool = False
+    report: Report, rows: Sequence[Run], folder: Path | None = None, outcome: Any = None, appendix: bool = False
 ) -> Path:
     """Write every form of a report, each file whole or not at all, and return the page's path.
 

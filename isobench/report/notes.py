@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from isobench.runs.grouping import read_run_names, read_scale_differences
 from isobench.runs.record import RecordedData, RunRecord
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 
-def describe_epoch_rule(rows: Sequence[Row]) -> str:
+def describe_epoch_rule(rows: Sequence[Run]) -> str:
     """Say which epoch of a run is reported, and on which examples."""
     best = "best epoch"
     compared = [row.cfg.evaluation.every for row in rows if row.cfg.optimization.report == "best"]
@@ -19,12 +19,12 @@ def describe_epoch_rule(rows: Sequence[Row]) -> str:
     return " or ".join(words[rule] for rule in dict.fromkeys(row.cfg.optimization.report for row in rows))
 
 
-def list_warnings(rows: Sequence[Row]) -> list[str]:
+def list_warnings(rows: Sequence[Run]) -> list[str]:
     """List the warnings that the runs recorded, each once."""
     return list(dict.fromkeys(warning for row in rows if row.record for warning in row.record.warnings))
 
 
-def describe_scale(rows: Sequence[Row]) -> list[str]:
+def describe_scale(rows: Sequence[Run]) -> list[str]:
     """Say how data and encoder differ from the paper's; without a paper, which part of the data was used, if any."""
     differs = "; ".join(dict.fromkeys(phrase for row in rows for phrase in read_scale_differences(row)))
     if not rows[0].cfg.experiment.paper:
@@ -33,7 +33,7 @@ def describe_scale(rows: Sequence[Row]) -> list[str]:
     return [f"scale={rows[0].cfg.scale}. {comparison}"]
 
 
-def describe_training(rows: Sequence[Row]) -> str:
+def describe_training(rows: Sequence[Run]) -> str:
     """Say what the runs were trained with: the settings that papers state, with the values that took effect."""
     settings = [row.cfg.optimization for row in rows]
     values = {
@@ -46,7 +46,7 @@ def describe_training(rows: Sequence[Row]) -> str:
     return f"Trained with {', '.join(words)}."
 
 
-def _describe_batch(row: Row) -> str:
+def _describe_batch(row: Run) -> str:
     """Say how large a run's batches are; a batch can't have more examples than the training set has."""
     o = row.cfg.optimization
     if o.batch_tokens:
@@ -57,7 +57,7 @@ def _describe_batch(row: Row) -> str:
     return str(o.batch_size)
 
 
-def _describe_length(row: Row) -> str:
+def _describe_length(row: Run) -> str:
     """Say how many tokens of a text a run reads at most: ``task.max_length``, or what its encoder takes if less."""
     limit, data = row.cfg.task.max_length, row.record.data if row.record else None
     used = (data.limits.sources if data.limits else data.max_length) if data else None
@@ -66,7 +66,7 @@ def _describe_length(row: Row) -> str:
     return f"{used} (task.max_length={limit} is more than the encoder takes)"
 
 
-def describe_generation(rows: Sequence[Row]) -> list[str]:
+def describe_generation(rows: Sequence[Run]) -> list[str]:
     """Describe the search settings, the metrics' signatures and the truncation of the runs, each sentence once.
 
     A sentence that is not about all of these runs names the tasks and encoders that it is about. Runs that generate

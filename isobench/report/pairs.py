@@ -54,7 +54,7 @@ class ExamplePairs:
 
         Returns:
             ``difference`` with its interval (``low``, ``high``), ``p``, ``seeds``, ``examples``, and ``reason``: why
-            there is no comparison, empty if there is one. ``isobench.runs.row.check_predictions`` has compared the
+            there is no comparison, empty if there is one. ``isobench.runs.run.check_predictions`` has compared the
             files with their checksums: a run whose file was changed has no record any more.
         """
         try:

@@ -23,7 +23,7 @@ from isobench.runs.grouping import (
     read_scale_differences,
     read_value,
 )
-from isobench.runs.row import Row, find_failure
+from isobench.runs.run import Run, find_failure
 
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
 BASE_LABEL = "plain"  # what tables call it, because "none remains" would be ambiguous beside a method called none
@@ -134,7 +134,7 @@ NUMBERS = ("score", "selection_score", "tokens_per_second", "peak_gpu_memory_mib
 NAMES = ["key", "task", "encoder", "method", "seed"]
 
 
-def build_runs(rows: Sequence[Row], varying: Sequence[str] = ()) -> pd.DataFrame:
+def build_runs(rows: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame:
     """Build ``runs`` from runs, ended or not; the columns from ``part`` on are added by the selection.
 
     Args:
@@ -149,7 +149,7 @@ def build_runs(rows: Sequence[Row], varying: Sequence[str] = ()) -> pd.DataFrame
     return runs.where(runs.notna(), None)
 
 
-def build_epochs(rows: Sequence[Row], runs: pd.DataFrame, varying: Sequence[str] = ()) -> pd.DataFrame:
+def build_epochs(rows: Sequence[Run], runs: pd.DataFrame, varying: Sequence[str] = ()) -> pd.DataFrame:
     """Build ``epochs``: names and settings as in ``runs``, number, score (x 100) and isotropy of each epoch."""
     histories = [(row.folder.path.name, row.record.history) for row in rows if row.record]
     epochs = [(key, e.epoch, e.step, 100 * e.score, e.isotropy) for key, history in histories for e in history]
@@ -172,9 +172,9 @@ class SettingReader:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
         self.sections = list(dict.fromkeys(name.partition(".")[0] for name in self.names))
-        self.read_before: dict[tuple[int, ...], tuple[Row, dict[str, Any]]] = {}
+        self.read_before: dict[tuple[int, ...], tuple[Run, dict[str, Any]]] = {}
 
-    def read(self, row: Row) -> dict[str, Any]:
+    def read(self, row: Run) -> dict[str, Any]:
         """Return the values of the settings by name, a dash for one that the run lacks; don't change them."""
         parts = (*(getattr(row.cfg, name) for name in self.sections), *read_fingerprints(row), row.cfg.data)
         ids = tuple(map(id, parts))
@@ -184,13 +184,13 @@ class SettingReader:
         return self.read_before[ids][1]
 
 
-def read_names(row: Row) -> dict[str, Any]:
+def read_names(row: Run) -> dict[str, Any]:
     """Return what names a run: key, task, encoder, method, seed."""
     task, encoder, method = read_run_names(row.cfg)
     return {"key": row.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": row.cfg.seed}
 
 
-def read_outcome(row: Row) -> dict[str, Any]:
+def read_outcome(row: Run) -> dict[str, Any]:
     """Return status, cost, and the reported epoch's score, metrics and isotropy; None for what a run lacks."""
     record, task = row.record, row.cfg.task
     best = record.best if record else None
@@ -228,7 +228,7 @@ def read_outcome(row: Row) -> dict[str, Any]:
     }
 
 
-def read_origin(row: Row) -> dict[str, Any]:
+def read_origin(row: Run) -> dict[str, Any]:
     """Return where a run comes from: scale, data, weights, code, machine; None for what is not recorded."""
     record = row.record
     provenance = record.provenance if record else None

@@ -15,7 +15,7 @@ from isobench.data.scale import drop_paper_remarks, find_scale_differences
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 NESTED_SETTINGS = ("task.generation", "encoder.scratch")  # settings that are null or have settings of their own
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
@@ -36,13 +36,13 @@ def read_run_names(cfg: Config) -> tuple[str, str, str]:
     return cfg.task.name, format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
 
 
-def find_varying_settings(rows: list[Row]) -> list[str]:
+def find_varying_settings(rows: list[Run]) -> list[str]:
     """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them.
 
     A setting that one run has and another lacks counts as null in the other. A setting of ``PROTOCOL_SETTINGS`` or
     ``SOURCE_SETTINGS`` varies also if it differs between the methods of a task and encoder.
     """
-    by_sections: dict[tuple[int, ...], Row] = {}  # runs that differ in their seeds only mostly share their sections
+    by_sections: dict[tuple[int, ...], Run] = {}  # runs that differ in their seeds only mostly share their sections
     for row in rows:
         parts = (*(getattr(row.cfg, name) for name in VARYING_SECTIONS), *read_fingerprints(row))
         by_sections.setdefault(tuple(map(id, parts)), row)
@@ -90,16 +90,16 @@ def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:
     return short_names
 
 
-def group_over_seeds(rows: list[Row], varying: list[str]) -> list[list[Row]]:
+def group_over_seeds(rows: list[Run], varying: list[str]) -> list[list[Run]]:
     """Group the runs that differ in their seeds only, in order of appearance."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[Run]] = {}
     for row in rows:
         key = (*read_run_names(row.cfg), *list_setting_values(row, varying))
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
 
-def read_scale_differences(row: Row) -> list[str]:
+def read_scale_differences(row: Run) -> list[str]:
     """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended.
 
     An experiment without a paper reproduces none: then only what is true without a paper is said.
@@ -108,23 +108,23 @@ def read_scale_differences(row: Row) -> list[str]:
     return differences if row.cfg.experiment.paper else drop_paper_remarks(differences)
 
 
-def read_fingerprints(row: Row) -> tuple[dict[str, str], dict[str, str]]:
+def read_fingerprints(row: Run) -> tuple[dict[str, str], dict[str, str]]:
     """Return the fingerprints of a run's data and weights; empty if its identity was not computed."""
     identity = row.identity or NOT_IDENTIFIED
     return identity.data, identity.encoder
 
 
-def list_setting_values(row: Row, names: Sequence[str]) -> list[str]:
+def list_setting_values(row: Run, names: Sequence[str]) -> list[str]:
     """List a run's values of the named settings, with a dash where its method has no such setting."""
     return [str(read_value(row, name)) for name in names]
 
 
-def read_value(row: Row, name: str) -> Any:
+def read_value(row: Run, name: str) -> Any:
     """Read a run's value of a setting, or of its sources; a dash if it has none."""
     return read_source(row, name) if name in SOURCE_SETTINGS else read_setting(row.cfg, name)
 
 
-def read_source(row: Row, name: str) -> str:
+def read_source(row: Run, name: str) -> str:
     """Say where a run's data or weights come from, with the start of their fingerprint; a dash if it isn't known."""
     position = SOURCE_SETTINGS.index(name)
     fingerprint = read_fingerprints(row)[position]
@@ -143,21 +143,21 @@ def read_setting(cfg: Config, name: str) -> Any:
     return to_plain(value)
 
 
-def label_rows(rows: Sequence[Row]) -> None:
+def label_rows(rows: Sequence[Run]) -> None:
     """Write into each run's ``tracking.label`` what tells it from the other runs, or None if nothing does."""
     for row, label in zip(rows, make_labels(rows), strict=True):
         if label != row.cfg.tracking.label:
             row.cfg = replace(row.cfg, tracking=replace(row.cfg.tracking, label=label))
 
 
-def make_labels(rows: Sequence[Row]) -> list[str | None]:
+def make_labels(rows: Sequence[Run]) -> list[str | None]:
     """Make a label for each run from the settings in which the runs differ, beside task, encoder, method and seed."""
     names = find_varying_settings(list(rows))
     names += [name for name in MORE_SETTINGS if len({str(read_setting(row.cfg, name)) for row in rows}) > 1]
     return [format_settings(row, names) or None for row in rows]
 
 
-def format_settings(row: Row, names: Sequence[str]) -> str:
+def format_settings(row: Run, names: Sequence[str]) -> str:
     """Write a run's values of the named settings, such as ``beta=0.25 lr=1e-05``.
 
     Settings that the run's method does not have are left out.

@@ -28,13 +28,13 @@ from isobench.runs.layout import (
 )
 from isobench.runs.plan import read_plans
 from isobench.runs.record_file import read_record_file
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 MAX_DEPTH = 50  # levels of nesting in a config; isobench writes about six
 SECTION = re.compile(r"^[a-z].*\n(?:(?: .*)?\n)*", re.MULTILINE)  # a line with a name, then indented and empty lines
 
 
-def read_rows(output_dir: str, experiment: str | None = None) -> list[Row]:
+def read_rows(output_dir: str, experiment: str | None = None) -> list[Run]:
     """Read the runs of an output folder; neither their data nor their weights need to be there.
 
     These are the runs of the folder's plans and, with ``experiment`` None, every other run in the folder. Runs that
@@ -50,7 +50,7 @@ def read_rows(output_dir: str, experiment: str | None = None) -> list[Row]:
     """
     plans = read_plans(output_dir, experiment)
     runs = {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
-    rows = [Row.of(cfg, key, identity) for key, (cfg, identity) in runs.items()]
+    rows = [Run.of(cfg, key, identity) for key, (cfg, identity) in runs.items()]
     if experiment is None or not plans or has_earlier_sweeps(output_dir):
         others = list(_read_unplanned_rows(output_dir, experiment, {run_folder_name(key) for key in runs}))
         if others and experiment is not None:
@@ -68,7 +68,7 @@ def has_earlier_sweeps(output_dir: str | Path) -> bool:
     return any(Path(output_dir, name).is_dir() for name in EARLIER_FOLDERS)
 
 
-def _read_unplanned_rows(output_dir: str, experiment: str | None, planned: Collection[str]) -> Iterator[Row]:
+def _read_unplanned_rows(output_dir: str, experiment: str | None, planned: Collection[str]) -> Iterator[Run]:
     """Read the runs that no plan names; say on standard error which can't be read, and why."""
     left_out: dict[str, list[Path]] = {}
     for folder in list_run_folders(output_dir):
@@ -92,7 +92,7 @@ def list_run_folders(output_dir: str) -> list[Path]:
     return sorted(path for path in paths if is_run_folder_name(path.name) and path.is_dir())
 
 
-def read_ended_rows(output_dir: str) -> list[Row]:
+def read_ended_rows(output_dir: str) -> list[Run]:
     """Read config and record of every run in an output folder that has ended.
 
     Raises:
@@ -102,7 +102,7 @@ def read_ended_rows(output_dir: str) -> list[Row]:
     return [read_stored_row(output_dir, folder) for folder in folders]
 
 
-def read_stored_row(output_dir: str, folder: Path) -> Row:
+def read_stored_row(output_dir: str, folder: Path) -> Run:
     """Read config and record of a run from its folder.
 
     The row's identity has the key and the fingerprints of the record. Without a record it is None, and the key is
@@ -119,9 +119,9 @@ def read_stored_row(output_dir: str, folder: Path) -> Row:
         raise UserError(f"{folder / RECORD_FILE} is not this run's record; remove it to run again")
     cfg = replace(read_run_config(folder), output_dir=output_dir)
     if record is None:
-        return Row(cfg, RunFolder(output_dir, folder.name), None)
+        return Run(cfg, RunFolder(output_dir, folder.name), None)
     identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
-    return Row(cfg, RunFolder(output_dir, record.key), record, "done", identity=identity)
+    return Run(cfg, RunFolder(output_dir, record.key), record, "done", identity=identity)
 
 
 def read_run_config(folder: Path) -> Config:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from isobench.runs import heartbeat, jobs
 from isobench.runs.jobs import QueuedJob
 from isobench.runs.record import Beat
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 RUN_STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")
 OPEN_STATES = ("interrupted", "missing")  # a sweep starts runs in these states, and with retry_failed failed ones
@@ -27,7 +27,7 @@ class RunState:
         return self.name == "interrupted" and self.beat is not None and self.beat.state != "interrupted"
 
 
-def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
+def find_run_state(row: Run, queue: Mapping[str, QueuedJob]) -> RunState:
     """Tell a run's state from its record, its heartbeat and the queued jobs.
 
     A failed run that a process is trying again is running; one for which a job was submitted after the failure is
@@ -52,7 +52,7 @@ def find_run_state(row: Row, queue: Mapping[str, QueuedJob]) -> RunState:
     return RunState("missing" if beat is None else "interrupted", beat)
 
 
-def find_run_states(rows: list[Row]) -> list[RunState]:
+def find_run_states(rows: list[Run]) -> list[RunState]:
     """Find the state of every run; the queue is asked once.
 
     Raises:
@@ -62,7 +62,7 @@ def find_run_states(rows: list[Row]) -> list[RunState]:
     return [find_run_state(row, queue) for row in rows]
 
 
-def add_states(rows: list[Row]) -> list[Row]:
+def add_states(rows: list[Run]) -> list[Run]:
     """Return copies of the rows that name their run's state in ``state``; the queue is asked once.
 
     Raises:

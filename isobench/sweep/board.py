@@ -14,7 +14,7 @@ from isobench.common.terminal import PlainConsole, print_if_read, replace_contro
 from isobench.config.schema import Config
 from isobench.runs.heartbeat import read_heartbeat
 from isobench.runs.record import Beat
-from isobench.runs.row import format_run_name
+from isobench.runs.run import format_run_name
 from isobench.sweep.forecast import format_duration
 
 HEADINGS = ("run", "epoch", "step", "loss", "speed", "time left")

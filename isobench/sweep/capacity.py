@@ -9,7 +9,7 @@ import psutil
 
 from isobench.config.schema import Config
 from isobench.data.weights import measure_weight_bytes
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.sweep.forecast import build_run_shape
 
 MIB, GIB = 2**20, 2**30
@@ -100,7 +100,7 @@ class MemoryNeeds:
         for kind in (build_run_shape(cfg), (cfg.encoder.name,)):
             self.peaks[kind] = max(peak, self.peaks.get(kind, 0.0))
 
-    def add_finished(self, rows: Iterable[Row], with_gpu: bool) -> None:
+    def add_finished(self, rows: Iterable[Run], with_gpu: bool) -> None:
         """Note the peaks of runs that finished before, on machines with a GPU or on ones without."""
         for row in rows:
             record = row.record

@@ -9,7 +9,7 @@ from isobench.common.errors import UserError
 from isobench.config.schema import Config
 from isobench.runs.listing import list_run_folders, read_stored_row
 from isobench.runs.record import RunRecord
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 RunShape = tuple[Any, ...]
 
@@ -26,7 +26,7 @@ class Forecast:
             the output folder are read too.
     """
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[Run]) -> None:
         self.seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         for row in rows:
@@ -49,7 +49,7 @@ class Forecast:
             self.seconds_by_shape[build_run_shape(cfg)].append(seconds)
             self.epoch_seconds_by_shape[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
 
-    def _add_other_records(self, rows: list[Row]) -> None:
+    def _add_other_records(self, rows: list[Run]) -> None:
         own = {row.folder.path.name for row in rows}
         output_dir = rows[0].cfg.output_dir
         for folder in list_run_folders(output_dir):

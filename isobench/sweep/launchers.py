@@ -29,7 +29,7 @@ from isobench.config.bounds import (
 from isobench.config.command_line import drop_launch_arguments
 from isobench.runs import jobs
 from isobench.runs.layout import jobs_folder
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.sweep.capacity import MemoryNeeds, divide_machine
 from isobench.sweep.pool import Pool
 from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
@@ -42,7 +42,7 @@ class InProcessLauncher:
 
     submitted_message: str | None = None  # for the user, after a launch that did not wait
 
-    def launch(self, todo: list[Row], rows: Sequence[Row]) -> list[int]:
+    def launch(self, todo: list[Run], rows: Sequence[Run]) -> list[int]:
         """Carry out runs and return their exit codes, none if it does not wait for them.
 
         A run that fails does not stop the others; a disk that can't be written to does.
@@ -70,7 +70,7 @@ class AutomaticLauncher(InProcessLauncher):
         check_values("hydra.launcher", locals(), read_hints(AutomaticLauncher.__init__))
         self.processes = processes
 
-    def launch(self, todo: list[Row], rows: Sequence[Row]) -> list[int]:
+    def launch(self, todo: list[Run], rows: Sequence[Run]) -> list[int]:
         """See `InProcessLauncher.launch`."""
         division = divide_machine([row.cfg for row in todo], len(rows), self.processes)
         if division.processes == 1:
@@ -136,7 +136,7 @@ class SlurmLauncher:
             **options,
         }
 
-    def launch(self, todo: list[Row], rows: Sequence[Row]) -> list[int]:
+    def launch(self, todo: list[Run], rows: Sequence[Run]) -> list[int]:
         """See `InProcessLauncher.launch`.
 
         Raises:
@@ -173,7 +173,7 @@ class SlurmLauncher:
             raise
         return [EXIT_DONE if run.read_end_time() >= submission.submitted else EXIT_FAILED for run in folders]
 
-    def _submit(self, todo: list[Row], folder: Path) -> jobs.Submission:
+    def _submit(self, todo: list[Run], folder: Path) -> jobs.Submission:
         """Submit the runs as jobs that log to ``folder``."""
         from submitit import SlurmExecutor
 

@@ -34,7 +34,7 @@ from isobench.runs.grouping import make_labels, read_setting
 from isobench.runs.identity import Identifier, identify
 from isobench.runs.layout import jobs_folder, runs_folder
 from isobench.runs.plan import Plan, locate_plan, write_plan
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.runs.validate import validate_config
 from isobench.sweep.compose import Composer
 from isobench.sweep.grid import (
@@ -60,7 +60,7 @@ class PlannedRun:
         left_out: the settings of the sweep that its method does not have.
     """
 
-    row: Row
+    row: Run
     overrides: list[str]
     left_out: list[str] = field(default_factory=list)
 
@@ -94,7 +94,7 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
             valid[parts] = cfg
         check_value("seed", cfg.seed, Seed)
         identity = identifier.identify(cfg)
-        row = Row.of(cfg, identity.key, identity)
+        row = Run.of(cfg, identity.key, identity)
         planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
@@ -131,7 +131,7 @@ def find_experiment_name(base: DictConfig) -> str | None:
     return base.experiment.name or base.hydra.runtime.choices.get("experiment")
 
 
-def find_places(order: list[str], rows: list[Row]) -> dict[str, list[int]]:
+def find_places(order: list[str], rows: list[Run]) -> dict[str, list[int]]:
     """Find each run's place, by its key, in a sweep that is started by the values of these settings.
 
     Args:
@@ -158,7 +158,7 @@ def find_places(order: list[str], rows: list[Row]) -> dict[str, list[int]]:
     return places
 
 
-def plan_alone(cfg: Config) -> Row:
+def plan_alone(cfg: Config) -> Run:
     """Plan a run that belongs to no sweep.
 
     Raises:
@@ -166,7 +166,7 @@ def plan_alone(cfg: Config) -> Row:
     """
     validate_config(cfg)
     identity = identify(cfg)
-    return Row.of(cfg, identity.key, identity)
+    return Run.of(cfg, identity.key, identity)
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
                 remove_empty_output_folder(output_dir)
 
 
-def make_plan(rows: Sequence[Row], arguments: Sequence[str], is_sweep: bool) -> Plan:
+def make_plan(rows: Sequence[Run], arguments: Sequence[str], is_sweep: bool) -> Plan:
     """Make the plan of the runs that a command with these arguments has."""
     runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
     return Plan(rows[0].cfg.experiment.name, [format_command(arguments, is_sweep)], runs)
@@ -203,7 +203,7 @@ def format_command(arguments: Sequence[str], is_sweep: bool = True) -> str:
     return shlex.join(["python", "-m", "isobench", *["-m"] * is_sweep, *drop_launch_arguments(list(arguments))])
 
 
-def _add_labels(rows: Sequence[Row]) -> None:
+def _add_labels(rows: Sequence[Run]) -> None:
     """Label the runs by what tells them apart in their configs; keep a label that the user gave."""
     for row, label in zip(rows, make_labels(rows), strict=True):
         tracking = row.cfg.tracking

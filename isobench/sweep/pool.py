@@ -15,7 +15,7 @@ import psutil
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted, SignalWatch, handle_signals, obey_ctrl_c
 from isobench.common.terminal import format_count
-from isobench.runs.row import Row, format_run_name
+from isobench.runs.run import Run, format_run_name
 from isobench.sweep.board import Board
 from isobench.sweep.capacity import GIB, Division, MemoryNeeds, measure_free_memory
 from isobench.sweep.pool_worker import Ended, Work, start_process
@@ -37,7 +37,7 @@ class Job:
     """
 
     index: int
-    row: Row
+    row: Run
     kills: int = 0
     had_company: bool = False
 
@@ -82,7 +82,7 @@ class Pool:
         self.codes: dict[int, int] = {}
         self.told_of_memory = False
 
-    def carry_out(self, rows: list[Row]) -> list[int]:
+    def carry_out(self, rows: list[Run]) -> list[int]:
         """Carry out the runs and return their exit codes, in their order.
 
         Raises:

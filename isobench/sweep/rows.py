@@ -19,7 +19,7 @@ from isobench.config.command_line import (
 )
 from isobench.config.schema import Config, Experiment, Selection, to_config
 from isobench.runs.listing import list_run_folders, read_rows
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs
 
 SELECTION_PREFIX = "experiment.selection."
@@ -28,7 +28,7 @@ GENERAL_SETTINGS = (EXPERIMENT, OUTPUT_DIR, "data.", SEARCH_PATH)  # they don't 
 
 
 @collect_garbage_rarely()
-def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Row]]:
+def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Run]]:
     """Find the runs of a sweep, or of an output folder.
 
     Arguments that only name an experiment, output folder, folder of configs, data and launcher mean the runs of all
@@ -98,7 +98,7 @@ def read_selection(arguments: Sequence[str]) -> Selection:
     return selection
 
 
-def take_own_experiment(rows: Sequence[Row], arguments: Sequence[str]) -> list[Row]:
+def take_own_experiment(rows: Sequence[Run], arguments: Sequence[str]) -> list[Run]:
     """Return the rows with experiment and analysis as the command line's configs have them, not as they were stored.
 
     A report imports the function that ``analysis`` names, and somebody else may have written what is stored. Where

@@ -14,14 +14,14 @@ from isobench.runs.grouping import (
     read_run_names,
     shorten_setting_names,
 )
-from isobench.runs.row import Row, format_run_name
+from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
 from isobench.sweep.forecast import Forecast, compute_device_seconds, format_duration
 
 MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 
 
-def print_overview(title: str, rows: list[Row], states: list[RunState], starts: Sequence[str] = OPEN_STATES) -> None:
+def print_overview(title: str, rows: list[Run], states: list[RunState], starts: Sequence[str] = OPEN_STATES) -> None:
     """Print a line for each group of runs that differ in their seeds only, then the totals.
 
     Args:
@@ -55,7 +55,7 @@ def print_overview(title: str, rows: list[Row], states: list[RunState], starts: 
     out.print(_format_device_time(rows, states, forecast, starts), highlight=False)
 
 
-def format_forecast(todo: list[Row], forecast: Forecast) -> str:
+def format_forecast(todo: list[Run], forecast: Forecast) -> str:
     """Format the forecast of some runs' device time, with ``?`` for runs without one; empty without runs."""
     seconds = [forecast.estimate_seconds(row.cfg) for row in todo]
     known = [value for value in seconds if value is not None]
@@ -64,7 +64,7 @@ def format_forecast(todo: list[Row], forecast: Forecast) -> str:
     return "?" if not known else format_duration(sum(known)) + (" + ?" if len(known) < len(todo) else "")
 
 
-def _format_device_time(rows: list[Row], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
+def _format_device_time(rows: list[Run], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
     """Format the device time that was spent, and the forecast of what is still to come."""
     spent = sum(compute_device_seconds(row.record) for row in rows if row.record)
     todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
@@ -75,7 +75,7 @@ def _format_device_time(rows: list[Row], states: list[RunState], forecast: Forec
     return line
 
 
-def print_details(rows: list[Row], states: list[RunState]) -> None:
+def print_details(rows: list[Run], states: list[RunState]) -> None:
     """Print where the running runs are, why runs failed, and where the interrupted ones stopped."""
     out = make_console()
     for name in ("running", "failed", "interrupted", "damaged"):
@@ -88,7 +88,7 @@ def print_details(rows: list[Row], states: list[RunState]) -> None:
             out.print(f"... and {len(runs) - MAX_LISTED_RUNS} more {name}", highlight=False)
 
 
-def _describe_run(row: Row, state: RunState) -> str:
+def _describe_run(row: Run, state: RunState) -> str:
     """Describe a run that is running, failed, interrupted or damaged in one line."""
     if row.trouble:
         return row.trouble

@@ -22,7 +22,7 @@ from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, format_method_name
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
 from isobench.runs.plan import read_plans, write_plan
-from isobench.runs.row import Row, check_predictions, print_troubles
+from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher, make_launcher
@@ -98,7 +98,7 @@ class GridSweeper(Sweeper):
             return
         self._report_and_exit(rows, codes)
 
-    def _run_untrained_analysis(self, rows: list[Row]) -> None:
+    def _run_untrained_analysis(self, rows: list[Run]) -> None:
         """Carry out an analysis that trains nothing, in this process."""
         name = rows[0].cfg.experiment.name or "analysis"
         if not isinstance(self.own_launcher, InProcessLauncher):
@@ -110,7 +110,7 @@ class GridSweeper(Sweeper):
         else:
             runner.run_analysis(rows[0].cfg.experiment, rows)
 
-    def _launch(self, todo: list[Row], rows: list[Row]) -> list[int]:
+    def _launch(self, todo: list[Run], rows: list[Run]) -> list[int]:
         """Write the sweep's plan, launch the runs, and return their exit codes."""
         output_dir, plan = rows[0].cfg.output_dir, make_plan(rows, sys.argv[1:], is_sweep=True)
         if todo:
@@ -120,7 +120,7 @@ class GridSweeper(Sweeper):
             write_plan(output_dir, plan)
         return []
 
-    def _report_and_exit(self, rows: list[Row], codes: list[int]) -> None:
+    def _report_and_exit(self, rows: list[Run], codes: list[int]) -> None:
         """Print the table and name damaged records, analyse the runs or write their page, and exit with the code."""
         for row in rows:
             if row.record is None or row.record.status == "failed":
@@ -192,7 +192,7 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
             check_method_settings((cfg.calibration for cfg in of_kind), generates)
 
 
-def _add_tracking_groups(rows: list[Row]) -> None:
+def _add_tracking_groups(rows: list[Run]) -> None:
     """Give the runs a W&B group if they have none: a sweep without an experiment is one group."""
     group = f"sweep-{sha256_json(drop_launch_arguments(sys.argv[1:]))[:8]}"
     for row in rows:
@@ -200,7 +200,7 @@ def _add_tracking_groups(rows: list[Row]) -> None:
             row.cfg = replace(row.cfg, tracking=replace(row.cfg.tracking, group=group))
 
 
-def _format_announcement(rows: list[Row], states: list[RunState], todo: list[Row]) -> str:
+def _format_announcement(rows: list[Run], states: list[RunState], todo: list[Run]) -> str:
     """Announce in one line how many runs a sweep has, in which states, how many it starts, and their forecast."""
     starting = set(map(id, todo))
     counts = Counter(state.name for row, state in zip(rows, states, strict=True) if id(row) not in starting)
@@ -228,7 +228,7 @@ def _print_left_out(planned: list[PlannedRun]) -> None:
         print_note(f"{name} is set for {', '.join(having[name])}; methods without this setting: {', '.join(methods)}")
 
 
-def _write_page(rows: list[Row]) -> None:
+def _write_page(rows: list[Run]) -> None:
     """Write the page of a sweep's runs and print its path, or print one line that says why there is no page.
 
     The results are already written, and the sweep's exit code does not depend on the page. So errors are printed, not

@@ -19,7 +19,7 @@ from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
 from isobench.runs.identity import identify
-from isobench.runs.row import Row, format_run_name
+from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import find_run_state
 from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run
 
@@ -80,7 +80,7 @@ class Worker:
             try:
                 folder = RunFolder(cfg.output_dir, key)
                 # With retry_failed, a failure from before this job was created is tried again.
-                row = Row(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
+                row = Run(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
                 if row.record is not None or (not is_own and self._is_taken(row)):
                     continue
                 _require_same_run(cfg, key)
@@ -97,14 +97,14 @@ class Worker:
         """Return the job to requeue, which is the same one: it skips finished runs. submitit calls this."""
         return DelayedSubmission(self)
 
-    def _is_taken(self, row: Row) -> bool:
+    def _is_taken(self, row: Run) -> bool:
         """True if another worker is running this run, or the run killed its process after this job was created."""
         state = find_run_state(row, {})
         return state.name == "running" or (
             state.was_killed and state.beat is not None and state.beat.updated > self.created
         )
 
-    def _execute_one(self, row: Row, is_patient: bool) -> int:
+    def _execute_one(self, row: Run, is_patient: bool) -> int:
         """Carry out one run and return its exit code.
 
         If another process holds the run's lock, a patient worker tries again for LOCK_TIMEOUT seconds, since the

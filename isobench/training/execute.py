@@ -20,13 +20,13 @@ from isobench.data.own_task import check_own_files, complete_config
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.layout import EXPORT_FILE, find_export_folder, runs_folder
-from isobench.runs.row import Row, format_run_name, format_score
+from isobench.runs.run import Run, format_run_name, format_score
 from isobench.runs.validate import validate_config
 
 EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
 
 
-def execute_run(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Row | None]:
+def execute_run(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Run | None]:
     """Carry out one run and print its outcome in one line; errors are printed too, so that a sweep goes on.
 
     Args:
@@ -61,12 +61,12 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 
-def train_if_needed(cfg: Config, since: float) -> tuple[Row, bool]:
+def train_if_needed(cfg: Config, since: float) -> tuple[Run, bool]:
     """Validate a run's config and train, unless it has a record; returns its row, and whether it had one."""
     cfg = complete_config(cfg)
     validate_config(cfg)
     identity = identify(cfg)
-    row = Row(cfg, RunFolder(cfg.output_dir, identity.key), None)
+    row = Run(cfg, RunFolder(cfg.output_dir, identity.key), None)
     row.record = row.folder.read_final_record(cfg.retry_failed, since)
     if row.record is not None:
         row.folder.remove_leftovers(row.record)
@@ -145,7 +145,7 @@ def require_hub_files_of_some(configs: Iterable[Config]) -> None:
         raise first
 
 
-def format_outcome(row: Row, known: bool) -> str:
+def format_outcome(row: Run, known: bool) -> str:
     """Describe a run's outcome in one line; ``known``: it was finished before this command."""
     record = row.record
     name = format_run_name(row.cfg)
@@ -159,7 +159,7 @@ def format_outcome(row: Row, known: bool) -> str:
     return f"{name}: {outcome}{seconds}{advice}"
 
 
-def _describe_further_files(row: Row) -> Iterator[str]:
+def _describe_further_files(row: Run) -> Iterator[str]:
     """Yield a sentence on where a finished run's predictions for a test split are, and one on its exported model."""
     split = row.cfg.task.test_split
     if split is not None and row.record and row.record.predictions:
@@ -170,7 +170,7 @@ def _describe_further_files(row: Row) -> Iterator[str]:
         yield _describe_export(row.cfg.checkpoint.export, row)
 
 
-def _describe_export(export: str, row: Row) -> str:
+def _describe_export(export: str, row: Run) -> str:
     """Write a line on where a run's model was exported to, and on the parts of it that transformers doesn't load.
 
     There is no exported model if the reported epoch had ended before ``checkpoint.export`` was set; the line says so.
@@ -194,7 +194,7 @@ def _describe_export(export: str, row: Row) -> str:
     return f"{text}; beside it, because transformers can't express it: {', '.join(about['lacks'])}"
 
 
-def print_missing_exports(rows: Iterable[Row]) -> None:
+def print_missing_exports(rows: Iterable[Run]) -> None:
     """Say in one line which finished runs are not in the folder of ``checkpoint.export``."""
     missing = [
         row.folder.path.name
@@ -210,7 +210,7 @@ def print_missing_exports(rows: Iterable[Row]) -> None:
         )
 
 
-def choose_exit_code(rows: list[Row], *codes: int) -> int:
+def choose_exit_code(rows: list[Run], *codes: int) -> int:
     """Return the gravest of some exit codes and the one that these runs' records stand for.
 
     From the gravest: a user error, a failed run, a run that another process is running, done.

@@ -36,7 +36,7 @@ from isobench.runs.record import (
     RunRecord,
     Scale,
 )
-from isobench.runs.row import format_run_name
+from isobench.runs.run import format_run_name
 from isobench.runs.seeding import resolve_seeds, seed_everything
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress

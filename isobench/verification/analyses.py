@@ -19,7 +19,7 @@ from isobench.papers.folders import find_config
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identity
 from isobench.runs.layout import ABOUT_FILE, run_folder_name
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.verification.classes import NotAvailable, use_own_classes
 from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
 from isobench.verification.outcomes import FAILS, UNCHECKED, Outcomes
@@ -147,7 +147,7 @@ def find_own_analysis(experiment: str) -> dict[str, Any]:
 
 def list_trained_rows(
     folder: VerifiedFolder, about: Analysed, runs: Mapping[str, CheckedRun], planned: Planned
-) -> Iterator[Row]:
+) -> Iterator[Run]:
     """Yield the runs of an analysis of trained runs, in its order.
 
     Raises:
@@ -166,10 +166,10 @@ def list_trained_rows(
         else:
             raise ValueError(f"its run {run_folder_name(key)} is neither in the folder nor in a plan")
         cfg = replace(cfg, output_dir=str(folder.root))
-        yield Row(cfg, RunFolder(cfg.output_dir, key), record, state, identity=identity)
+        yield Run(cfg, RunFolder(cfg.output_dir, key), record, state, identity=identity)
 
 
-def move_row(cfg: Config, identity: Identity, options: Options, output_dir: str) -> Row:
+def move_row(cfg: Config, identity: Identity, options: Options, output_dir: str) -> Run:
     """Return a planned run with its data and weights where they are here, and isobench's own classes.
 
     Raises:
@@ -178,7 +178,7 @@ def move_row(cfg: Config, identity: Identity, options: Options, output_dir: str)
     cfg = cfg if options.trust else use_own_classes(cfg)
     encoder = find_matching_folder(identity.encoder, cfg, options) if cfg.encoder.path else cfg.encoder
     cfg = replace(cfg, data=locate_data(cfg, options), encoder=encoder, output_dir=output_dir)
-    return Row(cfg, RunFolder(output_dir, identity.key), None, identity=identity)
+    return Run(cfg, RunFolder(output_dir, identity.key), None, identity=identity)
 
 
 def find_differences(stored: pyarrow.Table, expected: pyarrow.Table, tolerance: float) -> Iterator[str]:

@@ -17,7 +17,7 @@ from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 pytestmark = pytest.mark.slow
 
@@ -228,7 +228,7 @@ def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(smal
     save_without_pooler(tiny, tmp_path / "poor")
     poor = [x for x in small if not x.startswith("encoder.p")]
     cfg = make_config(*poor, f"encoder.path={tmp_path}/poor", "encoder.pooling=pooler", "task.train_samples=20")
-    row = Row.of(cfg, identify(cfg).key)
+    row = Run.of(cfg, identify(cfg).key)
     subject, other = Subject(row), Subject(row)
     subject.encoded()
     assert subject.warnings == []

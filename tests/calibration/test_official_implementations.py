@@ -1,11 +1,11 @@
-"""Every method, configured as in conf/, against its equations in reference.py step by step, on all sorts of input."""
+"""Every method, configured as in conf/, against its equations in equations.py step by step, on all sorts of input."""
 
 import functools
 import math
 
+import equations
 import numpy as np
 import pytest
-import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,35 +25,35 @@ AFFINE = GLOW | {"levels": 2, "steps": 1, "coupling": "affine", "permutation": "
 HALF, CURVED = {"strength": 0.5}, {"strength": 0.5, "c1": 2.0, "gamma": -0.5}
 FASTER = {"strength": 0.5, "c1": 2.0, "c2": 0.3, "gamma": 1.2}
 METHODS = {
-    "isobn_paper": ("isobn_paper", {}, reference.isobn, (*PAPER, "sum", "variance")),
-    "isobn_released": ("isobn_released", {}, reference.isobn, (*RELEASED, "mean", "released")),
-    "isobn_printed": ("isobn_paper", {"rescale": "printed"}, reference.isobn, (*PAPER, "sum", "printed")),
-    "isobn_mean": ("isobn_paper", {"gamma": "mean"}, reference.isobn, (*PAPER, "mean", "variance")),
-    "isobn_original": ("isobn_original", {}, reference.isobn_original, (0.95,)),
-    "batch_norm": ("batch_norm", {}, reference.batch_norm, (0.1, 1e-5)),
-    "whitening_zca": ("whitening_zca", {}, reference.whitening, ("zca", DIM, 0.1, 0.01)),
-    "whitening_pca": ("whitening_pca", {"k": 2}, reference.whitening, ("pca", 2, 0.1, 0.01)),
-    "center": ("center", {}, reference.centring, ("center", 0, True, 0.1)),
-    "center_scaled": ("center_scaled", {}, reference.centring, ("center_scaled", 0, True, 0.1)),
-    "all_but_the_top": ("all_but_the_top", {"D": 2}, reference.centring, ("all_but_the_top", 2, True, 0.1)),
+    "isobn_paper": ("isobn_paper", {}, equations.isobn, (*PAPER, "sum", "variance")),
+    "isobn_released": ("isobn_released", {}, equations.isobn, (*RELEASED, "mean", "released")),
+    "isobn_printed": ("isobn_paper", {"rescale": "printed"}, equations.isobn, (*PAPER, "sum", "printed")),
+    "isobn_mean": ("isobn_paper", {"gamma": "mean"}, equations.isobn, (*PAPER, "mean", "variance")),
+    "isobn_original": ("isobn_original", {}, equations.isobn_original, (0.95,)),
+    "batch_norm": ("batch_norm", {}, equations.batch_norm, (0.1, 1e-5)),
+    "whitening_zca": ("whitening_zca", {}, equations.whitening, ("zca", DIM, 0.1, 0.01)),
+    "whitening_pca": ("whitening_pca", {"k": 2}, equations.whitening, ("pca", 2, 0.1, 0.01)),
+    "center": ("center", {}, equations.centring, ("center", 0, True, 0.1)),
+    "center_scaled": ("center_scaled", {}, equations.centring, ("center_scaled", 0, True, 0.1)),
+    "all_but_the_top": ("all_but_the_top", {"D": 2}, equations.centring, ("all_but_the_top", 2, True, 0.1)),
     "all_but_the_top_original": (
         "all_but_the_top",
         {"D": 2, "centered_projection": False},
-        reference.centring,
+        equations.centring,
         ("all_but_the_top", 2, False, 0.1),
     ),
-    "fixed_norm_z": ("fixed_norm_z", {}, reference.fixed_norm, ("z", 1e-5)),
-    "fixed_norm_minmax": ("fixed_norm_minmax", {}, reference.fixed_norm, ("minmax", 1e-5)),
-    "fixed_norm_l2": ("fixed_norm_l2", {}, reference.fixed_norm, ("l2", 1e-5)),
-    "gradient_norm_half": ("gradient_norm", {"alpha": 0.5}, reference.gradient_norm, (0.5, 1e-6)),
-    "gradient_norm_one": ("gradient_norm", {}, reference.gradient_norm, (1.0, 1e-6)),
-    "cosine": ("cosine", {"strength": 0.7}, reference.cosine, (0.7,)),
-    "spectrum_pol": ("spectrum_polynomial", HALF, reference.spectrum, ("polynomial", 0.5, None, 1, -1)),
-    "spectrum_pol_c1": ("spectrum_polynomial", CURVED, reference.spectrum, ("polynomial", 0.5, 2, 1, -0.5)),
-    "spectrum_exp": ("spectrum_exponential", HALF, reference.spectrum, ("exponential", 0.5, None, 1, 1)),
-    "spectrum_exp_c1": ("spectrum_exponential", FASTER, reference.spectrum, ("exponential", 0.5, 2, 0.3, 1.2)),
-    "flow_additive_reverse": ("flow", GLOW, reference.flow, (3, 2, False, False, LR)),
-    "flow_affine_learned": ("flow", AFFINE, reference.flow, (2, 1, True, True, LR)),
+    "fixed_norm_z": ("fixed_norm_z", {}, equations.fixed_norm, ("z", 1e-5)),
+    "fixed_norm_minmax": ("fixed_norm_minmax", {}, equations.fixed_norm, ("minmax", 1e-5)),
+    "fixed_norm_l2": ("fixed_norm_l2", {}, equations.fixed_norm, ("l2", 1e-5)),
+    "gradient_norm_half": ("gradient_norm", {"alpha": 0.5}, equations.gradient_norm, (0.5, 1e-6)),
+    "gradient_norm_one": ("gradient_norm", {}, equations.gradient_norm, (1.0, 1e-6)),
+    "cosine": ("cosine", {"strength": 0.7}, equations.cosine, (0.7,)),
+    "spectrum_pol": ("spectrum_polynomial", HALF, equations.spectrum, ("polynomial", 0.5, None, 1, -1)),
+    "spectrum_pol_c1": ("spectrum_polynomial", CURVED, equations.spectrum, ("polynomial", 0.5, 2, 1, -0.5)),
+    "spectrum_exp": ("spectrum_exponential", HALF, equations.spectrum, ("exponential", 0.5, None, 1, 1)),
+    "spectrum_exp_c1": ("spectrum_exponential", FASTER, equations.spectrum, ("exponential", 0.5, 2, 0.3, 1.2)),
+    "flow_additive_reverse": ("flow", GLOW, equations.flow, (3, 2, False, False, LR)),
+    "flow_affine_learned": ("flow", AFFINE, equations.flow, (2, 1, True, True, LR)),
 }
 
 FLOAT32 = ("isobn", "whitening", "center", "all_but")  # whose statistics stay float32
@@ -133,7 +133,7 @@ def by_package(name, kind, dtype):
         method.train(training)
         leaf = torch.tensor(x, dtype=dtype, requires_grad=True)
         out = method(leaf) if g.ndim else method.penalty(leaf)
-        sign = reference.signs(method.transform.numpy()) if name == "whitening_pca" else 1
+        sign = equations.signs(method.transform.numpy()) if name == "whitening_pca" else 1
         out.backward(torch.tensor(g * sign, dtype=out.dtype))
         extra = {"transform": method.transform.numpy() * sign} if name.startswith("whitening") else {}
         if name.startswith("all_but"):  # a basis of the directions is anybody's choice

@@ -11,7 +11,7 @@ from isobench.config.schema import Encoder
 from isobench.models.encoders import load_encoder
 from isobench.models.tokenization import load_tokenizer
 from isobench.runs.identity import identify
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
@@ -64,7 +64,7 @@ def test_an_encoder_decoder_gives_its_encoders_vectors(tiny, tmp_path):
 
 def subject_of(*overrides: str) -> Subject:
     cfg = make_config(*overrides)
-    return Subject(Row.of(cfg, identify(cfg).key))
+    return Subject(Run.of(cfg, identify(cfg).key))
 
 
 @pytest.mark.slow

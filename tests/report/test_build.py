@@ -19,13 +19,13 @@ from isobench.report.tables import SPEED_SETTINGS
 from isobench.report.views import list_views
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.runs.state import add_states
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 
 
-def row(outputs, score, *overrides, failed=None, constant=False, ended=True) -> Row:
+def row(outputs, score, *overrides, failed=None, constant=False, ended=True) -> Run:
     cfg = make_config(f"output_dir={outputs}", *overrides)
     primary, split = cfg.task.primary, cfg.task.dev_splits[0]
     isotropy = {"embedding/ev1": 0.5, "embedding/i1": 0.2, "head/i1": 0.9}
@@ -38,7 +38,7 @@ def row(outputs, score, *overrides, failed=None, constant=False, ended=True) -> 
         failure={"name": failed, "message": "it <broke> & fell_over"} if failed else None,
         scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
     )
-    return Row(cfg, RunFolder(str(outputs), identify(cfg).key), record if ended else None)
+    return Run(cfg, RunFolder(str(outputs), identify(cfg).key), record if ended else None)
 
 
 def runs(outputs, method, scores, *more, **kinds):
@@ -364,7 +364,7 @@ def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
                 history = [best.model_copy(update={"epoch": epoch}) for epoch in range(1, 11)]
                 record = one.record.model_copy(update={"best": best, "history": history})
                 folder = RunFolder(str(tmp_path), f"{len(rows):016x}" + 48 * "0")
-                rows.append(Row(dataclasses.replace(one.cfg, seed=seed), folder, record))
+                rows.append(Run(dataclasses.replace(one.cfg, seed=seed), folder, record))
     start = time.process_time()
     report = build_report(experiment(), add_states(rows))
     page = render_report(report)

@@ -12,7 +12,7 @@ from isobench.report.output.text import format_markdown
 from isobench.report.views import list_views
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import RecordedData
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
 SUMMARIES = Experiment("summarization_calibration", "isotropy_calibration", ["table3", "table5"])
@@ -23,7 +23,7 @@ SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a", "chrf": "nrefs:1|nc:6"}
 LIMITS = {"sources": 256, "targets": 64}  # the model may take less than the task allows
 
 
-def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False, truncated=None) -> Row:
+def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False, truncated=None) -> Run:
     """A run whose metrics are ``score`` and fractions of it, with the time of an epoch in minutes."""
     cfg = make_config("output_dir=/nowhere", "data.root=null", *overrides)
     metrics = {name: score / place for place, name in enumerate(cfg.task.metrics, 1)}
@@ -50,7 +50,7 @@ def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False,
         generation={"search": SEARCH, "signatures": SIGNATURES},
     )
     key = "-".join((*overrides, str(score))).encode().hex().ljust(64, "0")
-    return Row(cfg, RunFolder("/nowhere", key), record)
+    return Run(cfg, RunFolder("/nowhere", key), record)
 
 
 def runs(method, scores, task="wmt16_en_ro", encoder="mbart-large-cc25", minutes=(108.0, 108.0, 108.0), **kinds):

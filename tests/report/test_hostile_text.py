@@ -18,7 +18,7 @@ from isobench.report.output.terminal import print_table
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.tables import set_types
 from isobench.runs.folder import RunFolder
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.runs.state import RunState
 from isobench.sweep.state_table import print_details, print_overview
 
@@ -26,7 +26,7 @@ EVIL = "[/bold]x <script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ \x1b
 SHOWN = "[/bold]x <script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ ?[2Jz?"
 
 
-def make_rows(outputs) -> list[Row]:
+def make_rows(outputs) -> list[Run]:
     """Two runs that vary in a setting whose values are hostile, with records that are hostile throughout."""
     rows = []
     for number in (1, 2):
@@ -43,7 +43,7 @@ def make_rows(outputs) -> list[Row]:
         parts["where"] = {"host": EVIL, "machine": EVIL, "job": EVIL, "log": EVIL, "share": 1}
         if number == 2:
             parts["failure"] = {"name": "crash", "message": EVIL}
-        rows.append(Row(cfg, RunFolder(str(outputs), f"{number}" * 64), make_record(cfg, **parts)))
+        rows.append(Run(cfg, RunFolder(str(outputs), f"{number}" * 64), make_record(cfg, **parts)))
     return rows
 
 

@@ -16,7 +16,7 @@ from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.views import list_views
 from isobench.runs.folder import RunFolder
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.statistics.seeds import student, welch
 
 GLUE = Experiment("glue_calibration", "isotropy_calibration", ["table1"])
@@ -74,7 +74,7 @@ def test_the_printed_numbers_get_the_marks_that_the_papers_text_names():
     assert all(marks[key]["p"] >= 0.05 for key in text)
 
 
-def wnli_rows() -> list[Row]:
+def wnli_rows() -> list[Run]:
     """Runs of RoBERTa on WNLI whose scores have the printed means and deviations."""
     content = published.load_tables("isotropy_calibration")["table1"]
     rows = []
@@ -85,7 +85,7 @@ def wnli_rows() -> list[Row]:
             best = {"epoch": 1, "step": 1, "score": score / 100, "selection": score / 100, "validation": metrics}
             cfg = make_config(*names)
             key = f"{method}{seed}".encode().hex().ljust(64, "0")
-            rows.append(Row(cfg, RunFolder("/nowhere", key), make_record(cfg, best=best, history=[best])))
+            rows.append(Run(cfg, RunFolder("/nowhere", key), make_record(cfg, best=best, history=[best])))
     return rows
 
 

@@ -12,7 +12,7 @@ from isobench.report.output.page import render_report
 from isobench.report.output.text import format_markdown
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import compare_predictions
 from isobench.training.predictions import write_predictions
 
@@ -27,7 +27,7 @@ def predict(method: str, seed: int) -> np.ndarray:
     return np.where(wrong ^ (rng.random(EXAMPLES) < (0.05 if method == "none" else 0.02)), 1 - LABELS, LABELS)
 
 
-def make_row(outputs, method: str, seed: int, predictions=None, labels=LABELS, fingerprint="b", score=None) -> Row:
+def make_row(outputs, method: str, seed: int, predictions=None, labels=LABELS, fingerprint="b", score=None) -> Run:
     cfg = make_config(
         f"output_dir={outputs}", "task=rte", "encoder=bert-base-cased", "data.root=null", f"calibration={method}",
         f"seed={seed}",
@@ -45,15 +45,15 @@ def make_row(outputs, method: str, seed: int, predictions=None, labels=LABELS, f
         cfg, best=best, history=[best], data={"fingerprint": {"validation": fingerprint}},
         predictions=written.model_dump(),
     )  # fmt: skip
-    return Row(cfg, folder, record, state="done")
+    return Run(cfg, folder, record, state="done")
 
 
-def make_rows(outputs, seeds=(1, 2, 3, 4), **parts) -> list[Row]:
+def make_rows(outputs, seeds=(1, 2, 3, 4), **parts) -> list[Run]:
     plain = [make_row(outputs, "none", seed) for seed in seeds]
     return [*plain, *(make_row(outputs, "isobn_paper", seed, **parts) for seed in seeds)]
 
 
-def build(rows: list[Row]):
+def build(rows: list[Run]):
     """The report, and the cell of the method."""
     report = build_report(Experiment("glue_isobn", "isobn", ["table1"]), rows)
     cells = {cell.method: cell for cell in report.cells[report.cells["column"] == "RTE"].itertuples()}
@@ -95,11 +95,11 @@ def test_pairs_are_made_by_seed_whatever_the_order_of_the_runs(tmp_path):
     assert (fewer.paired_seeds, fewer.paired_reason) == (3, "")
 
 
-def remove(row: Row) -> None:
+def remove(row: Run) -> None:
     (row.folder.path / "predictions.parquet").unlink()
 
 
-def damage(row: Row) -> None:
+def damage(row: Run) -> None:
     (row.folder.path / "predictions.parquet").write_bytes(b"PAR1 no table")
 
 

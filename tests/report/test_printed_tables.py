@@ -15,7 +15,7 @@ from isobench.report.selection import number_parts
 from isobench.report.tables import build_runs
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 COLUMNS = ("n", "median", "SD", "change", "EV_1", "IsoScore", "time")
 GLUE = ("rte", "sst2", "mrpc", "cola", "qnli", "mnli", "wnli")
@@ -27,7 +27,7 @@ CALIBRATIONS = (
 
 def make_row(
     score: float | None, *overrides: str, ev1=0.4, isoscore=0.02, seconds=8.0, failure=None, constant=False
-) -> Row:
+) -> Run:
     """Make a run of two epochs; ``seconds``: of training an epoch; a score of None is undefined."""
     cfg = make_config("output_dir=outputs", "data.root=null", *overrides)
     metrics = dict.fromkeys(cfg.task.metrics, score) | {"constant_predictor": constant}
@@ -42,15 +42,15 @@ def make_row(
         cost={"training_seconds": 2 * seconds},
         scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
     )
-    return Row(cfg, RunFolder("outputs", "-".join(overrides).encode().hex()[-64:].ljust(64, "0")), record, "done")
+    return Run(cfg, RunFolder("outputs", "-".join(overrides).encode().hex()[-64:].ljust(64, "0")), record, "done")
 
 
-def make_rows(*overrides: str, scores=(0.7, 0.72, 0.71), **parts) -> list[Row]:
+def make_rows(*overrides: str, scores=(0.7, 0.72, 0.71), **parts) -> list[Run]:
     """Make runs of one configuration, with seeds 1, 2, ..."""
     return [make_row(score, *overrides, f"seed={seed}", **parts) for seed, score in enumerate(scores, 1)]
 
 
-def make_demo() -> tuple[Experiment, list[Row]]:
+def make_demo() -> tuple[Experiment, list[Run]]:
     experiment = ("+experiment=glue_isobn", "task.train_samples=512")
     rows = [
         *make_rows(*experiment, "calibration=none", scores=(0.7619, 0.7619, 0.7655, 0.7583, 0.7679)),
@@ -60,14 +60,14 @@ def make_demo() -> tuple[Experiment, list[Row]]:
     return rows[0].cfg.experiment, rows
 
 
-def make_betas() -> tuple[Experiment, list[Row]]:
+def make_betas() -> tuple[Experiment, list[Run]]:
     rows = make_rows("calibration=none")
     for beta in (0.25, 0.5):
         rows += make_rows("calibration=isobn_paper", f"calibration.beta={beta}", seconds=10.0)
     return Experiment(), rows
 
 
-def make_many_settings() -> tuple[Experiment, list[Row]]:
+def make_many_settings() -> tuple[Experiment, list[Run]]:
     rows = []
     for lr in (1e-5, 2e-5):
         for size in (16, 32):
@@ -78,7 +78,7 @@ def make_many_settings() -> tuple[Experiment, list[Row]]:
     return rows[0].cfg.experiment, rows
 
 
-def make_tasks() -> tuple[Experiment, list[Row]]:
+def make_tasks() -> tuple[Experiment, list[Run]]:
     rows = []
     for task in GLUE:
         for method in CALIBRATIONS:
@@ -88,7 +88,7 @@ def make_tasks() -> tuple[Experiment, list[Row]]:
     return rows[0].cfg.experiment, rows
 
 
-def make_translation() -> tuple[Experiment, list[Row]]:
+def make_translation() -> tuple[Experiment, list[Run]]:
     rows = []
     for method in CALIBRATIONS[:4]:
         own = ("+experiment=mt_calibration", "task=captions", "encoder=bart-scratch", f"calibration={method}")
@@ -96,17 +96,17 @@ def make_translation() -> tuple[Experiment, list[Row]]:
     return rows[0].cfg.experiment, rows
 
 
-def make_troubled() -> tuple[Experiment, list[Row]]:
+def make_troubled() -> tuple[Experiment, list[Run]]:
     rows = make_rows("calibration=none", scores=(0.7, 0.72))
     rows.append(make_row(0.0, "calibration=none", "seed=3", failure="non_finite_loss"))
     rows += make_rows("calibration=isobn_paper", scores=(0.7, 0.9))
     rows.append(
-        Row(make_config("calibration=isobn_paper", "seed=3"), RunFolder("outputs", "5" * 64), None, "running")
+        Run(make_config("calibration=isobn_paper", "seed=3"), RunFolder("outputs", "5" * 64), None, "running")
     )
     return Experiment(), rows
 
 
-def make_data_sets() -> tuple[Experiment, list[Row]]:
+def make_data_sets() -> tuple[Experiment, list[Run]]:
     rows = []
     for head in ("isobn", "huggingface"):
         for method in ("none", "spectrum_exponential_collapsed"):
@@ -114,7 +114,7 @@ def make_data_sets() -> tuple[Experiment, list[Row]]:
     return Experiment(), rows
 
 
-def make_single() -> tuple[Experiment, list[Row]]:
+def make_single() -> tuple[Experiment, list[Run]]:
     return Experiment(), [make_row(0.75, "calibration=isobn_paper", "seed=4")]
 
 
@@ -191,7 +191,7 @@ def test_runs_without_a_usable_score_are_counted_and_named(monkeypatch, capfd):
     text = print_at(80, monkeypatch, capfd, rows)
     assert "1 non_finite_loss: plain.\n" in text
     assert "1 running: isobn_paper.\n" in text
-    missing = [Row(row.cfg, row.folder, None) for row in rows]
+    missing = [Run(row.cfg, row.folder, None) for row in rows]
     assert "6 missing: plain, isobn_paper." in print_at(80, monkeypatch, capfd, missing)
 
 

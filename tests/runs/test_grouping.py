@@ -14,15 +14,15 @@ from isobench.report.output.terminal import print_table
 from isobench.report.views import list_views
 from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
 from isobench.runs.identity import identify
-from isobench.runs.row import Row, format_run_name
+from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import find_run_states
 from isobench.sweep.state_table import print_overview
 
 
-def make_row(*overrides: str, score: float = 0.7) -> Row:
+def make_row(*overrides: str, score: float = 0.7) -> Run:
     cfg = make_config("data.root=null", *overrides)
     identity = identify(cfg)
-    row = Row.of(cfg, identity.key, identity)
+    row = Run.of(cfg, identity.key, identity)
     best = {"epoch": 1, "step": 9, "score": score, "selection": score}
     best["validation"] = {"accuracy": score, "constant_predictor": False}
     row.record = make_record(cfg, key=identity.key, best=best, history=[best])

@@ -4,12 +4,12 @@ from helpers import make_config
 
 from isobench.runs.grouping import format_value, label_rows, make_labels, shorten_setting_names
 from isobench.runs.identity import Identity
-from isobench.runs.row import Row, format_run_name
+from isobench.runs.run import Run, format_run_name
 from isobench.training.tracking import format_wandb_name
 
 
 def make_rows(*runs):
-    return [Row(make_config(*overrides), None, None) for overrides in runs]
+    return [Run(make_config(*overrides), None, None) for overrides in runs]
 
 
 def test_settings_are_shortened_as_far_as_they_can_be_told_apart():
@@ -44,7 +44,7 @@ def test_seeds_set_one_by_one_and_folders_of_data_tell_runs_apart_too():
     rows = make_rows(["seeds.order=1"], ["seeds.order=2"])
     assert make_labels(rows) == ["order=1", "order=2"]
     folders = [(make_config("task=sst2", f"data.root={name}"), Identity("", {"train": name}, {})) for name in "ab"]
-    labels = make_labels([Row(cfg, None, None, identity=identity) for cfg, identity in folders])
+    labels = make_labels([Run(cfg, None, None, identity=identity) for cfg, identity in folders])
     assert [label.partition(" (")[0] for label in labels] == ["data=a", "data=b"]
     assert make_labels(make_rows(["seed=1"], ["seed=2"])) == [None, None]
 

@@ -15,7 +15,7 @@ from isobench.config.schema import config_from_plain
 from isobench.data.weights import read_model_type
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
 from isobench.runs.listing import parse_config, read_rows, read_run_config
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 CONFIGS = [
     ["seed=3"],
@@ -85,14 +85,14 @@ def test_a_file_that_lacks_a_section_is_read_or_refused_as_it_is_as_a_whole(sect
 
 
 def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared():
-    rows = [Row(make_config(*overrides), None, None) for overrides in CONFIGS]
+    rows = [Run(make_config(*overrides), None, None) for overrides in CONFIGS]
     for row in rows:
         settings = flatten_settings(row.cfg)
         assert {name: read_setting(row.cfg, name) for name in settings} == settings
     assert read_setting(rows[0].cfg, "task.generation.beams") == read_setting(rows[0].cfg, "calibration.x") == "-"
     cfg = rows[0].cfg
     others = [replace(cfg, seed=4), replace(cfg, optimization=replace(cfg.optimization, lr=1e-3))]
-    assert find_varying_settings([Row(one, None, None) for one in (cfg, *others)]) == ["optimization.lr"]
+    assert find_varying_settings([Run(one, None, None) for one in (cfg, *others)]) == ["optimization.lr"]
 
 
 NESTED_ALIASES = "monitors:\n  a: &a {x: 1}\n" + "".join(

@@ -16,7 +16,7 @@ from isobench.runs.folder import RunFolder
 from isobench.runs.heartbeat import PROGRESS_FILE, Heartbeat, read_heartbeat
 from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord
 from isobench.runs.record_file import OLDEST_FORMAT, add_checksum, format_record
-from isobench.runs.row import MAX_NAMED_TROUBLES, Row, check_predictions, print_troubles
+from isobench.runs.run import MAX_NAMED_TROUBLES, Run, check_predictions, print_troubles
 
 KEY = "ab" * 32
 BEST = {
@@ -79,7 +79,7 @@ def test_a_row_keeps_of_past_epochs_what_tables_show_and_an_analysis_reads_them_
     epoch = BEST | {"drift": {"now": {"l2": 0.5}}, "isotropy": {"head/i1": 0.5}}
     second = epoch | {"epoch": 2, "step": 18}
     folder = folder_with(tmp_path, to_text(content(best=epoch, history=[epoch, second])))
-    row = Row.of(make_config(f"output_dir={tmp_path}"), KEY)
+    row = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
     assert row.record.best.model_dump(exclude_unset=True) == epoch
     named = [{name: e[name] for name in ("epoch", "step", "score", "selection", "isotropy")} for e in (epoch, second)]
     assert [kept.model_dump(exclude_unset=True) for kept in row.record.history] == named
@@ -250,7 +250,7 @@ def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, c
         folder.path.mkdir(parents=True)
         (folder.path / "predictions.parquet").write_bytes(b"intact")
         folder.write_record(RunRecord.model_validate(content(key=key, predictions=predictions)))
-        rows.append(Row.of(make_config(f"output_dir={tmp_path}"), key))
+        rows.append(Run.of(make_config(f"output_dir={tmp_path}"), key))
     check_predictions(rows)
     assert all(row.record for row in rows)
     file = rows[0].folder.path / "predictions.parquet"
@@ -272,7 +272,7 @@ def test_a_record_of_other_splits_or_another_metric_is_no_result_of_the_run(tmp_
     config = CONFIG | {"task": CONFIG["task"] | {name: value}}
     epoch = BEST | {split: BEST["validation"] | {"f1": 0.5} for split in ("validation", "test", "held_out")}
     folder_with(tmp_path, to_text(content(config=config, best=epoch, history=[epoch])))
-    row = Row.of(make_config(f"output_dir={tmp_path}"), KEY)
+    row = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
     assert row.record is None
     assert "its config is not this run's" in row.trouble
 

@@ -8,7 +8,7 @@ from helpers import make_config, make_record
 
 from isobench.data import weights
 from isobench.runs.folder import RunFolder
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.sweep import capacity
 from isobench.sweep.capacity import Division, MemoryNeeds, divide_machine, read_memory_limits
 
@@ -140,7 +140,7 @@ def test_finished_runs_of_the_sweep_give_the_first_forecast():
     )
     on_gpu = make_record(cfg, cost={"peak_memory_mib": {"resident": 300.0}})
     on_gpu.provenance.gpus.append("H100")
-    rows = [Row(cfg, RunFolder("nowhere", "0" * 64), record) for record in (None, on_cpu, failed, on_gpu)]
+    rows = [Run(cfg, RunFolder("nowhere", "0" * 64), record) for record in (None, on_cpu, failed, on_gpu)]
     forecast.add_finished(rows, with_gpu=False)
     assert forecast.estimate(cfg) == pytest.approx(1.15 * 700 * 2**20)
     forecast = MemoryNeeds()

@@ -16,7 +16,7 @@ from isobench.runs import heartbeat
 from isobench.runs.folder import RunFolder
 from isobench.runs.jobs import QueuedJob
 from isobench.runs.plan import read_plans
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.runs.state import find_run_state
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, format_duration
@@ -141,7 +141,7 @@ def test_a_config_survives_its_record():
     assert config_from_plain(json.loads(json.dumps(asdict(cfg)))) == cfg
 
 
-def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
+def fake_record(row: Run, seconds: float = 30.0, **more) -> None:
     metrics = {row.cfg.task.primary: 0.5, "constant_predictor": False}
     best = {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5}
     best |= dict.fromkeys(row.cfg.task.dev_splits, metrics)
@@ -152,7 +152,7 @@ def fake_record(row: Row, seconds: float = 30.0, **more) -> None:
     row.folder.write_record(row.record)
 
 
-def rows_for(*arguments: str) -> list[Row]:
+def rows_for(*arguments: str) -> list[Run]:
     with compose_sweep(["tracking=none", *arguments]) as parts:
         return [run.row for run in plan_runs(*parts).values()]
 
@@ -228,7 +228,7 @@ def beat(folder: RunFolder, **more) -> None:
 
 def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     folder = RunFolder(str(tmp_path), "ab" * 32)
-    row = Row(make_config(), folder, None)
+    row = Run(make_config(), folder, None)
 
     def state(queue=()) -> str:
         return find_run_state(row, dict(queue)).name
@@ -258,7 +258,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
 def test_the_wrong_clock_of_another_machine_neither_hides_nor_keeps_a_run(tmp_path):
     """Its file's own time decides then; on this machine its clock and its processes do."""
     folder = RunFolder(str(tmp_path), "ab" * 32)
-    row, now = Row(make_config(), folder, None), time.time()
+    row, now = Run(make_config(), folder, None), time.time()
 
     def state(file_time: float | None = None, **more) -> str:
         beat(folder, **more)
@@ -283,7 +283,7 @@ def test_a_failure_from_the_future_is_tried_again(tmp_path):
         os.utime(folder.result_file, (written, written))
         assert (folder.read_final_record(True, since=now) is not None) == is_final
         assert folder.read_final_record(False, since=now) is not None
-    row = Row(make_config(), folder, folder.read_record())
+    row = Run(make_config(), folder, folder.read_record())
     queue = {folder.path.name: QueuedJob("12_3", now)}
     assert find_run_state(row, queue).name == "queued"  # to be tried again
 

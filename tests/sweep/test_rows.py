@@ -15,16 +15,16 @@ from isobench.runs.identity import identify
 from isobench.runs.listing import read_rows
 from isobench.runs.plan import Plan, read_plans, write_plan
 from isobench.runs.record_file import write_record_file
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench.runs.state import find_run_states
 from isobench.sweep.rows import find_sweep_rows, take_own_experiment
 
 
-def find(*arguments: object) -> list[Row]:
+def find(*arguments: object) -> list[Run]:
     return find_sweep_rows([str(text) for text in arguments])[1]
 
 
-def count_states(rows: list[Row]) -> list[str]:
+def count_states(rows: list[Run]) -> list[str]:
     return sorted(state.name for state in find_run_states(rows))
 
 
@@ -166,7 +166,7 @@ def test_an_experiment_that_is_not_among_the_configs_has_no_analysis(tmp_path, c
     cfg = make_config("tracking=none")
     cfg = replace(cfg, analysis={"_target_": "evil_analysis.run", "trains": True})
     cfg = replace(cfg, experiment=replace(cfg.experiment, name="mine", paper="isobn"))
-    rows = [Row(cfg, RunFolder(str(tmp_path), "0" * 64), None)]
+    rows = [Run(cfg, RunFolder(str(tmp_path), "0" * 64), None)]
     (own,) = take_own_experiment(rows, ["+experiment=mine", "experiment.selection.rule=none"])
     assert own.cfg.analysis == {}
     assert (own.cfg.experiment.paper, own.cfg.experiment.selection.rule) == ("isobn", "none")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
+import wandb
 from helpers import make_config, train_run
 
 from isobench.metrics.task import evaluate_predictions
@@ -133,7 +134,9 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "not-a-key")
     monkeypatch.setenv("WANDB_MODE", "online")
+    wandb.teardown()  # what an earlier test's W&B has read of the environment
     code, _, err = cli(*small, "tracking=wandb")
+    wandb.teardown()
     assert code == 2
     assert "tracking=none to run without it" in err
     assert "not-a-key" not in err
@@ -264,11 +267,11 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
 
     from isobench.analyses.subject import Subject
     from isobench.runs.identity import identify
-    from isobench.runs.row import Row
+    from isobench.runs.run import Run
 
     def examples(*overrides):
         cfg = make_config(*small, *overrides)
-        loaders = Subject(Row.of(cfg, identify(cfg).key)).loaders
+        loaders = Subject(Run.of(cfg, identify(cfg).key)).loaders
         return [
             [tuple(tokens.ids[a:b]) for a, b in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
             for tokens in (loaders.train.dataset, loaders.dev[-1].dataset)

@@ -10,7 +10,7 @@ from helpers import load_experiment_analysis, make_config, read_analysis_rows
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.runs.identity import identify
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 from isobench_papers.isobn import embeddings, ev
 
 
@@ -24,7 +24,7 @@ def test_explained_variance_is_that_of_an_svd_under_every_method(cli, arguments,
     code, out, err = cli("+experiment=isobn_ev", *arguments, "analysis.curve=32")
     assert code == 0, err
     cfg = make_config(*arguments)
-    h = Subject(Row.of(cfg, identify(cfg).key)).encoded().double().numpy()
+    h = Subject(Run.of(cfg, identify(cfg).key)).encoded().double().numpy()
     correlation = np.corrcoef(h.T)
     theta = 1 / (h.std(0) * (correlation**2).sum(1) + 0.1)
     # IsoBN's last factor, which keeps the sum of variances, is one number: explained variance ignores it.
@@ -139,7 +139,7 @@ def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
     assert "[1e-10, 1]" in out
     rows = read_analysis_rows(outputs, "isobn_embeddings")
     cfg = make_config(*arguments)
-    h = Subject(Row.of(cfg, identify(cfg).key)).encoded().double().numpy()
+    h = Subject(Run.of(cfg, identify(cfg).key)).encoded().double().numpy()
     np.testing.assert_allclose([row["std"] for row in rows["dimensions"]], h.std(0), rtol=1e-10)
     sizes = [row["size"] for row in rows["clusters"]]
     clusters = [row["cluster"] for row in rows["dimensions"]]

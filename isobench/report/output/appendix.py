@@ -24,7 +24,7 @@ from isobench.report.selection import group_by_configuration
 from isobench.report.tables import label_method, shorten_fingerprint
 from isobench.runs.grouping import VARYING_SECTIONS, find_varying_settings, flatten_settings, read_run_names
 from isobench.runs.record import RunRecord
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 UNKNOWN = "not recorded"
 NOT_LISTED = re.compile(  # said elsewhere in the section, or no choice of an experimenter
@@ -32,7 +32,7 @@ NOT_LISTED = re.compile(  # said elsewhere in the section, or no choice of an ex
 )
 
 
-def format_appendix(report: Report, rows: Sequence[Row]) -> str:
+def format_appendix(report: Report, rows: Sequence[Run]) -> str:
     r"""Write the section; it needs the LaTeX package booktabs, and is read by ``\input``.
 
     Args:
@@ -71,7 +71,7 @@ def count_failures(records: list[RunRecord]) -> str:
     return ", ".join(f"{count} of {name}" for name, count in names.items())
 
 
-def describe_encoders(rows: list[Row]) -> list[tuple[str, str, str]]:
+def describe_encoders(rows: list[Run]) -> list[tuple[str, str, str]]:
     """List the encoders: name, where the weights come from, digest of their fingerprint."""
     return list(
         dict.fromkeys(
@@ -91,7 +91,7 @@ def hide_folder(place: str) -> str:
     return f"folder {Path(place).name}" if place.startswith(("/", "~", ".")) else place
 
 
-def describe_methods(rows: list[Row]) -> list[tuple[str, str]]:
+def describe_methods(rows: list[Run]) -> list[tuple[str, str]]:
     """List the methods with the values of their settings in these runs."""
     values: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows:
@@ -106,7 +106,7 @@ def describe_methods(rows: list[Row]) -> list[tuple[str, str]]:
     ]
 
 
-def describe_tasks(rows: list[Row]) -> list[dict[str, str]]:
+def describe_tasks(rows: list[Run]) -> list[dict[str, str]]:
     """Describe the tasks: name, source, sizes of the splits, digest of the data's fingerprint, cut texts, metrics.
 
     Args:
@@ -135,7 +135,7 @@ def describe_tasks(rows: list[Row]) -> list[dict[str, str]]:
     return [t for t in tasks.values() if t in complete or (t["name"], t["fingerprint"]) not in known]
 
 
-def describe_settings(rows: list[Row]) -> dict[str, list[tuple[str, str]]]:
+def describe_settings(rows: list[Run]) -> dict[str, list[tuple[str, str]]]:
     """List settings and their values: ``grid`` has those with several values, ``fixed`` those with one."""
     by_sections = {tuple(id(getattr(row.cfg, name)) for name in VARYING_SECTIONS): row for row in rows}
     values: dict[str, dict[str, None]] = {}

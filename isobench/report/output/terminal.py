@@ -46,7 +46,7 @@ from isobench.runs.grouping import (
     shorten_setting_names,
 )
 from isobench.runs.layout import RECORD_FILE
-from isobench.runs.row import Row
+from isobench.runs.run import Run
 
 NOTHING = "-"  # in place of a number that a line does not have
 ISOTROPY = {"EV_1": ("embedding/ev1", 3), "IsoScore": ("embedding/isoscore", 4)}  # column -> source, decimals
@@ -55,7 +55,7 @@ MAX_NAMED_LINES = 8  # how many lines a sentence on one kind of trouble names
 LEAST_LABEL = 24  # characters that the name of a line has at least, where it is cut to make room for numbers
 
 
-def print_table(rows: Sequence[Row], report: Report | None = None) -> None:
+def print_table(rows: Sequence[Run], report: Report | None = None) -> None:
     """Print the paper's tables with our numbers, then the table of the runs, and the footnotes.
 
     The runs' own table comes last, so that a terminal shows it when a sweep has ended.

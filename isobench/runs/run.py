@@ -19,7 +19,7 @@ MAX_NAMED_TROUBLES = 20
 
 
 @dataclass
-class Row:
+class Run:
     """Hold one run: its config, its folder and its record (None until it has ended; ``state`` says why).
 
     The record lacks the notes of past epochs, which no table shows (`RunRecord.drop_notes_of_history`).
@@ -74,13 +74,13 @@ class Row:
             raise UserError(f"{file} is damaged; remove it to run again (its config is not this run's)")
 
 
-def check_predictions(rows: Iterable[Row]) -> None:
+def check_predictions(rows: Iterable[Run]) -> None:
     """Check the predictions of every run that a table is made of; it takes longer than reading the records."""
     for row in rows:
         row.check_predictions()
 
 
-def print_troubles(rows: Iterable[Row]) -> None:
+def print_troubles(rows: Iterable[Run]) -> None:
     """Name the damaged runs on standard error, a line for each."""
     troubles = [row.trouble for row in rows if row.trouble]
     for trouble in troubles[:MAX_NAMED_TROUBLES]:
@@ -89,7 +89,7 @@ def print_troubles(rows: Iterable[Row]) -> None:
         print_note(f"... and {len(troubles) - MAX_NAMED_TROUBLES} more damaged runs")
 
 
-def find_failure(row: Row) -> str | None:
+def find_failure(row: Run) -> str | None:
     """Return the name of what went wrong in a run; None if nothing did, or the run has not ended."""
     if row.record is None:
         return None
@@ -101,7 +101,7 @@ def find_failure(row: Row) -> str | None:
     return "constant_predictor" if metrics["constant_predictor"] else None
 
 
-def format_score(row: Row) -> str:
+def format_score(row: Run) -> str:
     """Return a run's score x 100 with the name of what went wrong, or the state of a run that has not ended."""
     if row.record is None:
         return row.state
