@@ -29,13 +29,11 @@ import numpy as np
 import yaml
 
 from isobench.config.schema import Config
-from isobench.runs.identity import Identity, identify
-from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE
+from isobench.runs.folder import CONFIG_FILE, PREDICTIONS_FILE
+from isobench.runs.identity import Identity, identify, resolve_seeds
 from isobench.runs.plan import Plan, write_plan
-from isobench.runs.record import RECORD_FORMAT
-from isobench.runs.record_file import format_record
-from isobench.runs.seeding import resolve_seeds
-from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.runs.record import RECORD_FORMAT, format_record
+from isobench.sweep.planning import compose_sweep, plan_runs
 from isobench.training.predictions import write_predictions
 
 SWEEP = ["+experiment=glue_isobn", "scale=paper", "data.root=null", "tracking=none"]

@@ -25,8 +25,8 @@ from common import write_result
 from helpers import record_content
 
 from isobench import __main__ as entry
-from isobench.runs.record_file import format_record
-from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.runs.record import format_record
+from isobench.sweep.planning import compose_sweep, plan_runs
 
 EPOCH = {
     "epoch": 1,

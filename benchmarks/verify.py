@@ -25,11 +25,9 @@ import numpy as np
 
 from isobench.config.schema import Config
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
-from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
+from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.record import RunRecord
-from isobench.runs.seeding import resolve_seeds
 from isobench.training.predictions import write_predictions
 from isobench.verification.outcomes import UNCHECKED
 from isobench.verification.verify import Options, verify

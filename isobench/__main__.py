@@ -29,7 +29,7 @@ from isobench.config.schema import register_schema, to_config
 from isobench.papers.description import read_paper
 from isobench.papers.folders import find_papers, take_paper_flags
 from isobench.sweep.grid import postpone_method_settings, rewrite_overrides
-from isobench.sweep.plan import compose_sweep
+from isobench.sweep.planning import compose_sweep
 from isobench.sweep.sweeper import run_alone
 
 # Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.

@@ -20,7 +20,7 @@ from isobench.data.own_task import complete_config
 from isobench.dataframes import load_epochs, load_runs, report_table
 from isobench.papers.folders import take_paper_flags
 from isobench.runs.record import RunRecord
-from isobench.sweep.plan import convert_to_overrides, keep_global_hydra, keep_plan, make_plan, plan_alone
+from isobench.sweep.planning import convert_to_overrides, keep_global_hydra, keep_plan, make_plan, plan_alone
 from isobench.training.execute import train_if_needed
 
 __all__ = ["load_epochs", "load_runs", "report_table", "run"]

@@ -14,12 +14,11 @@ from isobench.config.bounds import check_value
 from isobench.config.schema import Experiment, to_config
 from isobench.report.build import build_report
 from isobench.report.tables import build_epochs, build_runs, set_types
+from isobench.runs.folder import runs_folder
 from isobench.runs.grouping import find_varying_settings, read_run_names
-from isobench.runs.layout import runs_folder
-from isobench.runs.listing import read_ended_rows
-from isobench.runs.plan import read_plans
+from isobench.runs.plan import read_ended_runs, read_plans
 from isobench.runs.run import Run, check_predictions, print_troubles
-from isobench.sweep.plan import compose_sweep, keep_global_hydra
+from isobench.sweep.planning import compose_sweep, keep_global_hydra
 
 
 def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
@@ -94,7 +93,7 @@ def read_checked_rows(folder: str | Path, experiment: str | None) -> list[Run]:
         UserError: there is no such folder, it has no such runs, or a record in it is damaged.
     """
     folder = Path(folder).expanduser()
-    rows = read_ended_rows(str(folder))
+    rows = read_ended_runs(str(folder))
     if experiment is not None:
         asked = find_keys_of_sweeps(str(folder), experiment)
         rows = [row for row in rows if row.cfg.experiment.name == experiment or row.folder.key in asked]

@@ -11,11 +11,9 @@ from isobench.common.provenance import read_git_state, read_package_version
 from isobench.data.scale import find_scale_differences
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.runs.folder import RunFolder, mark_output_folder
-from isobench.runs.identity import identify
-from isobench.runs.listing import read_ended_rows
-from isobench.runs.plan import Plan
+from isobench.runs.identity import identify, resolve_seeds
+from isobench.runs.plan import Plan, read_ended_runs
 from isobench.runs.record import RunRecord
-from isobench.runs.seeding import resolve_seeds
 from isobench.training.predictions import write_predictions
 
 EXAMPLES = 60
@@ -89,7 +87,7 @@ def write_run(cfg) -> None:
 
 def make_bundle(outputs: Path, bundle: Path) -> Path:
     """Export the runs of an output folder as a bundle."""
-    rows = read_ended_rows(str(outputs))
+    rows = read_ended_runs(str(outputs))
     runs = [(row.cfg, row.identity) for row in rows]
     export_bundle(bundle, Plan(rows[0].cfg.experiment.name, [], runs), rows, licence="CC-BY-4.0")
     return bundle

@@ -17,7 +17,7 @@ from bundle_tools import write_signed_json
 
 from isobench.common.checksums import add_text_checksum, check_text_checksum
 from isobench.common.files import sha256_file
-from isobench.runs.record_file import format_record
+from isobench.runs.record import format_record
 from isobench.verification.outcomes import FAILS
 from isobench.verification.verify import Options, verify
 

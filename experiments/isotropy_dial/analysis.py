@@ -15,7 +15,7 @@ from isobench.analyses.rows import TidyRow
 from isobench.analyses.shown import Rows
 from isobench.common.errors import UserError
 from isobench.report.pairs import SCORE_TOLERANCE, NotPairedError, read_predictions
-from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.runs.folder import PREDICTIONS_FILE
 from isobench.statistics.correlation import correlate_partially
 from isobench.statistics.dose_response import SeedMean, average_over_seeds, fit_slopes
 from isobench.statistics.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences

@@ -25,7 +25,7 @@ from isobench.common.files import (
 from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.common.terminal import make_console, print_note
 from isobench.config.schema import Experiment
-from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.folder import ABOUT_FILE, report_folder
 from isobench.runs.run import Run
 from isobench.training.execute import probe_hub_if_needed
 

@@ -17,9 +17,8 @@ from isobench.data.batches.loaders import Loaders
 from isobench.data.scale import find_encoder_differences, find_task_differences
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
-from isobench.runs.identity import identify
+from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.run import Run
-from isobench.runs.seeding import resolve_seeds
 from isobench.training.build import build_chain, make_loaders, should_show_progress
 from isobench.training.preparation import load_pretrained_embeddings, prepare_chain
 from isobench.training.train import configure_process

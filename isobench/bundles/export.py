@@ -26,10 +26,10 @@ from isobench.common.errors import StorageError, UserError
 from isobench.common.files import make_temporary_folder, name_system_error, read_file_time, sha256_file
 from isobench.common.provenance import read_package_version
 from isobench.config.schema import Config, config_from_plain
+from isobench.runs.folder import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import compute_key
-from isobench.runs.layout import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.plan import Plan, format_plan
-from isobench.runs.record_file import parse_record
+from isobench.runs.record import parse_record
 from isobench.runs.run import Run
 
 

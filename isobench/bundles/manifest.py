@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from isobench.common.checksums import add_json_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, SETTINGS_LIMIT, read_bounded
-from isobench.runs.layout import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.folder import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.record import Part, Time
 
 BUNDLE_FORMAT: Final = 2  # raise it when the shape of bundle.json or the layout changes

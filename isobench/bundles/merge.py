@@ -18,10 +18,16 @@ from isobench.bundles.manifest import (
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import make_storage_error, make_temporary_folder, refuse_file, require_writable
 from isobench.common.reading import read_bounded
-from isobench.runs import heartbeat
-from isobench.runs.folder import RunFolder, mark_output_folder
-from isobench.runs.layout import ABOUT_FILE, PREDICTIONS_FILE, RECORD_FILE, report_folder
+from isobench.runs.folder import (
+    ABOUT_FILE,
+    PREDICTIONS_FILE,
+    RECORD_FILE,
+    RunFolder,
+    mark_output_folder,
+    report_folder,
+)
 from isobench.runs.plan import parse_plan, write_plan
+from isobench.runs.state import read_live_heartbeat
 
 NOTHING_IMPORTED = "nothing of this bundle is imported"
 MAX_NAMED = 5  # conflicts that a message names
@@ -112,7 +118,7 @@ def _require_no_conflict(manifest: Manifest, places: dict[Path, Path], output_di
         folder = RunFolder(output_dir, key).path
         if folder.is_symlink():
             conflicts.append(f"{folder} is a link")
-        elif not (folder / RECORD_FILE).exists() and folder.is_dir() and heartbeat.read_live_heartbeat(folder):
+        elif not (folder / RECORD_FILE).exists() and folder.is_dir() and read_live_heartbeat(folder):
             conflicts.append(f"{folder} is being carried out")
     for place, copy in places.items():
         decides = place.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs

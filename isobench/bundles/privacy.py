@@ -16,8 +16,8 @@ import yaml
 from isobench.common.checksums import add_text_checksum
 from isobench.common.errors import UserError
 from isobench.config.command_line import CONFIG_DIR_FLAGS
-from isobench.runs.layout import run_folder_name
-from isobench.runs.record_file import format_record
+from isobench.runs.folder import run_folder_name
+from isobench.runs.record import format_record
 
 # An absolute path (of Unix, of a Windows drive or share), or one from a home folder, up to a character that ends a
 # path in a setting or a traceback.

@@ -17,10 +17,10 @@ from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import Report, build_report
 from isobench.report.claims import NOT_RUN, UNKNOWN, Claim, Outcome, load_claims
-from isobench.runs.layout import ABOUT_FILE, report_folder
+from isobench.runs.folder import ABOUT_FILE, report_folder
 from isobench.runs.run import check_predictions, print_troubles
 from isobench.runs.state import add_states
-from isobench.sweep.rows import drop_selection, find_sweep_rows, read_selection
+from isobench.sweep.find_runs import drop_selection, find_runs, read_selection
 
 
 def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> Report | N
         UserError: the runs can't be found or selected.
     """
     arguments = [f"+experiment={experiment}", *arguments]
-    _, rows = find_sweep_rows(drop_selection(arguments))
+    _, rows = find_runs(drop_selection(arguments))
     check_predictions(rows)
     print_troubles(rows)
     named = replace(rows[0].cfg.experiment, selection=read_selection(arguments))

@@ -10,8 +10,8 @@ from isobench.cli.guard import run_guarded
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.packages import require_package
 from isobench.config.schema import Config
-from isobench.runs.layout import report_folder
-from isobench.sweep.rows import find_sweep_rows
+from isobench.runs.folder import report_folder
+from isobench.sweep.find_runs import find_runs
 from isobench.training import tracking
 
 MATRIX_TITLES = {"embedding": "Embeddings after calibration", "head": "Head", "vocabulary": "Vocabulary"}
@@ -73,7 +73,7 @@ def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
     Raises:
         UserError: no run is tracked, or they are in no group or in several.
     """
-    name, rows = find_sweep_rows(arguments)
+    name, rows = find_runs(arguments)
     configs = [row.cfg for row in rows]
     if configs[0].analysis and not needs_training(configs[0].analysis):
         figures = report_folder(configs[0].output_dir, name)

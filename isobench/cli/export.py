@@ -20,11 +20,11 @@ from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
-from isobench.runs.layout import report_folder
+from isobench.runs.folder import report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
-from isobench.sweep.plan import convert_to_overrides
-from isobench.sweep.rows import are_general, drop_selection, find_sweep_rows, take_own_experiment
+from isobench.sweep.find_runs import are_general, drop_selection, find_runs, take_own_experiment
+from isobench.sweep.planning import convert_to_overrides
 
 MAX_NAMED = 5
 
@@ -74,7 +74,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     is_general = are_general(drop_selection(overrides))
     if is_general and not any(text.startswith("+experiment=") for text in overrides):
         raise UserError("name what to export: +experiment=NAME, or the settings of a sweep")
-    _, rows = find_sweep_rows(drop_selection(arguments))
+    _, rows = find_runs(drop_selection(arguments))
     rows = take_own_experiment(rows, arguments)
     cfg = rows[0].cfg
     experiment = cfg.experiment

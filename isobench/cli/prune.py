@@ -12,14 +12,11 @@ from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.command_line import check_typed_settings
-from isobench.runs.folder import RunFolder
-from isobench.runs.heartbeat import read_live_heartbeat
-from isobench.runs.jobs import find_queued_jobs
-from isobench.runs.layout import EARLIER_FOLDERS, marker_file, plans_folder, run_folder_name, runs_folder
-from isobench.runs.listing import has_earlier_sweeps, list_run_folders, read_stored_row
-from isobench.runs.plan import read_plans
+from isobench.runs.folder import EARLIER_FOLDERS, RunFolder, marker_file, plans_folder, run_folder_name, runs_folder
+from isobench.runs.plan import has_earlier_sweeps, list_run_folders, read_plans, read_stored_run
 from isobench.runs.run import format_run_name
-from isobench.sweep.plan import compose_sweep
+from isobench.runs.state import find_queued_jobs, read_live_heartbeat
+from isobench.sweep.planning import compose_sweep
 
 
 def main() -> None:
@@ -117,7 +114,7 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
         try:
             if folder.is_symlink():
                 raise UserError("it is a link to another folder")
-            cfg = read_stored_row(output_dir, folder).cfg
+            cfg = read_stored_run(output_dir, folder).cfg
         except UserError as error:
             unreadable.append((folder, str(error)))
         else:

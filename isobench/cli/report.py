@@ -16,18 +16,18 @@ from isobench.common.files import make_storage_error, require_writable, write_te
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.config.schema import Config
-from isobench.runs.layout import ABOUT_FILE, report_folder, reports_folder
+from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder
 from isobench.runs.plan import parse_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
-from isobench.sweep.plan import compose_sweep, convert_to_overrides
-from isobench.sweep.rows import (
+from isobench.sweep.find_runs import (
     SELECTION_PREFIX,
     drop_selection,
-    find_sweep_rows,
+    find_runs,
     read_selection,
     take_own_experiment,
 )
+from isobench.sweep.planning import compose_sweep, convert_to_overrides
 
 if TYPE_CHECKING:
     from isobench.analyses.shown import Shown
@@ -82,7 +82,7 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             raise UserError("--appendix is of one experiment: add +experiment=NAME")
         report_claims(list(arguments))
         return
-    _, rows = find_sweep_rows(drop_selection(arguments))
+    _, rows = find_runs(drop_selection(arguments))
     rows = take_own_experiment(rows, arguments)
     cfg = rows[0].cfg
     folder = report_folder(cfg.output_dir, cfg.experiment.name)

@@ -12,8 +12,8 @@ from isobench.cli.arguments import FlagParser
 from isobench.cli.guard import run_guarded
 from isobench.common.terminal import is_output_read, make_console
 from isobench.runs.state import find_run_states
-from isobench.sweep.rows import find_sweep_rows
-from isobench.sweep.state_table import print_details, print_overview
+from isobench.sweep.find_runs import find_runs
+from isobench.sweep.overview import print_details, print_overview
 
 
 def main() -> None:
@@ -52,14 +52,14 @@ def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
     """Print the states of a sweep's runs.
 
     Args:
-        arguments: the sweep's, as `find_sweep_rows` takes them.
+        arguments: the sweep's, as `find_runs` takes them.
         watch: seconds after which to print them again, until all runs have ended; None prints them once.
 
     Raises:
         UserError: the arguments name no runs.
     """
     while True:
-        title, rows = find_sweep_rows(arguments)
+        title, rows = find_runs(arguments)
         if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
             print_analysis_plan(title, rows)
             return

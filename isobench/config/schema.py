@@ -87,7 +87,7 @@ ARCHITECTURES = (*WITH_OWN_POOLER, *WITH_DENSE_LAYER, "distilbert", "deberta", "
 
 @dataclass
 class Seeds(Section):
-    """Seeds of separate random streams; null derives one from ``seed`` (isobench/runs/seeding.py)."""
+    """Seeds of separate random streams; null derives one from ``seed`` (isobench/runs/identity.py)."""
 
     init: Seed | None = None  # of weights that no checkpoint has, the classifier's among them
     order: Seed | None = None  # of the training examples

@@ -12,7 +12,7 @@ from isobench.report.output.appendix import format_appendix
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.tables import set_types
-from isobench.runs.layout import report_folder
+from isobench.runs.folder import report_folder
 from isobench.runs.run import Run
 
 PAGE_FILE, APPENDIX_FILE = "report.html", "appendix.tex"

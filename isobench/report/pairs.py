@@ -15,7 +15,7 @@ import pandas as pd
 from isobench.common.errors import extract_first_line
 from isobench.report.columns import Column
 from isobench.report.tables import is_scored
-from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.runs.folder import PREDICTIONS_FILE
 from isobench.statistics.paired_bootstrap import PairedComparison, compare_predictions, draw_multiplicities
 from isobench.statistics.resampled_metrics import RESAMPLED_METRICS
 

@@ -143,7 +143,7 @@ def read_setting(cfg: Config, name: str) -> Any:
     return to_plain(value)
 
 
-def label_rows(rows: Sequence[Run]) -> None:
+def label_runs(rows: Sequence[Run]) -> None:
     """Write into each run's ``tracking.label`` what tells it from the other runs, or None if nothing does."""
     for row, label in zip(rows, make_labels(rows), strict=True):
         if label != row.cfg.tracking.label:

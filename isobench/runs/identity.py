@@ -9,6 +9,8 @@ settings. ``_target_``, the class that carries them out, is left out: a class ma
 another run's. So a class that computes something else needs another name, or a higher ``version``.
 """
 
+import hashlib
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from typing import Any
@@ -16,7 +18,6 @@ from typing import Any
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, restore_removed
 from isobench.data import sources, weights
-from isobench.runs.seeding import choose_dropout, resolve_seeds
 
 PROTOCOL = 3  # raise it when the training loop changes what a config gives, or when the key is made of other parts
 # Settings that don't decide a result, or whose effect is in the fingerprints.
@@ -133,3 +134,37 @@ def to_plain(section: Any) -> Any:
     if not is_dataclass(section):
         return section
     return {name: to_plain(value) for name, value in vars(section).items()}
+
+
+STREAMS = ("init", "order", "dropout")
+
+
+def resolve_seeds(cfg: Config) -> dict[str, int]:
+    """Choose each stream's seed: the one set in ``seeds``, else one derived from ``seed``."""
+    chosen = {stream: getattr(cfg.seeds, stream) for stream in STREAMS}
+    return {stream: derive_seed(cfg.seed, stream) if value is None else value for stream, value in chosen.items()}
+
+
+def choose_dropout(cfg: Config) -> str:
+    """Return ``torch`` where a run's dropout is torch's on every device, else ``auto``: isobench's own on a CPU.
+
+    Gradient checkpointing restores torch's generator only, before it computes activations again. The models of
+    translation and summarisation mostly call torch's function.
+    """
+    return "torch" if cfg.task.generation or cfg.encoder.gradient_checkpointing else "auto"
+
+
+def derive_seed(seed: int, stream: str) -> int:
+    """Derive a stream's seed, in [0, 2^31), by a hash, so that the streams of one seed are unrelated."""
+    digest = hashlib.sha256(f"{stream}:{seed}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every global generator (Python, NumPy, torch on all devices)."""
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)

@@ -9,9 +9,8 @@ from isobench.common.files import sha256_file
 from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name
-from isobench.runs.folder import RunFolder
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.runs.identity import Identity
-from isobench.runs.layout import PREDICTIONS_FILE
 from isobench.runs.record import RunRecord
 
 SCORE_SETTINGS = ("dev_splits", "held_out", "primary")  # of the task; tables look for a record's scores by them

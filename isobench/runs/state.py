@@ -1,13 +1,291 @@
-"""Tell the state of a sweep's runs from their records, their heartbeats and the jobs in the queue."""
+"""Tell the state of runs: from their records, their heartbeats, and the jobs that were submitted for them.
 
+The heartbeat is ``progress.json`` in a run's folder, renewed every few seconds by a thread of the process that
+carries out the run.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Self
 
-from isobench.runs import heartbeat, jobs
-from isobench.runs.jobs import QueuedJob
-from isobench.runs.record import Beat
+import psutil
+import pydantic.dataclasses
+from pydantic import ConfigDict
+
+from isobench.common import environment
+from isobench.common.checksums import add_json_checksum, read_json
+from isobench.common.errors import UserError
+from isobench.common.files import read_file_time, write_json, write_text
+from isobench.common.interruption import raise_if_noted
+from isobench.common.reading import RECORD_LIMIT
+from isobench.common.terminal import print_note
+from isobench.runs.folder import PROGRESS_FILE, RunFolder, jobs_folder
+from isobench.runs.record import Beat, Where
 from isobench.runs.run import Run
+
+BEAT_INTERVAL = 10.0  # seconds between beats, unless a terminal shows them
+STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
+
+
+class Heartbeat:
+    """A context in which a thread keeps ``progress.json`` fresh.
+
+    The file is removed when the context ends well. It stays, marked as interrupted, when the context ends by an
+    exception, and stays as it is when the process is killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / PROGRESS_FILE
+        before, now = read_heartbeat(folder), time.time()
+        if before is None and self.file.exists():
+            print_note(f"{self.file} is damaged: the run's attempts are counted anew")
+        self.beat = Beat(
+            state="starting",
+            step=before.step if before else None,
+            steps=before.steps if before else None,
+            **describe_process().model_dump(),
+            pid=os.getpid(),
+            since=now,
+            updated=now,
+            attempt=before.attempt + 1 if before else 1,
+        )
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._beat_until_stopped, daemon=True)
+
+    def __enter__(self) -> Self:
+        self.write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if kind is None:
+            self.file.unlink(missing_ok=True)  # the record takes its place
+        else:
+            self.beat = self.beat.model_copy(update={"state": "interrupted"})
+            self.write()
+
+    def report_training(self, step: int, steps: int, loss: float | None = None, speed: float | None = None) -> None:
+        """Note that ``step`` of ``steps`` optimiser steps are done; the next beat writes it.
+
+        ``loss`` is the training loss of the step, ``speed`` in steps per second; None leaves what was noted before.
+        """
+        began = self.beat.state != "training"
+        known = {name: value for name, value in {"loss": loss, "speed": speed}.items() if value is not None}
+        self.beat = self.beat.model_copy(update={"state": "training", "step": step, "steps": steps, **known})
+        if began:
+            self.write()
+
+    def report_evaluating(self) -> None:
+        """Write that the run is evaluating on the dev set."""
+        self.beat = self.beat.model_copy(update={"state": "evaluating"})
+        self.write()
+
+    def write(self) -> None:
+        """Write the file, with the time. A full disk is passed over: writing the record will report it."""
+        with self._lock, contextlib.suppress(OSError):
+            content = json.loads(self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
+            write_text(self.file, json.dumps(add_json_checksum(content, self.file.parent.name)), flush=False)
+
+    def _beat_until_stopped(self) -> None:
+        while not self._stop.wait(environment.read_beat_seconds() or BEAT_INTERVAL):
+            self.write()
+
+
+def describe_process() -> Where:
+    """Return host, job and log of this process, and how many runs share its device, as far as a launcher told."""
+    return Where(
+        host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        machine=socket.gethostname(),
+        job=environment.read_job(),
+        log=environment.read_log(),
+        share=environment.read_device_share(),
+    )
+
+
+def read_heartbeat(folder: Path) -> Beat | None:
+    """Read the last beat of a run; None if there is none or it is damaged."""
+    try:
+        return Beat.model_validate(read_json(folder / PROGRESS_FILE, owner=folder.name))
+    except (OSError, ValueError):
+        return None
+
+
+def is_alive(beat: Beat, folder: Path) -> bool:
+    """Return True if a run is still going: its beat is fresh and, on this machine, its process exists.
+
+    The clock of another machine may be wrong. Its beat counts as fresh too if the file's own time is, which the file
+    server sets. A time in the future by more than STALE_AFTER is as old as one in the past.
+
+    Args:
+        beat: the run's last beat.
+        folder: the run's folder.
+    """
+    if beat.state == "interrupted":
+        return False
+    if beat.machine == socket.gethostname():
+        return is_fresh(beat.updated) and is_process_alive(beat.pid)
+    return is_fresh(beat.updated) or is_fresh(read_file_time(folder / PROGRESS_FILE))
+
+
+def is_fresh(moment: float) -> bool:
+    """Return True if a moment, in seconds since 1970, is less than STALE_AFTER away from now."""
+    return abs(time.time() - moment) <= STALE_AFTER
+
+
+def read_live_heartbeat(folder: Path) -> Beat | None:
+    """Read the last beat of a run that is still going, else return None."""
+    beat = read_heartbeat(folder)
+    return beat if beat is not None and is_alive(beat, folder) else None
+
+
+def is_process_alive(pid: int) -> bool:
+    """Return True if a process of this machine exists and is no zombie."""
+    try:
+        os.kill(pid, 0)  # psutil does not see other users' processes where the system hides them
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
+    except (PermissionError, psutil.AccessDenied):  # another user's
+        return True
+
+
+def wait_for_beat(folder: Path) -> bool:
+    """Wait for longer than the time between beats: True as soon as the run beats again or ends, else False."""
+    first = read_heartbeat(folder)
+    deadline = time.monotonic() + 2.5 * BEAT_INTERVAL
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        if read_heartbeat(folder) != first:
+            return True
+    return False
+
+
+@pydantic.dataclasses.dataclass(config=ConfigDict(strict=True, extra="ignore", defer_build=True))
+class Submission:
+    """One submission of a sweep's runs to SLURM."""
+
+    job: str  # the ids of its arrays
+    runs: dict[str, list[str]]  # each job's id, with the names of its runs' folders
+    submitted: float  # when, in seconds since 1970
+
+    def save(self, output_dir: str | Path) -> None:
+        """Write the submission to ``jobs/slurm-<job>.json``."""
+        folder = jobs_folder(output_dir)
+        write_json(folder / f"slurm-{self.job}.json", add_json_checksum(asdict(self)))
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """The job that is to carry out a run, and when it was submitted, in seconds since 1970."""
+
+    job: str
+    since: float
+
+
+def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
+    """Find the jobs that are still waiting or running, by the names of their runs' folders.
+
+    Raises:
+        UserError: SLURM is installed and does not answer, so that its jobs may or may not be there.
+    """
+    submissions = read_submissions(output_dir)
+    in_slurm = list_slurm_jobs() if submissions else set()
+    return {
+        name: QueuedJob(job, submission.submitted)
+        for submission in submissions
+        for job, names in submission.runs.items()
+        if job in in_slurm
+        for name in names
+    }
+
+
+def read_submissions(output_dir: str | Path) -> list[Submission]:
+    """Read all submissions of an output folder, oldest first; damaged ones are left out, and named once."""
+    submissions = []
+    for file in jobs_folder(output_dir).glob("slurm-*.json"):
+        try:
+            submissions.append(Submission(**read_json(file, RECORD_LIMIT)))
+        except (OSError, ValueError, TypeError):
+            _name_damaged(file)
+    return sorted(submissions, key=lambda submission: submission.submitted)
+
+
+@cache
+def _name_damaged(file: Path) -> None:
+    """Say once that a submission is damaged: a sweep or status --watch reads it many times."""
+    print_note(f"{file} is damaged: its runs do not count as queued; remove it when its jobs have ended")
+
+
+def list_slurm_jobs() -> set[str]:
+    """List the ids of this user's jobs and array tasks that wait or run in SLURM; empty where SLURM isn't installed.
+
+    Raises:
+        UserError: SLURM does not answer.
+    """
+    if shutil.which("squeue") is None:
+        return set()
+    command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError("SLURM doesn't say which jobs it has (squeue failed); try again in a while") from error
+    return set(answer.stdout.split())
+
+
+def read_slurm_array_limit() -> int:
+    """Read how many jobs SLURM takes in one array; SLURM's default, 1000, where it does not say."""
+    try:
+        answer = subprocess.run(
+            ["scontrol", "show", "config"], capture_output=True, text=True, timeout=60, check=True
+        )
+        return max(1, int(re.search(r"MaxArraySize\s*=\s*(\d+)", answer.stdout)[1]) - 1)  # type: ignore[index]
+    except (OSError, subprocess.SubprocessError, TypeError):
+        return 1000
+
+
+def wait_for_runs(
+    output_dir: str | Path, submission: Submission, folders: Sequence[RunFolder], poll: float = 2.0
+) -> None:
+    """Wait until every run of a submission has its record, or none of its jobs was there twice in a row.
+
+    The records come first, since a scheduler without accounting never reports that a cancelled job is over. Whenever
+    runs have ended, their number is printed.
+
+    Args:
+        output_dir: the output folder.
+        submission: the submission.
+        folders: the folders of its runs.
+        poll: seconds between two looks.
+    """
+    times_without_jobs, printed_count = 0, 0
+    while times_without_jobs < 2:
+        raise_if_noted()
+        ended_count = sum(folder.read_end_time() >= submission.submitted for folder in folders)
+        if ended_count != printed_count:
+            print(f"{ended_count} of {len(folders)} runs have ended", file=sys.stderr, flush=True)
+            printed_count = ended_count
+        if ended_count == len(folders):
+            return
+        time.sleep(poll)
+        with contextlib.suppress(UserError):  # a scheduler that doesn't answer still has its jobs
+            queued = {queued_job.job for queued_job in find_queued_jobs(output_dir).values()}
+            times_without_jobs = 0 if queued & submission.runs.keys() else times_without_jobs + 1
+
 
 RUN_STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")
 OPEN_STATES = ("interrupted", "missing")  # a sweep starts runs in these states, and with retry_failed failed ones
@@ -41,8 +319,8 @@ def find_run_state(row: Run, queue: Mapping[str, QueuedJob]) -> RunState:
         return RunState("damaged")
     if row.record is not None and row.record.status != "failed":
         return RunState("done")
-    beat = heartbeat.read_heartbeat(row.folder.path)
-    if beat is not None and heartbeat.is_alive(beat, row.folder.path):
+    beat = read_heartbeat(row.folder.path)
+    if beat is not None and is_alive(beat, row.folder.path):
         return RunState("running", beat, beat.job)
     queued_job = queue.get(row.folder.path.name)
     if queued_job and queued_job.since > row.folder.read_end_time():
@@ -58,7 +336,7 @@ def find_run_states(rows: list[Run]) -> list[RunState]:
     Raises:
         UserError: SLURM is installed and does not answer.
     """
-    queue = jobs.find_queued_jobs(rows[0].cfg.output_dir) if rows else {}
+    queue = find_queued_jobs(rows[0].cfg.output_dir) if rows else {}
     return [find_run_state(row, queue) for row in rows]
 
 

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from isobench.common.terminal import PlainConsole, print_if_read, replace_control_characters
 from isobench.config.schema import Config
-from isobench.runs.heartbeat import read_heartbeat
 from isobench.runs.record import Beat
 from isobench.runs.run import format_run_name
+from isobench.runs.state import read_heartbeat
 from isobench.sweep.forecast import format_duration
 
 HEADINGS = ("run", "epoch", "step", "loss", "speed", "time left")

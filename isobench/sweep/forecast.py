@@ -7,7 +7,7 @@ from typing import Any
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Config
-from isobench.runs.listing import list_run_folders, read_stored_row
+from isobench.runs.plan import list_run_folders, read_stored_run
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run
 
@@ -55,7 +55,7 @@ class Forecast:
         for folder in list_run_folders(output_dir):
             if folder.name not in own:
                 with contextlib.suppress(UserError):  # a damaged record gives no forecast
-                    row = read_stored_row(output_dir, folder)
+                    row = read_stored_run(output_dir, folder)
                     if row.record is not None:
                         self._add_record(row.cfg, row.record)
 

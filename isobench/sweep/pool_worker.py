@@ -18,7 +18,7 @@ from isobench.common import environment
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted, hold_signals, raise_interrupted
 from isobench.config.schema import Config
-from isobench.runs.heartbeat import is_process_alive
+from isobench.runs.state import is_process_alive
 from isobench.training.execute import EXIT_DONE, execute_run
 
 MIB = 2**20

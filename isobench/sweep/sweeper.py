@@ -27,8 +27,8 @@ from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_stat
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher, make_launcher
 from isobench.sweep.memory_forecast import print_memory_forecast
-from isobench.sweep.plan import PlannedRun, find_places, keep_plan, make_plan, plan_alone, plan_runs
-from isobench.sweep.state_table import format_forecast, print_overview
+from isobench.sweep.overview import format_forecast, print_overview
+from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_alone, plan_runs
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,

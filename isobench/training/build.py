@@ -14,9 +14,8 @@ from isobench.data.batches.pairs import PairLoaders
 from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoder_decoders, encoders, tokenization
 from isobench.models.dropout import DropoutNumbers, replace_dropout
-from isobench.runs.identity import Identity
+from isobench.runs.identity import Identity, choose_dropout, resolve_seeds, seed_everything
 from isobench.runs.record import RecordedGeneration
-from isobench.runs.seeding import choose_dropout, resolve_seeds, seed_everything
 from isobench.training.classifier import Classifier
 from isobench.training.instantiate import instantiate_chain, refuse_token_states
 from isobench.training.preparation import DecoderStates, find_prepared_once, load_pretrained_embeddings, prepare_chain

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 from isobench.common.progress import ProgressBar
 from isobench.common.provenance import read_peak_memory_mib
 from isobench.config.schema import LAST_EPOCH, Config
-from isobench.runs.heartbeat import Heartbeat
 from isobench.runs.record import Cost, PeakMemory
+from isobench.runs.state import Heartbeat
 from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 
 

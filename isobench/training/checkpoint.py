@@ -19,7 +19,7 @@ from isobench.common.interruption import SignalWatch
 from isobench.common.reading import require_regular_file
 from isobench.config import schema
 from isobench.data.batches.tokens import EpochSampler
-from isobench.runs.layout import CHECKPOINTS_FOLDER
+from isobench.runs.folder import CHECKPOINTS_FOLDER
 from isobench.training.callbacks import EvaluationSchedule
 
 CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is damaged

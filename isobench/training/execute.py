@@ -17,9 +17,8 @@ from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
 from isobench.data.own_task import check_own_files, complete_config
-from isobench.runs.folder import RunFolder
+from isobench.runs.folder import EXPORT_FILE, RunFolder, find_export_folder, runs_folder
 from isobench.runs.identity import identify
-from isobench.runs.layout import EXPORT_FILE, find_export_folder, runs_folder
 from isobench.runs.run import Run, format_run_name, format_score
 from isobench.runs.validate import validate_config
 

@@ -26,8 +26,8 @@ from isobench.common.files import explain_disk_errors, name_system_error, sha256
 from isobench.config.schema import WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, format_method_name
 from isobench.models import tokenization
 from isobench.models.huggingface_head import split_head
+from isobench.runs.folder import EXPORT_FILE, find_export_folder
 from isobench.runs.identity import Identity
-from isobench.runs.layout import EXPORT_FILE, find_export_folder
 from isobench.training.classifier import Classifier
 from isobench.training.instantiate import instantiate_chain
 

@@ -20,7 +20,7 @@ from isobench.data.batches.tokens import Collator, tokenise_examples
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.sources import Examples
 from isobench.models import encoders, tokenization
-from isobench.runs.seeding import resolve_seeds
+from isobench.runs.identity import resolve_seeds
 from isobench.training.build import should_show_progress
 from isobench.training.train import configure_process
 

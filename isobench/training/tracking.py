@@ -16,7 +16,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name, label_encoder
-from isobench.runs.layout import run_folder_name
+from isobench.runs.folder import run_folder_name
 from isobench.runs.record import Epoch
 
 STEP_METRIC = "trainer/global_step"  # Lightning's name for the optimiser step

@@ -23,10 +23,8 @@ from isobench.common.progress import print_above_bars
 from isobench.common.provenance import collect_provenance, reset_peak_memory
 from isobench.config.schema import Config
 from isobench.data.scale import find_scale_differences
-from isobench.runs.folder import RunFolder
-from isobench.runs.heartbeat import Heartbeat, describe_process
-from isobench.runs.identity import Identity
-from isobench.runs.layout import PREDICTIONS_FILE
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
+from isobench.runs.identity import Identity, resolve_seeds, seed_everything
 from isobench.runs.record import (
     RECORD_FORMAT,
     Failure,
@@ -37,7 +35,7 @@ from isobench.runs.record import (
     Scale,
 )
 from isobench.runs.run import format_run_name
-from isobench.runs.seeding import resolve_seeds, seed_everything
+from isobench.runs.state import Heartbeat, describe_process
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts, should_show_progress
 from isobench.training.callbacks import (

@@ -16,9 +16,8 @@ from isobench.common.checksums import drop_json_checksum
 from isobench.common.errors import extract_first_line
 from isobench.config.schema import Config
 from isobench.papers.folders import find_config
-from isobench.runs.folder import RunFolder
+from isobench.runs.folder import ABOUT_FILE, RunFolder, run_folder_name
 from isobench.runs.identity import Identity
-from isobench.runs.layout import ABOUT_FILE, run_folder_name
 from isobench.runs.run import Run
 from isobench.verification.classes import NotAvailable, use_own_classes
 from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder

@@ -10,7 +10,7 @@ import numpy as np
 from isobench.common.errors import extract_first_line
 from isobench.common.terminal import print_note
 from isobench.config.schema import Checkpoint, Config, Experiment, Tracking
-from isobench.runs.layout import PREDICTIONS_FILE, run_folder_name
+from isobench.runs.folder import PREDICTIONS_FILE, run_folder_name
 from isobench.runs.record import RunRecord
 from isobench.verification.classes import NotAvailable, use_own_classes
 from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder

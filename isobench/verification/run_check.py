@@ -18,12 +18,10 @@ from isobench.config.schema import LAST_EPOCH, Config, Task, config_from_plain
 from isobench.data.scale import find_scale_differences
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.runs.identity import compute_key, select_decisive
-from isobench.runs.layout import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
-from isobench.runs.listing import parse_config
-from isobench.runs.record import RunRecord
-from isobench.runs.record_file import parse_record
-from isobench.runs.seeding import resolve_seeds
+from isobench.runs.folder import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.identity import compute_key, resolve_seeds, select_decisive
+from isobench.runs.plan import parse_config
+from isobench.runs.record import RunRecord, parse_record
 from isobench.verification.classes import find_other_class
 from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
 from isobench.verification.outcomes import DIFFERS, FAILS, UNCHECKED, Outcomes

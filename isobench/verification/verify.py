@@ -7,8 +7,8 @@ from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, Manifest, read_m
 from isobench.bundles.privacy import UNKNOWN
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.progress import track_progress
+from isobench.runs.folder import run_folder_name
 from isobench.runs.identity import compute_key
-from isobench.runs.layout import run_folder_name
 from isobench.runs.plan import parse_plan, read_plans
 from isobench.verification.analyses import Planned, check_analysis
 from isobench.verification.folder import VerifiedFolder

@@ -15,7 +15,7 @@ from isobench.cli import export as export_command
 from isobench.config.schema import config_from_plain
 from isobench.runs.identity import compute_key
 from isobench.runs.plan import parse_plan
-from isobench.runs.record_file import format_record
+from isobench.runs.record import format_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 

@@ -17,7 +17,7 @@ from isobench.bundles.manifest import BUNDLE_PATH
 from isobench.common.checksums import add_text_checksum
 from isobench.common.files import sha256_file
 from isobench.runs.plan import format_plan, parse_plan
-from isobench.runs.record_file import format_record
+from isobench.runs.record import format_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 

@@ -13,9 +13,9 @@ from isobench.bundles import merge
 from isobench.cli import import_
 from isobench.cli.prune import find_orphans
 from isobench.common.errors import UserError
-from isobench.runs.heartbeat import Beat
 from isobench.runs.plan import parse_plan
-from isobench.runs.record_file import format_record
+from isobench.runs.record import format_record
+from isobench.runs.state import Beat
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 

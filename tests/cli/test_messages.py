@@ -4,7 +4,7 @@ import pytest
 from helpers import write_parquet
 
 from isobench.cli import dashboard, prune, report, status
-from isobench.sweep.launchers import explain_refusal
+from isobench.sweep.slurm import explain_refusal
 
 # Arguments of isobench, and what its one line says.
 FORMS = [

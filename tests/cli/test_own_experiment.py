@@ -3,7 +3,7 @@
 import pytest
 
 from isobench.cli import prune, report, status
-from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.sweep.planning import compose_sweep, plan_runs
 
 GRID = """# @package _global_
 experiment:

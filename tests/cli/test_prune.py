@@ -11,12 +11,11 @@ from isobench import load_runs
 from isobench.cli import prune
 from isobench.cli.prune import find_orphans
 from isobench.common.errors import UserError
-from isobench.runs.folder import RunFolder, mark_output_folder
+from isobench.runs.folder import MARKER_FILE, RunFolder, mark_output_folder
 from isobench.runs.identity import identify
-from isobench.runs.layout import MARKER_FILE
 from isobench.runs.plan import Plan, write_plan
-from isobench.runs.record_file import write_record_file
-from isobench.sweep.rows import find_sweep_rows
+from isobench.runs.record import write_record_file
+from isobench.sweep.find_runs import find_runs
 
 FOREIGN = ["backup", "ab" * 8 + ".bak", "AB" * 8, "ab" * 7, "xy" * 8, ".git"]
 
@@ -140,7 +139,7 @@ def test_a_run_whose_config_was_changed_or_is_another_runs_is_kept_and_named(tmp
         file.write_text(text)
         orphans, ((folder, _),) = find_orphans(str(tmp_path))
         assert (folder, len(orphans)) == (first.path, 1)
-        _, rows = find_sweep_rows([f"output_dir={tmp_path}"])
+        _, rows = find_runs([f"output_dir={tmp_path}"])
         assert first.key not in {row.folder.key for row in rows}
         assert f"left out: {first.path}: " in capfd.readouterr().err
         with pytest.raises(UserError, match=r"is damaged or was changed"):

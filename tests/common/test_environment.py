@@ -14,7 +14,7 @@ from helpers import ROOT, make_config
 
 from isobench.__main__ import COMMANDS, import_command
 from isobench.common import environment
-from isobench.sweep.worker import Worker
+from isobench.sweep.slurm import Worker
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from isobench.papers import published
 from isobench.papers.description import write_map
 from isobench.papers.folders import find_config
 from isobench.sweep import grid
-from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.sweep.planning import compose_sweep, plan_runs
 
 PAGE = (ROOT / "experiments" / "README.md").read_text()
 TEXTS = {

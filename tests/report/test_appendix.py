@@ -17,7 +17,7 @@ from isobench.report.build import build_report
 from isobench.report.files import write_report
 from isobench.report.output.appendix import format_appendix, hide_folder
 from isobench.report.output.templating import LATEX_ESCAPES
-from isobench.runs.listing import read_ended_rows
+from isobench.runs.plan import read_ended_runs
 
 EVIL = "[x]*\\input{/etc/passwd} \\end{itemize} 100% #1 a&b a_b $y$ {~^} β 漢\n\\\\"
 PROVENANCE = {
@@ -26,12 +26,12 @@ PROVENANCE = {
 }  # fmt: skip
 
 
-def read_rows(folder):
-    return [add_state(row) for row in read_ended_rows(str(folder))]
+def read_runs(folder):
+    return [add_state(row) for row in read_ended_runs(str(folder))]
 
 
 def write_section(folder, rows=None, experiment=None):
-    rows = rows or read_rows(folder)
+    rows = rows or read_runs(folder)
     experiment = experiment or rows[0].cfg.experiment
     return format_appendix(build_report(experiment, rows), rows)
 
@@ -149,7 +149,7 @@ def test_hostile_names_stay_text(tmp_path):
     parts["none", 2]["failure"] = {"name": EVIL, "message": EVIL}
     parts["none", 1]["data"] = {"fingerprint": {EVIL: EVIL}, "examples": {EVIL: 1}, "at_limit": {EVIL: 1}}
     write_folder(tmp_path, ("none",), (1, 2), parts=parts)
-    rows = deepcopy(read_rows(tmp_path))  # configs that are read share their sections
+    rows = deepcopy(read_runs(tmp_path))  # configs that are read share their sections
     experiment = rows[0].cfg.experiment
     for row in rows:
         row.cfg.task.name = row.cfg.task.primary = row.cfg.encoder.name = row.cfg.encoder.path = EVIL
@@ -188,7 +188,7 @@ def test_folders_are_named_by_their_last_part(place, shown):
 
 def test_it_is_written_beside_the_report_and_needs_an_experiment(tmp_path):
     write_folder(tmp_path, ("none",), (1,))
-    rows = read_rows(tmp_path)
+    rows = read_runs(tmp_path)
     built = build_report(rows[0].cfg.experiment, rows)
     page = write_report(built, rows, appendix=True)
     assert (page.parent / "appendix.tex").read_text() == format_appendix(built, rows)

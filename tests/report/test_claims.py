@@ -23,7 +23,7 @@ from isobench.report.checks import nothing_improves
 from isobench.report.claims import HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN, load_claims
 from isobench.report.output.page import render_claims
 from isobench.runs.grouping import read_run_names
-from isobench.sweep.rows import find_sweep_rows
+from isobench.sweep.find_runs import find_runs
 from isobench_papers.isotropy_calibration.claims import COLLAPSED_I2
 
 CLAIMS = load_claims()
@@ -52,7 +52,7 @@ def test_the_documentation_describes_every_check(monkeypatch):
 @pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim.settings], ids=lambda claim: claim.text[:20])
 def test_a_claims_command_runs_what_it_compares(claim, tmp_path):
     _, _, _, *arguments = shlex.split(claim.command)  # python -m isobench
-    _, rows = find_sweep_rows([a for a in arguments if a not in MULTIRUN_FLAGS])
+    _, rows = find_runs([a for a in arguments if a not in MULTIRUN_FLAGS])
     assert {row.cfg.seed for row in rows} == {1, 2, 3, 4, 5}
     names = [dict(zip(("task", "encoder", "method"), read_run_names(row.cfg), strict=True)) for row in rows]
     made = [run for name in names for run in make_runs(scores=[70.0], **name)]

@@ -20,7 +20,7 @@ from isobench.report.tables import set_types
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 from isobench.runs.state import RunState
-from isobench.sweep.state_table import print_details, print_overview
+from isobench.sweep.overview import print_details, print_overview
 
 EVIL = "[/bold]x <script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ \x1b[2Jz\u202e"
 SHOWN = "[/bold]x <script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ ?[2Jz?"

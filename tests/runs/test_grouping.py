@@ -16,7 +16,7 @@ from isobench.runs.grouping import find_varying_settings, group_over_seeds, list
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import find_run_states
-from isobench.sweep.state_table import print_overview
+from isobench.sweep.overview import print_overview
 
 
 def make_row(*overrides: str, score: float = 0.7) -> Run:

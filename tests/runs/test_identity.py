@@ -10,8 +10,7 @@ from helpers import make_config
 from isobench.config.schema import Seeds
 from isobench.data.scale import find_encoder_differences, find_scale_differences, find_task_differences
 from isobench.runs.folder import RunFolder
-from isobench.runs.identity import Identifier, identify
-from isobench.runs.seeding import derive_seed, resolve_seeds
+from isobench.runs.identity import Identifier, derive_seed, identify, resolve_seeds
 
 
 def key(*overrides):

@@ -5,8 +5,7 @@ import subprocess
 import sys
 import time
 
-from isobench.runs.heartbeat import is_process_alive
-from isobench.runs.jobs import Submission, read_submissions
+from isobench.runs.state import Submission, is_process_alive, read_submissions
 
 NO_PROCESS = 2**22 + 1  # above the largest process id that Linux gives
 

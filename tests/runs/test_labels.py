@@ -2,7 +2,7 @@
 
 from helpers import make_config
 
-from isobench.runs.grouping import format_value, label_rows, make_labels, shorten_setting_names
+from isobench.runs.grouping import format_value, label_runs, make_labels, shorten_setting_names
 from isobench.runs.identity import Identity
 from isobench.runs.run import Run, format_run_name
 from isobench.training.tracking import format_wandb_name
@@ -31,12 +31,12 @@ def test_a_label_has_the_settings_that_vary_and_the_method_has():
     )
     assert make_labels(rows) == [None, "beta=0.25", "beta=1"]
     rows = make_rows(*(["optimization.lr=1e-5", f"optimization.batch_size={size}", "seed=3"] for size in (8, 16)))
-    label_rows(rows)
+    label_runs(rows)
     names = [format_run_name(row.cfg) for row in rows]
     assert names[0] == "rotten_tomatoes minilm none seed 3 batch_size=8"
     assert len(set(names)) == 2
     assert format_wandb_name(rows[1].cfg) == "rotten_tomatoes-minilm-none-3-batch_size=16"
-    label_rows(rows[:1])  # among other runs, a run has another label
+    label_runs(rows[:1])  # among other runs, a run has another label
     assert format_run_name(rows[0].cfg) == "rotten_tomatoes minilm none seed 3"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from helpers import ROOT
 
 from isobench.common import files
-from isobench.runs import layout
+from isobench.runs import folder as layout
 
 FILE_NAMES = {value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)}
 FOLDER_NAMES = {"runs", "reports", "jobs", "plans", "commands", "imports"}

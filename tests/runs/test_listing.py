@@ -14,7 +14,7 @@ from isobench.common.errors import UserError
 from isobench.config.schema import config_from_plain
 from isobench.data.weights import read_model_type
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
-from isobench.runs.listing import parse_config, read_rows, read_run_config
+from isobench.runs.plan import parse_config, read_run_config, read_runs
 from isobench.runs.run import Run
 
 CONFIGS = [
@@ -140,7 +140,7 @@ def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, 
     text = config_text("encoder=local", f"encoder.path={model}")
     for folder in folders[1:]:
         (folder / "config.yaml").write_text(add_text_checksum(text, folder.name))
-    assert [row.folder.path for row in read_rows(str(output_dir))] == folders[2:]
+    assert [row.folder.path for row in read_runs(str(output_dir))] == folders[2:]
     assert capfd.readouterr().err.count("left out") == 2
 
 

@@ -10,7 +10,7 @@ import pytest
 from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import UserError
 from isobench.runs.plan import Plan, format_plan, parse_plan, read_plans, write_plan
-from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.sweep.planning import compose_sweep, plan_runs
 
 
 def make_plan(*settings: str, experiment: str | None = "glue_isobn") -> Plan:

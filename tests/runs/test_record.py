@@ -13,10 +13,9 @@ from isobench.analyses.subject import Subject
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import replace_non_finite
 from isobench.runs.folder import RunFolder
-from isobench.runs.heartbeat import PROGRESS_FILE, Heartbeat, read_heartbeat
-from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord
-from isobench.runs.record_file import OLDEST_FORMAT, add_checksum, format_record
+from isobench.runs.record import OLDEST_FORMAT, RECORD_FORMAT, Beat, RunRecord, add_checksum, format_record
 from isobench.runs.run import MAX_NAMED_TROUBLES, Run, check_predictions, print_troubles
+from isobench.runs.state import PROGRESS_FILE, Heartbeat, read_heartbeat
 
 KEY = "ab" * 32
 BEST = {

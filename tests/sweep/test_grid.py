@@ -11,7 +11,7 @@ from hydra.errors import HydraException
 from isobench.common.errors import UserError
 from isobench.papers.folders import find_config
 from isobench.sweep.grid import expand_grid
-from isobench.sweep.plan import compose_sweep, plan_runs
+from isobench.sweep.planning import compose_sweep, plan_runs
 
 GRID = [
     {"calibration": ["none"], "task": ["rte", "mnli"]},

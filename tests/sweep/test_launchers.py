@@ -211,7 +211,7 @@ def is_worker(process: psutil.Process) -> bool:
 
 
 def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
-    from isobench.runs.jobs import Submission, find_queued_jobs
+    from isobench.runs.state import Submission, find_queued_jobs
 
     outputs.mkdir()
     Submission("12", {"12_0": ["ab" * 8]}, time.time()).save(outputs)

@@ -12,16 +12,14 @@ from helpers import drop_replaced, make_config, make_record
 from isobench.cli import status
 from isobench.config.explain import ABSENT_PART_ERROR
 from isobench.config.schema import config_from_plain, to_config
-from isobench.runs import heartbeat
-from isobench.runs.folder import RunFolder
-from isobench.runs.jobs import QueuedJob
+from isobench.runs.folder import PROGRESS_FILE, RunFolder
 from isobench.runs.plan import read_plans
 from isobench.runs.run import Run
-from isobench.runs.state import find_run_state
+from isobench.runs.state import QueuedJob, describe_process, find_run_state
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, format_duration
-from isobench.sweep.plan import compose_sweep, convert_to_overrides, plan_runs
-from isobench.sweep.state_table import _format_seed_ranges
+from isobench.sweep.overview import _format_seed_ranges
+from isobench.sweep.planning import compose_sweep, convert_to_overrides, plan_runs
 
 AXES = {
     "scale": ["scale=embedded", "scale=paper"],
@@ -220,10 +218,10 @@ def beat(folder: RunFolder, **more) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     now = time.time()
     state = {
-        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": heartbeat.describe_process().machine,
+        "state": "training", "step": 3, "steps": 9, "host": "a", "machine": describe_process().machine,
         "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, "share": 1, **more,
     }  # fmt: skip
-    (folder.path / heartbeat.PROGRESS_FILE).write_text(json.dumps(state))
+    (folder.path / PROGRESS_FILE).write_text(json.dumps(state))
 
 
 def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
@@ -242,7 +240,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
         assert (state(), state(waiting)) == ("interrupted", "queued")
     beat(folder, machine="elsewhere", pid=2**22 + 1)
     assert state() == "running"
-    (folder.path / heartbeat.PROGRESS_FILE).write_text("{")
+    (folder.path / PROGRESS_FILE).write_text("{")
     assert state() == "missing"
     row.record = make_record(row.cfg, failure={"name": "crash", "message": "x"})
     folder.result_file.write_text("{}")
@@ -263,7 +261,7 @@ def test_the_wrong_clock_of_another_machine_neither_hides_nor_keeps_a_run(tmp_pa
     def state(file_time: float | None = None, **more) -> str:
         beat(folder, **more)
         if file_time is not None:
-            os.utime(folder.path / heartbeat.PROGRESS_FILE, (file_time, file_time))
+            os.utime(folder.path / PROGRESS_FILE, (file_time, file_time))
         return find_run_state(row, {}).name
 
     for updated in (now - 3600, now + 86400):

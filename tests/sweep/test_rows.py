@@ -12,16 +12,15 @@ from isobench.cli import report
 from isobench.common.errors import StorageError, UserError
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.listing import read_rows
-from isobench.runs.plan import Plan, read_plans, write_plan
-from isobench.runs.record_file import write_record_file
+from isobench.runs.plan import Plan, read_plans, read_runs, write_plan
+from isobench.runs.record import write_record_file
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_states
-from isobench.sweep.rows import find_sweep_rows, take_own_experiment
+from isobench.sweep.find_runs import find_runs, take_own_experiment
 
 
 def find(*arguments: object) -> list[Run]:
-    return find_sweep_rows([str(text) for text in arguments])[1]
+    return find_runs([str(text) for text in arguments])[1]
 
 
 def count_states(rows: list[Run]) -> list[str]:
@@ -181,7 +180,7 @@ def test_an_analysis_that_refuses_the_runs_leaves_a_note_and_a_full_folder_stops
 
     monkeypatch.setattr(report, "analyse_trained_runs", refuse)
     plan_with_analysis(tmp_path, "isobench_papers.isobn.drift")
-    rows = read_rows(str(tmp_path))
+    rows = read_runs(str(tmp_path))
     assert report.repeat_analysis(rows) == (None, ["The analysis can't be carried out: the runs differ."])
     assert "the runs differ" in capsys.readouterr().err
     with pytest.raises(StorageError):

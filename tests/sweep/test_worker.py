@@ -8,7 +8,7 @@ from helpers import make_config
 
 from isobench.common.interruption import STOP_SIGNALS, raise_interrupted
 from isobench.runs.identity import identify
-from isobench.sweep.worker import Worker, requeue_or_exit
+from isobench.sweep.slurm import Worker, requeue_or_exit
 
 
 @pytest.fixture

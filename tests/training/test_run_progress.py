@@ -12,7 +12,7 @@ from pseudo_terminal import PseudoTerminal
 
 from isobench.common.interruption import Interrupted
 from isobench.common.progress import ProgressBar
-from isobench.runs.heartbeat import Heartbeat
+from isobench.runs.state import Heartbeat
 from isobench.training.callbacks import ProgressReporter
 from isobench.training.classifier import Classifier
 

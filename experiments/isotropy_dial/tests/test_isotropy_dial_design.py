@@ -8,7 +8,7 @@ from dial_study import DOSES, Study, compose_configs
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench.common.errors import UserError
-from isobench.sweep.plan import compose_sweep, find_places, plan_runs
+from isobench.sweep.planning import compose_sweep, find_places, plan_runs
 from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial.design import (
     describe_progress,

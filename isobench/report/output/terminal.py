@@ -38,6 +38,7 @@ from isobench.report.tables import (
 )
 from isobench.report.views import TIME_NOTE, Line, list_views
 from isobench.report.wording import format_points
+from isobench.runs.folder import RECORD_FILE
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
@@ -45,7 +46,6 @@ from isobench.runs.grouping import (
     format_value,
     shorten_setting_names,
 )
-from isobench.runs.layout import RECORD_FILE
 from isobench.runs.run import Run
 
 NOTHING = "-"  # in place of a number that a line does not have

@@ -18,9 +18,9 @@ from isobench.config.command_line import (
     split_config_dirs,
 )
 from isobench.config.schema import Config, Experiment, Selection, to_config
-from isobench.runs.listing import list_run_folders, read_rows
+from isobench.runs.plan import list_run_folders, read_runs
 from isobench.runs.run import Run
-from isobench.sweep.plan import compose_sweep, find_experiment_name, plan_runs
+from isobench.sweep.planning import compose_sweep, find_experiment_name, plan_runs
 
 SELECTION_PREFIX = "experiment.selection."
 EXPERIMENT, OUTPUT_DIR = "+experiment=", "output_dir="
@@ -28,7 +28,7 @@ GENERAL_SETTINGS = (EXPERIMENT, OUTPUT_DIR, "data.", SEARCH_PATH)  # they don't 
 
 
 @collect_garbage_rarely()
-def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Run]]:
+def find_runs(arguments: Sequence[str]) -> tuple[str, list[Run]]:
     """Find the runs of a sweep, or of an output folder.
 
     Arguments that only name an experiment, output folder, folder of configs, data and launcher mean the runs of all
@@ -45,11 +45,11 @@ def find_sweep_rows(arguments: Sequence[str]) -> tuple[str, list[Run]]:
     check_typed_settings(arguments)
     is_general = are_general(arguments)
     place = read_place(arguments) if is_general else None
-    if place is not None and (rows := read_rows(*place)):
+    if place is not None and (rows := read_runs(*place)):
         return make_title(*place), rows
     with compose_sweep(arguments) as (loader, base, overrides):  # its YAML may name another output folder
         composed = base.output_dir, find_experiment_name(base)
-        if is_general and composed != place and (rows := read_rows(*composed)):
+        if is_general and composed != place and (rows := read_runs(*composed)):
             return make_title(*composed), rows
         output_dir, name = composed
         if is_general and name is None:

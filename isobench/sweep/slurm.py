@@ -1,29 +1,147 @@
-"""Carry out the runs of a SLURM job, and save and requeue when a signal stops the job."""
+"""Carry out runs on SLURM, through submitit: submit job arrays; in a job, save and requeue when a signal stops it."""
 
+import contextlib
+import io
 import math
 import os
+import shlex
+import shutil
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from submitit import JobEnvironment
 from submitit.helpers import DelayedSubmission
 
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError
-from isobench.common.interruption import STOP_SIGNALS, Interrupted, raise_interrupted
+from isobench.common.errors import StorageError, UserError, extract_first_line
+from isobench.common.files import is_storage_error, make_storage_error
+from isobench.common.interruption import STOP_SIGNALS, Interrupted, handle_signals, raise_interrupted
+from isobench.config.bounds import Bound, NonNegativeInt, PositiveFloat, PositiveInt, check_values, read_hints
+from isobench.config.command_line import drop_launch_arguments
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
-from isobench.runs.folder import RunFolder
-from isobench.runs.heartbeat import read_live_heartbeat, wait_for_beat
+from isobench.runs.folder import RunFolder, jobs_folder
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name
-from isobench.runs.state import find_run_state
-from isobench.training.execute import EXIT_BUSY, EXIT_USER_ERROR, execute_run
+from isobench.runs.state import (
+    Submission,
+    find_run_state,
+    read_live_heartbeat,
+    read_slurm_array_limit,
+    wait_for_beat,
+    wait_for_runs,
+)
+from isobench.sweep.launchers import Launcher
+from isobench.training.execute import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, execute_run
 
+SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 LOCK_TIMEOUT = 300.0  # seconds for which a file server may keep a dead machine's lock
+
+
+class SlurmLauncher(Launcher):
+    """A SLURM job array (``hydra/launcher=slurm``); conf/hydra/launcher/slurm.yaml explains each setting."""
+
+    def __init__(
+        self,
+        wait: bool,
+        runs_per_job: PositiveInt,
+        runs_at_once: PositiveInt,
+        time: PositiveInt,
+        gpus: NonNegativeInt | None,
+        cpus: PositiveInt,
+        memory_gb: PositiveFloat | None,
+        max_jobs: PositiveInt,
+        setup: list[str],
+        extra: list[Annotated[str, SBATCH_OPTION]],
+        signal_seconds: PositiveInt,
+        max_timeouts: PositiveInt,
+        **options: Any,
+    ) -> None:
+        check_values("hydra.launcher", locals(), read_hints(SlurmLauncher.__init__))
+        self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
+        self.parameters = {
+            "job_name": "isobench",
+            "time": time,
+            "ntasks_per_node": runs_at_once,
+            "gpus_per_node": gpus or None,
+            "cpus_per_task": cpus,
+            "mem": None if memory_gb is None else f"{round(memory_gb * 1024)}MB",
+            "array_parallelism": max_jobs,
+            "setup": list(setup),
+            "signal_delay_s": signal_seconds,
+            "additional_parameters": {"requeue": True, **dict(option.split("=", 1) for option in extra)},
+            **options,
+        }
+
+    def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
+        """See `Launcher.launch`.
+
+        Raises:
+            UserError: SLURM refuses the jobs, or can't be reached.
+            StorageError: the output folder can't be written.
+        """
+        output_dir = todo[0].cfg.output_dir
+        folder = jobs_folder(output_dir) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        try:
+            submission = self._submit(todo, folder.absolute())
+            submission.save(output_dir)
+        except UserError:
+            raise
+        except Exception as error:  # submitit and the scheduler raise many kinds
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                folder.parent.rmdir()
+            if is_storage_error(error):
+                raise make_storage_error(error, folder) from error  # type: ignore[arg-type]
+            raise UserError(f"hydra/launcher=slurm: {explain_refusal(error)}") from error
+        here = f"{len(todo)} runs in slurm job {submission.job}, logs in {folder}"
+        if not self.wait:
+            again = shlex.join(["isobench", "status", *drop_launch_arguments(sys.argv[1:])])
+            self.submitted_message = f"Submitted {here}.\nHow it goes: {again}"
+            return []
+        print(f"Waiting for {here}", file=sys.stderr, flush=True)
+        folders = [row.folder for row in todo]
+        try:
+            with handle_signals(raise_interrupted, signal.SIGTERM):
+                wait_for_runs(output_dir, submission, folders)
+        except (KeyboardInterrupt, Interrupted):
+            advice = f"job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it"
+            print(f"isobench: {advice}", file=sys.stderr)
+            raise
+        return [EXIT_DONE if run.read_end_time() >= submission.submitted else EXIT_FAILED for run in folders]
+
+    def _submit(self, todo: list[Run], folder: Path) -> Submission:
+        """Submit the runs as jobs that log to ``folder``."""
+        from submitit import SlurmExecutor
+
+        if SlurmExecutor.affinity() < 0:
+            raise UserError("hydra/launcher=slurm: there is no srun here; submit from a machine of the cluster")
+        executor = SlurmExecutor(folder, max_num_timeout=self.max_timeouts)
+        executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
+        shares = [todo[start : start + self.runs_per_job] for start in range(0, len(todo), self.runs_per_job)]
+        folders_by_job: dict[str, list[str]] = {}
+        limit = read_slurm_array_limit()
+        for start in range(0, len(shares), limit):
+            several = shares[start : start + limit]
+            with contextlib.redirect_stderr(io.StringIO()), executor.batch():  # the error holds what sbatch prints
+                started = [executor.submit(Worker([(row.cfg, row.folder.key) for row in share])) for share in several]
+            for job, share in zip(started, several, strict=True):
+                folders_by_job[job.job_id] = [row.folder.path.name for row in share]
+        arrays = dict.fromkeys(job.split("_")[0] for job in folders_by_job)
+        return Submission(",".join(arrays), folders_by_job, time.time())
+
+
+def explain_refusal(error: Exception) -> str:
+    """Explain in one line why a scheduler took no jobs: by its fatal error if it has one, else by its first line."""
+    fatal = [line.strip() for line in str(error).splitlines() if "fatal:" in line]
+    if not fatal:
+        return extract_first_line(error)
+    return f"SLURM does not answer here ({fatal[-1]}): submit from a machine of the cluster where sinfo works"
 
 
 class Worker:

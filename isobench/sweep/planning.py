@@ -29,10 +29,9 @@ from isobench.config.command_line import (
     split_config_dirs,
 )
 from isobench.config.schema import Config, register_schema
-from isobench.runs.folder import remove_empty_output_folder
+from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
 from isobench.runs.grouping import make_labels, read_setting
 from isobench.runs.identity import Identifier, identify
-from isobench.runs.layout import jobs_folder, runs_folder
 from isobench.runs.plan import Plan, locate_plan, write_plan
 from isobench.runs.run import Run
 from isobench.runs.validate import validate_config
