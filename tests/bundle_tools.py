@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 
 from isobench.bundles.manifest import MANIFEST_FILE
-from isobench.common.checksums import add_json_checksum
+from isobench.common.files import add_json_checksum
 
 
 def read_content(folder: Path) -> dict[str, bytes]:

@@ -15,8 +15,7 @@ import yaml
 from bundle_tools import repair as repair_manifest
 from bundle_tools import write_signed_json
 
-from isobench.common.checksums import add_text_checksum, check_text_checksum
-from isobench.common.files import sha256_file
+from isobench.common.files import add_text_checksum, check_text_checksum, sha256_file
 from isobench.runs.record import format_record
 from isobench.verification.outcomes import FAILS
 from isobench.verification.verify import Options, verify

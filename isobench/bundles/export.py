@@ -21,9 +21,14 @@ from isobench.bundles.manifest import (
     format_manifest,
     read_manifest,
 )
-from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import StorageError, UserError
-from isobench.common.files import make_temporary_folder, name_system_error, read_file_time, sha256_file
+from isobench.common.files import (
+    add_json_checksum,
+    make_temporary_folder,
+    name_system_error,
+    read_file_time,
+    sha256_file,
+)
 from isobench.common.provenance import read_package_version
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.folder import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name

@@ -14,9 +14,15 @@ from typing import Annotated, Final, Literal
 import orjson
 from pydantic import ConfigDict, Field, ValidationError
 
-from isobench.common.checksums import add_json_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.reading import MEBIBYTE, RECORD_LIMIT, SETTINGS_LIMIT, read_bounded
+from isobench.common.files import (
+    MEBIBYTE,
+    RECORD_LIMIT,
+    SETTINGS_LIMIT,
+    add_json_checksum,
+    drop_json_checksum,
+    read_bounded,
+)
 from isobench.runs.folder import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.record import Part, Time
 

@@ -16,8 +16,13 @@ from isobench.bundles.manifest import (
     read_manifest,
 )
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import make_storage_error, make_temporary_folder, refuse_file, require_writable
-from isobench.common.reading import read_bounded
+from isobench.common.files import (
+    make_storage_error,
+    make_temporary_folder,
+    read_bounded,
+    refuse_file,
+    require_writable,
+)
 from isobench.runs.folder import (
     ABOUT_FILE,
     PREDICTIONS_FILE,

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from isobench.common.checksums import add_text_checksum
 from isobench.common.errors import UserError
+from isobench.common.files import add_text_checksum
 from isobench.config.command_line import CONFIG_DIR_FLAGS
 from isobench.runs.folder import run_folder_name
 from isobench.runs.record import format_record

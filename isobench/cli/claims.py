@@ -9,10 +9,8 @@ from typing import Any
 import pyarrow
 from rich.table import Table
 
-from isobench.common.checksums import read_json
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_file
-from isobench.common.reading import RECORD_LIMIT
+from isobench.common.files import RECORD_LIMIT, read_json, sha256_file
 from isobench.common.terminal import make_console
 from isobench.common.tidy import read_rows, write_rows
 from isobench.report.build import Report, build_report

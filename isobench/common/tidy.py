@@ -9,8 +9,7 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 
-from isobench.common.files import write_whole
-from isobench.common.reading import require_regular_file
+from isobench.common.files import require_regular_file, write_whole
 
 if TYPE_CHECKING:
     import pandas

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from isobench.common.checksums import print_remaking, read_checksummed, write_cached
-from isobench.common.files import make_temporary_folder, sha256_file
+from isobench.common.files import make_temporary_folder, print_remaking, read_checksummed, sha256_file, write_cached
 
 T = TypeVar("T")
 SUMS_FILE = "sums.json"  # in the folder: the sha256 of each of its other files

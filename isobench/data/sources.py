@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import refuse_file, sha256_file
-from isobench.common.reading import require_regular_file
+from isobench.common.files import refuse_file, require_regular_file, sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import hub
 from isobench.data.labels import (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.reading import require_regular_file
+from isobench.common.files import require_regular_file
 
 FORMATS = {
     ".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON Lines",

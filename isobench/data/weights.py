@@ -12,8 +12,14 @@ import orjson
 import yaml
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, make_cache_error, refuse_file, sha256_file
-from isobench.common.reading import read_bounded, require_regular_file
+from isobench.common.files import (
+    cache_dir,
+    make_cache_error,
+    read_bounded,
+    refuse_file,
+    require_regular_file,
+    sha256_file,
+)
 from isobench.config.schema import Encoder
 from isobench.data import hub
 from isobench.data.packaged import encoders

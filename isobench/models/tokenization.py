@@ -5,9 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from isobench.common.checksums import print_remaking, read_checksummed, write_cached
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import cache_dir, sha256_json, shorten_digest
+from isobench.common.files import (
+    cache_dir,
+    print_remaking,
+    read_checksummed,
+    sha256_json,
+    shorten_digest,
+    write_cached,
+)
 from isobench.common.packages import find_package_folder
 from isobench.config.schema import Config, Encoder
 from isobench.data import pairs, weights

@@ -22,9 +22,9 @@ from typing import Any
 import filelock
 import yaml
 
-from isobench.common.checksums import add_text_checksum
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
+    add_text_checksum,
     is_storage_error,
     make_storage_error,
     read_file_time,

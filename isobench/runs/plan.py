@@ -26,10 +26,17 @@ import orjson
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from isobench.common.checksums import add_json_checksum, check_text_checksum, drop_json_checksum
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_json, shorten_digest, write_whole
-from isobench.common.reading import RECORD_LIMIT, read_bounded
+from isobench.common.files import (
+    RECORD_LIMIT,
+    add_json_checksum,
+    check_text_checksum,
+    drop_json_checksum,
+    read_bounded,
+    sha256_json,
+    shorten_digest,
+    write_whole,
+)
 from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import Config, read_section
 from isobench.runs.folder import (

@@ -17,8 +17,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import replace_non_finite, write_text
-from isobench.common.reading import RECORD_LIMIT, read_bounded
+from isobench.common.files import RECORD_LIMIT, read_bounded, replace_non_finite, write_text
 from isobench.config.schema import HELD_OUT
 
 RECORD_FORMAT = 3  # raise it when the shape of result.json changes

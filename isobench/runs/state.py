@@ -26,11 +26,9 @@ import pydantic.dataclasses
 from pydantic import ConfigDict
 
 from isobench.common import environment
-from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
-from isobench.common.files import read_file_time, write_json, write_text
+from isobench.common.files import RECORD_LIMIT, add_json_checksum, read_file_time, read_json, write_json, write_text
 from isobench.common.interruption import raise_if_noted
-from isobench.common.reading import RECORD_LIMIT
 from isobench.common.terminal import print_note
 from isobench.runs.folder import PROGRESS_FILE, RunFolder, jobs_folder
 from isobench.runs.record import Beat, Where

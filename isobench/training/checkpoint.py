@@ -12,11 +12,15 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from isobench.common.checksums import append_checksum, require_checksum
 from isobench.common.errors import extract_first_line
-from isobench.common.files import name_system_error, write_whole
+from isobench.common.files import (
+    append_checksum,
+    name_system_error,
+    require_checksum,
+    require_regular_file,
+    write_whole,
+)
 from isobench.common.interruption import SignalWatch
-from isobench.common.reading import require_regular_file
 from isobench.config import schema
 from isobench.data.batches.tokens import EpochSampler
 from isobench.runs.folder import CHECKPOINTS_FOLDER

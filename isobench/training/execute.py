@@ -7,9 +7,8 @@ from pathlib import Path
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
-from isobench.common.checksums import read_json
 from isobench.common.errors import StorageError, UserError
-from isobench.common.files import refuse_file
+from isobench.common.files import read_json, refuse_file
 from isobench.common.interruption import raise_if_noted
 from isobench.common.packages import require_package
 from isobench.common.terminal import format_count, print_note, replace_control_characters

@@ -20,9 +20,15 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
-from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import StorageError
-from isobench.common.files import explain_disk_errors, name_system_error, sha256_file, write_json
+from isobench.common.files import (
+    add_json_checksum,
+    explain_disk_errors,
+    name_system_error,
+    read_json,
+    sha256_file,
+    write_json,
+)
 from isobench.config.schema import WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, format_method_name
 from isobench.models import tokenization
 from isobench.models.huggingface_head import split_head

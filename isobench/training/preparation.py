@@ -16,8 +16,16 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain
-from isobench.common.checksums import append_checksum, print_remaking, require_checksum
-from isobench.common.files import cache_dir, make_cache_error, sha256_json, shorten_digest, write_whole
+from isobench.common.files import (
+    append_checksum,
+    cache_dir,
+    make_cache_error,
+    print_remaking,
+    require_checksum,
+    sha256_json,
+    shorten_digest,
+    write_whole,
+)
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import Loaders, name_device, uses_gpu

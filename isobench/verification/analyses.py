@@ -12,8 +12,8 @@ import yaml
 
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import compute_rows, make_tables
-from isobench.common.checksums import drop_json_checksum
 from isobench.common.errors import extract_first_line
+from isobench.common.files import drop_json_checksum
 from isobench.config.schema import Config
 from isobench.papers.folders import find_config
 from isobench.runs.folder import ABOUT_FILE, RunFolder, run_folder_name

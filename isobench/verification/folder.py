@@ -7,7 +7,7 @@ from pathlib import Path
 
 from isobench.bundles.manifest import ANALYSIS_FOLDER, MANIFEST_FILE, PLAN_FILE, TABLE_LIMIT, refuse_former_bundle
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.reading import RECORD_LIMIT, read_bounded
+from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.runs.folder import ABOUT_FILE, CHECKPOINTS_FOLDER, MARKER_FILE, is_run_folder_name, runs_folder
 
 MAX_DEPTH = 3  # folders below the folder; isobench makes two, and runs have checkpoints

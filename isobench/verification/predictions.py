@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from isobench.common.reading import MEBIBYTE
+from isobench.common.files import MEBIBYTE
 from isobench.config.schema import Task
 
 MAX_ROWS = 5_000_000

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from isobench.analyses.analysis import check_settings
 from isobench.analyses.runner import make_tables, read_about, read_rows, show_rows
 from isobench.analyses.subject import Subject
-from isobench.common.checksums import add_json_checksum, read_json
 from isobench.common.errors import UserError
+from isobench.common.files import add_json_checksum, read_json
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
 from isobench.runs.run import Run

@@ -14,8 +14,7 @@ from bundle_tools import pick_run, refuse, repair, sign, write_signed_json
 from helpers import ROOT
 
 from isobench.bundles.manifest import BUNDLE_PATH
-from isobench.common.checksums import add_text_checksum
-from isobench.common.files import sha256_file
+from isobench.common.files import add_text_checksum, sha256_file
 from isobench.runs.plan import format_plan, parse_plan
 from isobench.runs.record import format_record
 

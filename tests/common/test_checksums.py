@@ -2,7 +2,7 @@
 
 import pytest
 
-from isobench.common.checksums import (
+from isobench.common.files import (
     CHUNK_BYTES,
     add_json_checksum,
     add_text_checksum,
@@ -11,8 +11,8 @@ from isobench.common.checksums import (
     read_json,
     require_checksum,
     write_cached,
+    write_json,
 )
-from isobench.common.files import write_json
 
 
 def write(file, content: bytes):

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from isobench.common.checksums import write_cached
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
     is_storage_error,
@@ -21,6 +20,7 @@ from isobench.common.files import (
     require_writable,
     sha256_file,
     sha256_json,
+    write_cached,
     write_json,
     write_text,
     write_whole,

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from isobench.common.errors import UserError
-from isobench.common.files import sha256_file
-from isobench.common.reading import read_bounded, require_regular_file
+from isobench.common.files import read_bounded, require_regular_file, sha256_file
 from isobench.common.tidy import read_rows
 
 

@@ -11,8 +11,8 @@ from helpers import WORDS, make_config, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isobench.common.checksums import read_checksummed
 from isobench.common.errors import UserError
+from isobench.common.files import read_checksummed
 from isobench.data import pairs, sources
 from isobench.data.batches.pairs import (
     PairCollator,

@@ -13,8 +13,8 @@ from helpers import ROOT
 from made_up_report import make_report, make_runs
 
 from isobench.cli.claims import judge_claim, read_analysis_rows
-from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import UserError
+from isobench.common.files import add_json_checksum
 from isobench.common.tidy import write_rows
 from isobench.config.command_line import MULTIRUN_FLAGS
 from isobench.papers.folders import find_config

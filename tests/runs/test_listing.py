@@ -9,8 +9,8 @@ import yaml
 from helpers import make_config
 from omegaconf import OmegaConf
 
-from isobench.common.checksums import add_text_checksum
 from isobench.common.errors import UserError
+from isobench.common.files import add_text_checksum
 from isobench.config.schema import config_from_plain
 from isobench.data.weights import read_model_type
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting

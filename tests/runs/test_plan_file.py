@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import UserError
+from isobench.common.files import add_json_checksum
 from isobench.runs.plan import Plan, format_plan, parse_plan, read_plans, write_plan
 from isobench.sweep.planning import compose_sweep, plan_runs
 

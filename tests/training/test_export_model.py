@@ -13,8 +13,8 @@ from killed_runs import start
 from safetensors.torch import load_file, save_file
 
 import isobench
-from isobench.common.checksums import add_json_checksum
 from isobench.common.errors import StorageError
+from isobench.common.files import add_json_checksum
 from isobench.training.export import explain_export_errors, load_calibration, make_exporters
 
 

@@ -14,8 +14,7 @@ from made_up_runs import make_bundle
 from tampering import CASES, change_byte, change_data_row, edit_record, list_failures, tamper
 
 from isobench import __main__ as entry
-from isobench.common.checksums import check_text_checksum
-from isobench.common.files import sha256_file
+from isobench.common.files import check_text_checksum, sha256_file
 from isobench.metrics.task import evaluate_predictions
 from isobench.verification import retrain
 from isobench.verification.outcomes import DIFFERS, FAILS, HOLDS
