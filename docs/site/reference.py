@@ -39,7 +39,7 @@ GROUPS = {
 }  # fmt: skip
 OTHER_NAMES = (
     "isobench.common.errors.UserError", "isobench.runs.record.RunRecord", "isobench.training.monitor.IsotropyMonitor",
-    "isobench.training.export.load_calibration", "isobench.analyses.shown.Shown",
+    "isobench.training.export_model.load_calibration", "isobench.analyses.shown.Shown",
     "isobench.analyses.subject.Subject",
 )  # fmt: skip
 

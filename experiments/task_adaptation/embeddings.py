@@ -93,7 +93,7 @@ def measure(
 
     from isobench.analyses.subject import no_variance_error
     from isobench.common.linalg import gram_diagonal, row_mean
-    from isobench.metrics.fisher import fisher_score
+    from isobench.metrics.coordinates import fisher_score
     from isobench.metrics.task import METRIC_FUNCTIONS
 
     before, after = subject.encoded(), subject.embeddings()

@@ -1,4 +1,4 @@
-"""Calibration methods, one file each, for any PyTorch program: they need torch and nothing of Hydra or Lightning.
+"""Calibration methods for any PyTorch program: they need torch and nothing of Hydra or Lightning.
 
 A method is a ``Calibration``: it transforms sentence embeddings between encoder and classifier, penalises a weight
 matrix or the embeddings, or has a loss of its own. In isobench a YAML file in conf/calibration names the class and
@@ -6,19 +6,15 @@ its settings.
 """
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.batch_norm import BatchNorm
 from isobench.calibration.centering import Centering, all_but_the_top, center, center_scaled, whiten
 from isobench.calibration.chain import Chain, Link
-from isobench.calibration.cosine import CosineRegularization
-from isobench.calibration.decorrelation import Decorrelation
-from isobench.calibration.fixed_norm import FixedNorm
 from isobench.calibration.flow import Flow
-from isobench.calibration.gradient_norm import GradientNorm
 from isobench.calibration.isobn import IsoBN
 from isobench.calibration.istar import IStar
+from isobench.calibration.normalisation import BatchNorm, FixedNorm, GradientNorm
+from isobench.calibration.penalties import CosineRegularization, Decorrelation, Uniformity
 from isobench.calibration.sigreg import SIGReg
 from isobench.calibration.spectrum import SpectrumControl
-from isobench.calibration.uniformity import Uniformity
 from isobench.calibration.whitening import Whitening
 
 __all__ = [

@@ -113,10 +113,6 @@ def load_hub_dataset(
         split: such as ``train``.
         setting: the setting that asks for it, such as ``task=rte``. The error message begins with it.
         advice: what to do if the hub can't be reached, for the error message.
-
-    Raises:
-        UserError: the hub can't be reached and the data set is not in its cache, or the hub refused.
-        StorageError: the hub's cache can't be written.
     """
     reachable = is_reachable()
     import datasets

@@ -70,10 +70,6 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
     Args:
         values: the column.
         where: file and column, for the error message.
-
-    Raises:
-        UserError: no rows, rows without a label, numbers of which some are missing, a single class, or so many
-            different texts that they are no classes.
     """
     names = format_labels(values, where)
     _refuse_absent_numbers(names, where)
@@ -107,11 +103,7 @@ def _refuse_absent_numbers(names: Sequence[str], where: str) -> None:
 
 
 def format_labels(values: Sequence[Any], where: str) -> list[str]:
-    """Write labels as texts: 3 and 3.0 as "3", true as "true"; surrounding blanks are dropped.
-
-    Raises:
-        UserError: no rows, or rows without a label, or with a list or mapping in its place.
-    """
+    """Write labels as texts: 3 and 3.0 as "3", true as "true"; surrounding blanks are dropped."""
     if not len(values):
         raise UserError(f"{where} is empty: the file has no rows")
     if nested := next((value for value in values if isinstance(value, list | dict)), None):
@@ -147,9 +139,6 @@ def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> 
     """Turn labels into the numbers of their classes, from 0.
 
     A label is a class's name. Where no name is a number, labels may also be the classes' numbers, from 0.
-
-    Raises:
-        UserError: rows without a label, or with one that is no class.
     """
     names = format_labels(values, where)
     numbers = {name: number for number, name in enumerate(classes)}

@@ -29,11 +29,7 @@ MOST_LETTERS = 300  # how long the list of classes may be in the line that descr
 
 
 def complete_config(cfg: Config) -> Config:
-    """Return a config with its task completed from ``data.files``; without these, the config itself.
-
-    Raises:
-        UserError: as `complete_task`; or the task has no columns of its own and there are no files.
-    """
+    """Return a config with its task completed from ``data.files``; without these, the config itself."""
     check_value("data.files", cfg.data.files, read_hints(Data)["files"])
     if not cfg.data.files:
         if not cfg.task.text:
@@ -53,9 +49,6 @@ def complete_task(task: Task, data: Data) -> tuple[Task, Data]:
     The texts are the columns of ``PAIR_NAMES``, else the only one of ``TEXT_NAMES``, else the only column of texts
     that are not numbers. The labels are scores if ``task.label_range`` or a metric of regression is set; else
     `find_classes` decides.
-
-    Raises:
-        UserError: a file is missing or damaged, splits and files don't match, or a column can't be found.
     """
     files = _match_files(task, data)
     file = files[task.train_split]
@@ -196,10 +189,6 @@ def check_own_files(configs: Iterable[Config]) -> None:
     """Read every split of the completed configs' ``data.files`` once, as their runs will; others pass.
 
     A mistake in a file is then found before any run takes its time.
-
-    Raises:
-        UserError: a file lacks a column, a text or a label, or has a label that the task doesn't have; or two splits
-            have the same content, so that a run would be scored on what it was trained on.
     """
     checked = set()
     for cfg in configs:

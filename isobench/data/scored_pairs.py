@@ -33,9 +33,6 @@ def make_scored_pairs(columns: Iterable[list[Any]], kind: str, where: str) -> Sc
         columns: the first texts, the second texts and the scores, of equal length.
         kind: what a text is, such as ``word``, for the error message.
         where: the file or data set, for the error message.
-
-    Raises:
-        UserError: there are no rows, a text is not text, or a score is not a finite number.
     """
     first, second, scores = columns
     first, second = (check_texts(texts, kind, where) for texts in (first, second))
@@ -76,11 +73,7 @@ SETS = {
 
 
 def load_sentence_pairs(data: Data, names: Iterable[str]) -> dict[str, ScoredPairs]:
-    """Read these sets, by name: from ``<data.root>/sts/``, or from the hub at the pinned commits if that is null.
-
-    Raises:
-        UserError: files are missing (all are named), a file is not what it should be, or the hub can't be reached.
-    """
+    """Read these sets, by name: from ``<data.root>/sts/``, or from the hub at the pinned commits if that is null."""
     if data.root is None:
         return {name: _read_hub_set(name) for name in names}
     folder = Path(data.root).expanduser() / "sts"

@@ -74,11 +74,7 @@ def describe_source(task: Task, data: Data) -> str:
 
 
 def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
-    """Identify the data of every split that a run uses, for its key: by hashes, versions or the hub's revision.
-
-    Raises:
-        UserError: a split, file, folder or package is missing.
-    """
+    """Identify the data of every split that a run uses, for its key: by hashes, versions or the hub's revision."""
     source, splits = find_data_source(task, data), task.read_splits
     if task.generation and task.generation.grammar:
         for split in splits:
@@ -111,9 +107,6 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
 
     Without ``task.folder`` the folder is ``glue/<task>``. For translation and summarisation a single
     ``<split>_PART.parquet`` is accepted too.
-
-    Raises:
-        UserError: the folder or the file is missing; the message lists what there is instead.
     """
     root = Path(str(data.root)).expanduser()
     refuse_file("data.root", root)
@@ -161,9 +154,6 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         data: where files are.
         split: the split's name.
         limit: keep this many examples at most, the same ones on every machine and for every seed.
-
-    Raises:
-        UserError: missing columns, no rows, labels out of range, or a hub that can't be reached.
     """
     source, is_test = find_data_source(task, data), split == task.test_split
     if source == "embedded":

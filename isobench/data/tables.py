@@ -29,11 +29,7 @@ LARGEST_BLOCK = 2**31 - 1  # bytes; pyarrow takes no more
 
 
 def find_format(path: Path) -> str:
-    """Return the format of an existing file by the ending of its name.
-
-    Raises:
-        UserError: there is no such file, or its ending is not one of ``FORMATS``.
-    """
+    """Return the format of an existing file by the ending of its name."""
     if not path.is_file():
         raise UserError(f"data.files: {path} {'is no file' if path.exists() else 'does not exist'}")
     if path.suffix.lower() not in FORMATS:
@@ -42,11 +38,7 @@ def find_format(path: Path) -> str:
 
 
 def read_own_file(path: Path) -> Any:
-    """Read all columns of a file as a ``pyarrow.Table``.
-
-    Raises:
-        UserError: the file is missing, damaged, of another format than its ending says, or names a column twice.
-    """
+    """Read all columns of a file as a ``pyarrow.Table``."""
     import pyarrow
 
     kind = find_format(path)
@@ -169,11 +161,7 @@ def has_column(path: Path, name: str) -> bool:
 
 
 def read_table(path: Path, columns: Sequence[str]) -> Any:
-    """Read a Parquet file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct.
-
-    Raises:
-        UserError: no Parquet file, or a column is missing.
-    """
+    """Read a Parquet file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct."""
     import pyarrow.parquet
 
     require_regular_file(path)

@@ -52,11 +52,7 @@ def make_absence_error(encoder: Encoder, instead: str) -> UserError:
 
 
 def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
-    """Identify the encoder's files, for run keys: by their hashes, the package's pinned hash, or the hub's revision.
-
-    Raises:
-        UserError: the folder or package is missing, or not what it should be.
-    """
+    """Identify the encoder's files, for run keys: by their hashes, the package's hash, or the hub's revision."""
     source = find_encoder_source(encoder)
     if source == "hub":
         source_name = {"hub": f"{encoder.hub}@{encoder.revision}"}  # the commit fixes the bytes of all its files
@@ -88,9 +84,6 @@ def measure_weight_bytes(encoder: Encoder) -> int | None:
     """Return the bytes of an encoder's weights in float32, in which they are trained, whatever type their files have.
 
     None if the encoder comes from the hub or has no weights yet.
-
-    Raises:
-        UserError: the folder or package is missing, or not what it should be.
     """
     source = find_encoder_source(encoder)
     if source == "embedded":
@@ -169,10 +162,6 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     Args:
         encoder: the encoder's settings; an encoder from scratch must have a ``path``.
         cache: the folder ``data.cache``; None is the user's cache folder.
-
-    Raises:
-        UserError: files that are missing or not what they should be.
-        StorageError: the cache can't be written.
     """
     source = find_encoder_source(encoder)
     if source == "hub":

@@ -4,9 +4,9 @@ Metrics of predictions and of generated texts are in ``task`` and ``generated_te
 """
 
 from isobench.metrics.accumulator import IsotropyAccumulator
-from isobench.metrics.coordinates import best_threshold_accuracy, coordinate_share, threshold_accuracies
+from isobench.metrics.clusters import local_isotropy, silhouette, silhouette_values
+from isobench.metrics.coordinates import best_threshold_accuracy, coordinate_share, fisher_score, threshold_accuracies
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
-from isobench.metrics.fisher import fisher_score
 from isobench.metrics.isotropy import (
     average_cosine,
     cosine_regularization,
@@ -16,9 +16,7 @@ from isobench.metrics.isotropy import (
     mean_ratio,
     spectrum,
 )
-from isobench.metrics.local import local_isotropy
 from isobench.metrics.partition import partition_isotropy
-from isobench.metrics.silhouette import silhouette, silhouette_values
 from isobench.metrics.summary import class_summary, isotropy_summary
 from isobench.metrics.weighted import weighted_isotropy
 

@@ -71,3 +71,32 @@ def _sort_and_score(columns: Tensor, classes: Tensor) -> Tensor:
 def best_threshold_accuracy(h: Array, labels: Array) -> float:
     """Return the accuracy of the best coordinate; arguments and errors as in ``threshold_accuracies``."""
     return threshold_accuracies(h, labels).max().item()
+
+
+def fisher_score(h: Array, labels: Array) -> Tensor:
+    """Compute how well each dimension separates the classes (Efficient Task Adaptation with Normalization, Eq. 1).
+
+    F_j = sum_k n_k (mu_kj - mu_j)^2 / sum_k n_k sigma_kj^2, over the classes k that have examples; sigma_kj^2 is
+    divided by n_k. A constant dimension scores 0, and all dimensions do if there is one class only. A dimension that
+    is constant within each class but differs between classes separates them without error and scores infinity.
+
+    Args:
+        h: vectors, [N, d].
+        labels: their classes, [N], integers.
+
+    Returns:
+        The scores, [d] float64, each 0 or more, on the device of ``h``.
+
+    Raises:
+        ValueError: if there are no vectors, or the number of labels differs from theirs, or a label is not finite.
+    """
+    h, labels = as_labelled_vectors(h, labels)
+    mean = row_mean(h)
+    between = torch.zeros_like(mean)
+    within = torch.zeros_like(mean)
+    for label in labels.unique():
+        members = h[labels == label]
+        centre = row_mean(members)
+        between += len(members) * (centre - mean).square()
+        within += gram_diagonal(members, centre)
+    return torch.where(between == 0, 0.0, between / within)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from isobench.common.linalg import Array, as_tensor
 from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics.clusters import silhouette
 from isobench.metrics.coordinates import best_threshold_accuracy
 from isobench.metrics.partition import DirectionKind, partition_isotropy_of
-from isobench.metrics.silhouette import silhouette
 
 
 def isotropy_summary(

@@ -40,9 +40,6 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
         cache: the folder ``data.cache``.
         seed: initialises weights that the checkpoint lacks, which ``warnings`` then name.
         tokenizer: the run's tokenizer, which decides the vocabulary of a model from scratch.
-
-    Raises:
-        UserError: not an encoder-decoder, weights that can't be loaded, or a hub that can't be reached.
     """
     torch.manual_seed(seed)
     with handle_loading_errors(cfg, OFFLINE_ENCODER_DECODER) as options:

@@ -56,9 +56,6 @@ def load_encoder(
         seed: initialises weights that the checkpoint lacks, which ``warnings`` then name.
         head: name of the head that will read the vectors.
         all_tokens: batches are padded, and every layer computes every token: for readers of several layers.
-
-    Raises:
-        UserError: no such pooling, layer or head, weights that can't be loaded, or a hub that can't be reached.
     """
     if cfg.pooling not in POOLINGS:
         raise UserError(f"encoder.pooling={cfg.pooling} is not known: {suggest_nearest(cfg.pooling, POOLINGS)}")

@@ -33,11 +33,7 @@ class HeadParts:
 
 
 def find_huggingface_pooling(config: Any) -> str:
-    """Return how transformers' head turns token vectors into one vector, as a value of ``encoder.pooling``.
-
-    Raises:
-        UserError: the head of this architecture is not known here.
-    """
+    """Return how transformers' head turns token vectors into one vector, as a value of ``encoder.pooling``."""
     check_architecture(config.model_type)
     if config.model_type in WITH_OWN_POOLER:
         return "pooler"

@@ -92,11 +92,7 @@ def _find_damaged_file(folder: Path) -> str | None:
 
 
 def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module) -> list[str]:
-    """Return a warning that names the parameters that the checkpoint lacks, in a list; empty if it lacks none.
-
-    Raises:
-        UserError: more than half are missing, so that the weights must be another model's.
-    """
+    """Return a warning that names the parameters that the checkpoint lacks, in a list; empty if it lacks none."""
     if 2 * len(missing) > len(list(model.parameters())):
         raise UserError(f"encoder={cfg.name}: the weights are another model's: {len(missing)} parameters are missing")
     names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
@@ -131,9 +127,6 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
 
     Returns:
         A note for the run's record that names the file and the parameters.
-
-    Raises:
-        UserError: the file can't be found or read, or has no finite floats of a parameter's shape under its name.
     """
     stored = _read_parameters(cfg)
     for name in sorted(missing):

@@ -16,7 +16,8 @@ from isobench.common.files import (
 )
 from isobench.common.packages import find_package_folder
 from isobench.config.schema import Config, Encoder
-from isobench.data import pairs, weights
+from isobench.data import weights
+from isobench.data.seq2seq_pairs import list_cache_key_inputs, read_pairs, require_generation, resolve_train_limit
 from isobench.models.loading import handle_loading_errors
 from isobench.runs.identity import Identity
 
@@ -33,9 +34,6 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
         cfg: the encoder's settings.
         cache: the folder ``data.cache``, for converted weights.
         instead: the encoder that an error suggests if the hub can't be reached.
-
-    Raises:
-        UserError: it can't be loaded.
     """
     hint = ""
     if find_package_folder("sentencepiece") is None:  # whose absence transformers doesn't name
@@ -68,12 +66,8 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
 
 
 def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
-    """Load the tokenizer of the run's encoder-decoder and set its languages; learn one if the encoder has none.
-
-    Raises:
-        UserError: it can't be loaded, has no end token, or needs languages that the task doesn't name.
-    """
-    encoder, languages = cfg.encoder, pairs.require_generation(cfg.task).languages
+    """Load the tokenizer of the run's encoder-decoder and set its languages; learn one if the encoder has none."""
+    encoder, languages = cfg.encoder, require_generation(cfg.task).languages
     if encoder.scratch and not encoder.path:
         return _load_or_train_tokenizer(cfg, identity)
     tokenizer = load_tokenizer(encoder, cfg.data.cache, OFFLINE_ENCODER_DECODER)
@@ -117,17 +111,17 @@ def _load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     task, encoder = cfg.task, cfg.encoder
-    limit = pairs.resolve_train_limit(task)
+    limit = resolve_train_limit(task)
     key_inputs = [
         VERSION,
         identity.data,
-        *pairs.list_cache_key_inputs(task, task.train_split, limit),
+        *list_cache_key_inputs(task, task.train_split, limit),
         encoder.vocabulary_size,
     ]
     file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{shorten_digest(sha256_json(key_inputs))}.json"
     learned = read_learned_tokenizer(file)
     if learned is None:
-        texts = pairs.read_pairs(task, cfg.data, task.train_split, limit)
+        texts = read_pairs(task, cfg.data, task.train_split, limit)
         train_tokenizer(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)
         learned = read_learned_tokenizer(file)
     length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))

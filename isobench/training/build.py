@@ -10,7 +10,7 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
-from isobench.data.batches.pairs import PairLoaders
+from isobench.data.batches.seq2seq import PairLoaders
 from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoder_decoders, encoders, tokenization
 from isobench.models.dropout import DropoutNumbers, replace_dropout

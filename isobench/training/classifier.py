@@ -126,9 +126,6 @@ def build_head(head: Head, loaded: LoadedEncoder, dim: int, classes: int) -> Hea
         loaded: the encoder, loaded for this head.
         dim: width of the calibrated vectors that the classifier reads.
         classes: number of classes, 1 for a regression.
-
-    Raises:
-        UserError: ``huggingface`` with vectors that are not as wide as the encoder's.
     """
     if head.name == "huggingface":
         if dim != loaded.dim:

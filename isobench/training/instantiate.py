@@ -27,9 +27,6 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
     Args:
         configs: the ``calibration`` of each run.
         generates: whether the runs' tasks are translation or summarisation.
-
-    Raises:
-        UserError: a class can't be imported or refuses its settings, or a method can't be given what it reads.
     """
     parts = {repr(part): part for config in configs for part in split_chain(config)}
     for part in parts.values():
@@ -46,9 +43,6 @@ def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
     Args:
         config: a method's settings; under ``then`` the next method's, if there are several.
         dim: width of the encoder's embeddings.
-
-    Raises:
-        UserError: a method can't be made, or one before the pooler changes the width that the pooler needs.
     """
     placed: list[Link] = []
     width = dim
@@ -66,12 +60,7 @@ def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
 
 
 def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
-    """Make the method that ``_target_`` names from its settings, for embeddings of width ``dim``.
-
-    Raises:
-        UserError: the class can't be imported or refuses its settings, is no Calibration, or reads token states and
-            stands after the pooler.
-    """
+    """Make the method that ``_target_`` names from its settings, for embeddings of width ``dim``."""
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
     try:
         _check_setting_types(config["_target_"], settings)

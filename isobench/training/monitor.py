@@ -128,9 +128,6 @@ def build_monitors(cfg: Config) -> list[Callback]:
     """Make the callbacks that measure: isotropy always, and those that the config's ``monitors`` adds.
 
     ``monitors.isotropy`` replaces the default isotropy callback.
-
-    Raises:
-        UserError: a monitor can't be made, is no Lightning callback, or has the state key of another one.
     """
     callbacks: dict[str, Callback] = {
         "isotropy": IsotropyMonitor(conventions=DIRECTION_KINDS if cfg.task.generation else DEFAULT_CONVENTIONS)

@@ -29,7 +29,7 @@ from isobench.common.files import (
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import Loaders, name_device, uses_gpu
-from isobench.data.batches.pairs import PairLoaders
+from isobench.data.batches.seq2seq import PairLoaders
 from isobench.data.batches.tokens import list_epoch_order
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
@@ -69,9 +69,6 @@ def load_pretrained_embeddings(
 
     They are read from ``data.cache``, or computed and kept there. Their file name is a hash of all that decides them:
     data, weights, tokenizer, settings, torch's version and the device.
-
-    Raises:
-        StorageError: the cache can't be written.
     """
     e, encoder = cfg.encoder, loaded.encoder
     settings = [

@@ -81,10 +81,6 @@ class FrozenEncoder:
         Args:
             name: of the set of sentences, for the cache's file names and the progress bar.
             sentences: N sentences.
-
-        Raises:
-            UserError: the encoder can't be loaded.
-            StorageError: the cache can't be written.
         """
         places: dict[str, int] = {}
         index = [places.setdefault(sentence, len(places)) for sentence in sentences]

@@ -16,8 +16,8 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import uses_gpu
-from isobench.data.batches.pairs import PairLoaders
-from isobench.data.pairs import require_generation
+from isobench.data.batches.seq2seq import PairLoaders
+from isobench.data.seq2seq_pairs import require_generation
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import is_constant
 from isobench.models.encoder_decoders import LoadedEncoderDecoder
@@ -264,9 +264,6 @@ def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: 
 
     The decoder starts with the token that the model puts first when it shifts targets to the right; for mBART that is
     the language.
-
-    Raises:
-        UserError: the shortest hypothesis allowed is longer than the model can write.
     """
     g, model = require_generation(cfg.task), loaded.model
     longest = min(g.max_length, loaded.max_positions - 1)

@@ -30,9 +30,6 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
         cfg: the run's config.
         key: the run's key.
         resolved: the config as plain values, logged as the W&B run's config.
-
-    Raises:
-        UserError: W&B can't start.
     """
     if cfg.tracking.backend == "none":
         return False

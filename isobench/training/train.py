@@ -46,7 +46,7 @@ from isobench.training.callbacks import (
     measure_run_cost,
 )
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
-from isobench.training.export import make_exporters
+from isobench.training.export_model import make_exporters
 from isobench.training.monitor import build_monitors
 from isobench.training.predictions import write_hypotheses, write_predictions
 from isobench.training.preparation import EpochSamples

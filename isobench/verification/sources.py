@@ -12,7 +12,8 @@ import numpy as np
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.provenance import collect_provenance
 from isobench.config.schema import HELD_OUT, Config, Data, Encoder, Task
-from isobench.data import pairs, sources, weights
+from isobench.data import sources, weights
+from isobench.data.seq2seq_pairs import read_pairs
 from isobench.runs.record import Provenance
 from isobench.verification.classes import NotAvailable
 from isobench.verification.outcomes import DIFFERS, HOLDS, UNCHECKED, Outcomes
@@ -170,7 +171,7 @@ def hash_data_labels(task: Task, data: Data) -> dict[str, str]:
     for split in [*task.dev_splits, *([task.test_split] if task.test_split else [])]:
         limit = None if split == task.test_split else task.dev_samples
         if task.generation:
-            labels: Any = pairs.read_pairs(task, data, split, limit).targets
+            labels: Any = read_pairs(task, data, split, limit).targets
         else:
             labels = sources.read_examples(task, data, split, limit).labels
         hashes[split] = _hash_labels(labels, split == task.test_split)

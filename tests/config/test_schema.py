@@ -32,7 +32,7 @@ from isobench.config.schema import (
     restore_removed,
 )
 from isobench.data.packaged.generated_pairs import GRAMMARS
-from isobench.data.pairs import DIACRITIC_CHOICES
+from isobench.data.seq2seq_pairs import DIACRITIC_CHOICES
 
 FREE = ("calibration", "monitors", "analysis", "scratch")  # mappings that hold anything
 PARTS = [

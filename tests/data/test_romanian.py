@@ -2,7 +2,7 @@
 
 import pytest
 
-from isobench.data.pairs import DIACRITIC_CHOICES, normalise_diacritics
+from isobench.data.seq2seq_pairs import DIACRITIC_CHOICES, normalise_diacritics
 
 CEDILLAS = "\u015e\u015f\u0162\u0163"
 COMMAS = "\u0218\u0219\u021a\u021b"

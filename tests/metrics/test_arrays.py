@@ -143,7 +143,7 @@ MISTAKES = {
     "clusters must be a whole number": [
         lambda: metrics.local_isotropy(H, 1.5), lambda: metrics.local_isotropy(H, "3"),
     ],
-    "finite labels": [lambda: metrics.fisher_score(H, np.full(40, math.nan))],
+    "labels must be finite": [lambda: metrics.fisher_score(H, np.full(40, math.nan))],
     "a square matrix": [lambda: metrics.correlation_of(H), lambda: metrics.clusters_of(H, 0.5)],
     "clusters need at least two dimensions": [
         lambda: metrics.clusters_of(np.eye(1), 0.5), lambda: metrics.clusters_of(np.eye(3), 2),

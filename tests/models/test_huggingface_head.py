@@ -14,7 +14,7 @@ from isobench.calibration.chain import Chain, Link
 from isobench.config.schema import ARCHITECTURES, WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, Encoder
 from isobench.models.encoders import load_encoder
 from isobench.training.classifier import Classifier
-from isobench.training.export import build_transformers_model
+from isobench.training.export_model import build_transformers_model
 
 WIDTH, LAYERS, CLASSES = 16, 2, 3
 OUR_NAMES = {  # of each kind of head: transformers' name of a module -> ours

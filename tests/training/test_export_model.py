@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 import isobench
 from isobench.common.errors import StorageError
 from isobench.common.files import add_json_checksum
-from isobench.training.export import explain_export_errors, load_calibration, make_exporters
+from isobench.training.export_model import explain_export_errors, load_calibration, make_exporters
 
 
 def train_and_export(small, tmp_path, *overrides):
@@ -109,7 +109,7 @@ def read_exports(folder):
 @pytest.mark.parametrize(
     ("moments", "exports_at_first"),
     [
-        ([("isobench.training.export.write_export", 1, "after")], True),  # the folder is half-written
+        ([("isobench.training.export_model.write_export", 1, "after")], True),  # the folder is half-written
         ([("pathlib.Path.rename", 2, "before")], True),  # the first epoch's folder is gone, the second's not in place
         ([("torch.optim.AdamW.step", 14, "after")], True),  # in the second epoch
         ([("torch.optim.AdamW.step", 7, "after")], False),  # in the first epoch, by a command without an export

@@ -65,7 +65,7 @@ MOMENTS = [
     ("isobench.training.seq2seq.Seq2Seq.training_step", 8, "before"),
     ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
     ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
-    ("isobench.data.batches.pairs.save_cached_arrays", 2, "before"),
+    ("isobench.data.batches.seq2seq.save_cached_arrays", 2, "before"),
     ("isobench.models.tokenization.train_tokenizer", 1, "after"),
     ("isobench.training.train.write_hypotheses", 1, "after"),
 ]
@@ -248,7 +248,7 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation,
     """Else no hypothesis would ever end."""
     from transformers import AutoTokenizer
 
-    from isobench.data.batches.pairs import tokenise_texts
+    from isobench.data.batches.seq2seq import tokenise_texts
 
     save_model(tmp_path / "model", "bart")
     file = tmp_path / "model" / "tokenizer.json"

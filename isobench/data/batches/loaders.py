@@ -49,9 +49,6 @@ class Loaders:
         inputs: the model that the batches are for.
         data: the fingerprint of the task's data.
         order_seed: seed of the order of the training examples.
-
-    Raises:
-        UserError: data that can't be read, or no training batch or held-out example left.
     """
 
     def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:

@@ -114,9 +114,6 @@ def find_packaged_weights(encoder: Encoder) -> Path:
     """Return the weights file inside the encoder's package, its sha256 checked; the package is not imported.
 
     The weights of all-mpnet-base-v2 are in five packages: all are checked, and the first one's file is returned.
-
-    Raises:
-        UserError: no such encoder, a package that is not installed, or a file with other bytes.
     """
     name, needed_by = str(encoder.embedded), f"encoder={encoder.name}"
     if name == "mpnet":
@@ -141,7 +138,6 @@ def make_package_folder(encoder: Encoder, cache: Path) -> Path:
     """Return a transformers folder of a packaged encoder: in the package itself, or made from it inside ``cache``.
 
     Raises:
-        UserError: the package is not installed, or not what it should be.
         OSError: the cache can't be written.
     """
     file = find_packaged_weights(encoder)

@@ -36,11 +36,7 @@ def check_grammar_and_split(grammar: str, split: str) -> None:
 
 
 def generate_pairs(grammar: str, split: str) -> tuple[list[str], list[str]]:
-    """Generate the sources and targets of one split, no source twice, the same on every machine.
-
-    Raises:
-        UserError: an unknown grammar or split.
-    """
+    """Generate the sources and targets of one split, no source twice, the same on every machine."""
     check_grammar_and_split(grammar, split)
     low, high = SPLIT_BOUNDS[split]
     rng = Random(f"{grammar} {VERSION}")  # Random hashes a text by sha512, alike in every process

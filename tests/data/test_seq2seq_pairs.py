@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from isobench.common.errors import UserError
 from isobench.common.files import read_checksummed
-from isobench.data import pairs, sources
-from isobench.data.batches.pairs import (
+from isobench.data import sources
+from isobench.data.batches.seq2seq import (
     PairCollator,
     PairTokens,
     batch_by_tokens,
@@ -22,6 +22,7 @@ from isobench.data.batches.pairs import (
 )
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.scale import find_task_differences
+from isobench.data.seq2seq_pairs import TextPairs, read_pairs, resolve_train_limit
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:
@@ -29,16 +30,16 @@ def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -
     return str(tmp_path)
 
 
-def read(root: str, *overrides: str, split="train", limit=None) -> pairs.TextPairs:
+def read(root: str, *overrides: str, split="train", limit=None) -> TextPairs:
     cfg = make_config("task=multi30k", f"data.root={root}", *overrides)
-    return pairs.read_pairs(cfg.task, cfg.data, split, limit)
+    return read_pairs(cfg.task, cfg.data, split, limit)
 
 
 def test_a_dotted_name_reaches_into_a_struct_in_either_direction(tmp_path):
     root = folder_of(tmp_path, [{"en": "a", "de": "b"}, {"en": "c", "de": "d"}])
-    assert read(root) == pairs.TextPairs(["a", "c"], ["b", "d"])
+    assert read(root) == TextPairs(["a", "c"], ["b", "d"])
     back = read(root, "task.text=[translation.de]", "task.generation.target=translation.en")
-    assert back == pairs.TextPairs(["b", "d"], ["a", "c"])
+    assert back == TextPairs(["b", "d"], ["a", "c"])
 
 
 def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_sample_seed(tmp_path):
@@ -57,7 +58,7 @@ def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_samp
 @pytest.mark.slow
 def test_a_papers_reduction_and_a_users_sample_nest():
     def limit(*overrides):
-        return pairs.resolve_train_limit(make_config(*overrides).task)
+        return resolve_train_limit(make_config(*overrides).task)
 
     assert limit("task=wmt16_en_ro") is None
     assert limit("task=wmt16_en_ro_50k") == 50_000
@@ -72,9 +73,9 @@ def test_romanian_is_normalised_on_its_side_only(tmp_path):
 
     def targets(*overrides):
         cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", *overrides)
-        return pairs.read_pairs(cfg.task, cfg.data, "train")
+        return read_pairs(cfg.task, cfg.data, "train")
 
-    assert targets() == pairs.TextPairs(["\u015fi"], ["\u0219i \u021bara"])
+    assert targets() == TextPairs(["\u015fi"], ["\u0219i \u021bara"])
     assert targets("task.generation.diacritics=keep").targets == ["\u015fi \u0163ara"]
     assert targets("task.generation.diacritics=removed").targets == ["si tara"]
 
@@ -148,7 +149,7 @@ def tokenizer(tmp_path_factory):
 
 
 def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
-    texts = pairs.TextPairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
+    texts = TextPairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
     tokens = tokenise_pairs(texts, tokenizer, 10, 12, "", progress_bar=False)
     assert (tokens.sources.truncated.sum(), tokens.targets.truncated.sum()) == (1, 1)
     assert tokens.sources.lengths.tolist() == [2, 10, 3]  # <s> </s> of an empty source
@@ -158,7 +159,7 @@ def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
 
 
 def test_an_instruction_stands_before_every_source(tokenizer):
-    with_it = tokenise_pairs(pairs.TextPairs(["film"], ["film"]), tokenizer, 40, 40, "the ", progress_bar=False)
+    with_it = tokenise_pairs(TextPairs(["film"], ["film"]), tokenizer, 40, 40, "the ", progress_bar=False)
     assert tokenizer.decode(with_it.sources.ids, skip_special_tokens=True) == "the film"
     assert tokenizer.decode(with_it.targets.ids, skip_special_tokens=True) == "film"
 
@@ -180,7 +181,7 @@ def find_targets(chunk):
 
 
 def test_a_batch_is_chunks_of_padded_rows(tokenizer):
-    texts = pairs.TextPairs([w * (i + 1) for i, w in enumerate(WORDS)], WORDS)
+    texts = TextPairs([w * (i + 1) for i, w in enumerate(WORDS)], WORDS)
     tokens = tokenise_pairs(texts, tokenizer, 60, 60, "", progress_bar=False)
     batch = PairCollator(tokens, tokenizer.pad_token_id, 2)([3, 0, 7, 5])
     assert sorted(batch["index"].tolist()) == [0, 3, 5, 7]
@@ -217,7 +218,7 @@ def test_batches_by_tokens_hold_what_fits_and_nothing_is_lost(lengths, limit):
 
 
 def test_tokens_survive_the_cache_and_damage_is_no_trouble(tokenizer, tmp_path):
-    tokens = tokenise_pairs(pairs.TextPairs(["a b", "c"], ["d", "e f"]), tokenizer, 4, 3, "", progress_bar=False)
+    tokens = tokenise_pairs(TextPairs(["a b", "c"], ["d", "e f"]), tokenizer, 4, 3, "", progress_bar=False)
     file = tmp_path / "cache" / "tokens.safetensors"
     assert load_cached_arrays(file, PairTokens.from_arrays) is None
     save_cached_arrays(tokens.to_arrays(), file)
@@ -246,14 +247,12 @@ def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_p
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     cfg = make_config("task=wmt16_en_ro", "data.root=null")
-    from_hub = pairs.read_pairs(cfg.task, cfg.data, "train", 6)
+    from_hub = read_pairs(cfg.task, cfg.data, "train", 6)
     assert request == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
     write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row["translation"] for row in rows]})
     local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert from_hub == pairs.read_pairs(local.task, local.data, "train", 6)
+    assert from_hub == read_pairs(local.task, local.data, "train", 6)
     assert len(from_hub) == 6
     assert all(target == f"\u0219{source}" for source, target in zip(from_hub.sources, from_hub.targets, strict=True))
     with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
-        pairs.read_pairs(
-            make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train"
-        )
+        read_pairs(make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train")

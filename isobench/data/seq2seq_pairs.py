@@ -53,9 +53,6 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
         data: where files are.
         split: the split's name.
         limit: keep this many examples at most, chosen by ``select_by_hash`` with ``task.sample_seed``.
-
-    Raises:
-        UserError: missing columns, no rows, a value that is not text, or a hub that can't be reached.
     """
     generation = require_generation(task)
     columns = (task.text[0], generation.target)

@@ -1,0 +1,169 @@
+"""Penalties: on the cosines of a matrix's rows, on directions that are alike, on dimensions that vary together."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isobench.calibration.base import Calibration, promote_to_float32, require_number
+from isobench.calibration.batch_statistics import (
+    center_batch,
+    count_batch_rows,
+    gather_rows_with_grad,
+    sum_over_processes_with_grad,
+)
+from isobench.common.linalg import row_norms
+
+
+class CosineRegularization(Calibration):
+    """Penalise R = strength / V^2 * sum over i != j of cos(w_i, w_j), for the rows w_i of a matrix [V, d].
+
+    Source: On Isotropy Calibration of Transformers, Sec. 3. It is computed as strength (|s|^2 - V) / V^2 with s the
+    sum of the unit rows, in O(V d) instead of O(V^2 d) (Too Much in Common, App. A, which misplaces the -V). A zero
+    row has no direction: its cosines count as 0, and it gets no gradient. No paper publishes the strength.
+
+    Args:
+        dim: width d of the embeddings.
+        strength: lambda in the paper.
+
+    Raises:
+        ValueError: if strength is negative or not finite.
+    """
+
+    def __init__(self, dim: int, strength: float = 1.0) -> None:
+        super().__init__(dim)
+        self.strength = float(strength)
+        if not 0 <= self.strength < float("inf"):
+            raise ValueError(f"strength must be a number of at least 0, not {strength}")
+
+    def penalty(self, weight: Tensor) -> Tensor:
+        """Compute R of a matrix: [V, d] -> scalar."""
+        mean_cosine: Tensor = MeanCosine.apply(weight)  # type: ignore[no-untyped-call]
+        return self.strength * mean_cosine
+
+
+class MeanCosine(torch.autograd.Function):
+    """The sum over i != j of cos(w_i, w_j), divided by V^2, with a gradient that needs little memory.
+
+    The gradient for row i is 2 / (V^2 |w_i|) (s - u_i (u_i . s)), with u_i = w_i / |w_i| and s the sum of the u_i.
+    Row lengths are computed in float64, so that no square overflows. The gradient is the only [V, d] tensor made.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        """Compute the mean: [V, d] -> scalar."""
+        with torch.autocast(weight.device.type, enabled=False):
+            matrix = promote_to_float32(weight.detach())
+            lengths = row_norms(matrix)  # [V]
+            shortest = torch.finfo(matrix.dtype).tiny  # 1 / length overflows below it
+            inverse_lengths = torch.where(lengths > shortest, 1 / lengths, 0.0).to(matrix.dtype)
+            unit_sum: Tensor = matrix.T @ inverse_lengths  # s, [d]
+            ctx.save_for_backward(weight, inverse_lengths, unit_sum)
+            return (unit_sum.square().sum() - (inverse_lengths > 0).sum()) / len(weight) ** 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """Compute the matrix's gradient from the scalar's: [] -> [V, d]."""
+        weight, inverse_lengths, unit_sum = ctx.saved_tensors
+        with torch.autocast(weight.device.type, enabled=False):
+            scale = inverse_lengths * (2 * gradient / len(weight) ** 2)  # 2 / (V^2 |w_i|), [V]
+            result: Tensor = promote_to_float32(weight) * inverse_lengths[:, None]  # u_i, then in place the gradient
+            cosine_sums = result @ unit_sum  # u_i . s, [V]
+            result.mul_((-cosine_sums * scale)[:, None]).addr_(scale, unit_sum)
+            return result.to(weight.dtype)
+
+
+class Uniformity(Calibration):
+    """Add strength * log(mean over i < j of exp(-t |u_i - u_j|^2)), with u_i = h_i / |h_i|, of the whole batch.
+
+    The logarithm is between -4t (reached only by two opposite rows) and 0 (all rows have one direction). A zero row
+    has no direction: it is in no pair and gets no gradient. Without a pair the result is 0. Computed in float32 or
+    better.
+
+    Args:
+        dim: width d of the embeddings.
+        strength: above 0 it spreads the directions, below 0 it gathers them; both are bounded. 0 changes nothing.
+        t: above 0; the paper uses 2.
+
+    Raises:
+        ValueError: if strength or t is not a finite number, or t is not above 0.
+    """
+
+    def __init__(self, dim: int, strength: float = 1.0, t: float = 2.0) -> None:
+        super().__init__(dim)
+        self.strength, self.t = require_number("strength", strength), require_number("t", t)
+        if self.t <= 0:
+            raise ValueError(f"t must be above 0, not {t}")
+
+    def regularize(self, h: Tensor) -> Tensor:
+        """Compute the loss of embeddings [B, d], a scalar."""
+        with torch.autocast(h.device.type, enabled=False):
+            x = gather_rows_with_grad(promote_to_float32(h))  # [N, d], of all processes
+            largest = x.detach().abs().amax(1, keepdim=True)  # divided by it, no entry's square overflows
+            directed = largest != 0  # [N, 1]
+            x = x / torch.where(directed, largest, 1.0)
+            lengths = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+            units = x / torch.where(directed, lengths, 1.0)
+            exponents = -2 * self.t * (1 - units @ units.T)  # -t |u_i - u_j|^2, [N, N]
+            same = torch.eye(len(x), dtype=torch.bool, device=x.device)
+            is_pair = directed & directed.T & ~same  # each pair is in it twice
+            count = is_pair.sum(dtype=x.dtype)
+            # Without a pair every exponent is replaced by 0, because the gradient of log(0) is not a number.
+            kept = exponents.masked_fill(~is_pair, -math.inf).masked_fill(count == 0, 0.0)
+            mean = kept.flatten().logsumexp(0) - count.clamp_min(1).log()
+            return self.strength * torch.where(count > 0, mean, 0.0)
+
+
+class Decorrelation(Calibration):
+    """Penalise small variances and correlated dimensions: strength (variance_weight v + covariance_weight c).
+
+    v = 1/d sum over j of max(0, gamma - sqrt(C_jj + epsilon)) and c = 1/d sum over i != j of C_ij^2, with C the
+    covariance of the whole batch, divided by its row count less one (VICReg, Eqs. 1 to 4). Both are 0 for
+    embeddings whose covariance is diagonal with deviations of at least gamma, so this is the penalty that
+    corresponds to whitening. One row has no covariance: the result is then 0. Computed in float32 or better.
+
+    Args:
+        dim: width d of the embeddings.
+        strength: 0 for plain fine-tuning. It can't be negative: c has no upper bound, so training would diverge.
+        variance_weight: weight of v.
+        covariance_weight: weight of c. The paper weights v by 25 and c by 1; the defaults are in this proportion.
+        gamma: the deviation that every dimension should reach.
+        epsilon: added to the variances, above 0, so that the gradient stays finite where a variance is 0.
+
+    Raises:
+        ValueError: if a setting is not a finite number, or is out of range.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        strength: float = 1.0,
+        variance_weight: float = 1.0,
+        covariance_weight: float = 0.04,
+        gamma: float = 1.0,
+        epsilon: float = 1e-4,
+    ) -> None:
+        super().__init__(dim)
+        self.strength = require_number("strength", strength, at_least=0)
+        self.variance_weight = require_number("variance_weight", variance_weight, at_least=0)
+        self.covariance_weight = require_number("covariance_weight", covariance_weight, at_least=0)
+        self.gamma = require_number("gamma", gamma, at_least=0)
+        self.epsilon = require_number("epsilon", epsilon, at_least=0)
+        if self.epsilon == 0:
+            raise ValueError("epsilon must be above 0")
+
+    def regularize(self, h: Tensor) -> Tensor:
+        """Compute the penalty of embeddings [B, d], a scalar."""
+        count = count_batch_rows(h)
+        if count < 2:
+            return torch.zeros((), device=h.device)
+        with torch.autocast(h.device.type, enabled=False):
+            x = promote_to_float32(h)
+            # The deviations sum to 0, so the covariance has no gradient with respect to the mean: it is a constant.
+            centred = x - center_batch(x.detach())[0]
+            covariance = sum_over_processes_with_grad(centred.T @ centred) / (count - 1)
+            variances = covariance.diagonal()
+            hinge = (self.gamma - (variances + self.epsilon).sqrt()).relu().mean()
+            correlated: Tensor = (covariance - variances.diag()).square().sum() / self.dim
+            return self.strength * (self.variance_weight * hinge + self.covariance_weight * correlated)
