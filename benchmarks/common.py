@@ -15,9 +15,14 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from isobench.common.environment import MMAP_THRESHOLD, TRIM_THRESHOLD, keep_freed_memory, share_processor
+from isobench.common.environment import (
+    MMAP_THRESHOLD,
+    TRIM_THRESHOLD,
+    collect_provenance,
+    keep_freed_memory,
+    share_processor,
+)
 from isobench.common.packages import conf_dir
-from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, register_schema, to_config
 
 os.environ["HF_HUB_OFFLINE"] = "1"

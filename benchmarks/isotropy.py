@@ -20,7 +20,7 @@ from common import median_ratio, time_alternately, time_call, write_result
 import numpy as np
 import torch
 
-from isobench.common.provenance import read_peak_memory_mib, reset_peak_memory
+from isobench.common.environment import read_peak_memory_mib, reset_peak_memory
 from isobench.metrics import IsotropyAccumulator, explained_variance, isoscore, partition_isotropy
 
 V, D = 30522, 768

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isobench.analyses.rows import TidyRow
+from isobench.common.environment import run_git
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
-from isobench.common.provenance import run_git
 from isobench.config.schema import Config, format_method_name
 from isobench.report.sentences import MIN_COVERAGE
 from isobench.runs.identity import KEY_SECTIONS, drop_targets_of_chain, select_decisive, to_plain

@@ -205,7 +205,7 @@ def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow
     """Write rows, about.json and figures, each file whole or not at all; remove what an earlier outcome left."""
     import pyarrow.parquet
 
-    from isobench.common.provenance import collect_provenance
+    from isobench.common.environment import collect_provenance
 
     files: dict[str, Callable[[Path], Any]] = {
         f"{name}.parquet": partial(pyarrow.parquet.write_table, table) for name, table in tables.items()

@@ -21,6 +21,7 @@ from isobench.bundles.manifest import (
     format_manifest,
     read_manifest,
 )
+from isobench.common.environment import read_package_version
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
     add_json_checksum,
@@ -29,7 +30,6 @@ from isobench.common.files import (
     read_file_time,
     sha256_file,
 )
-from isobench.common.provenance import read_package_version
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.folder import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import compute_key

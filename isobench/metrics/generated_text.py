@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from isobench.common.provenance import read_package_version
+from isobench.common.environment import read_package_version
 
 METRIC_NAMES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 

@@ -8,8 +8,8 @@ from typing import Any
 from pytorch_lightning.callbacks import Callback, EarlyStopping
 from torch.utils.data import DataLoader
 
+from isobench.common.environment import read_peak_memory_mib
 from isobench.common.progress import ProgressBar
-from isobench.common.provenance import read_peak_memory_mib
 from isobench.config.schema import LAST_EPOCH, Config
 from isobench.runs.record import Cost, PeakMemory
 from isobench.runs.state import Heartbeat

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.provenance import collect_provenance
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name, label_encoder
 from isobench.runs.folder import run_folder_name

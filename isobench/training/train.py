@@ -16,11 +16,11 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
+from isobench.common.environment import collect_provenance, reset_peak_memory
 from isobench.common.errors import RunFailure, UserError, extract_first_line
 from isobench.common.files import is_storage_error
 from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
-from isobench.common.provenance import collect_provenance, reset_peak_memory
 from isobench.config.schema import Config
 from isobench.data.scale import find_scale_differences
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from isobench.common.environment import read_git_state, read_package_version
 from isobench.common.errors import extract_first_line
 from isobench.common.files import SETTINGS_LIMIT, check_text_checksum, replace_non_finite, sha256_json
-from isobench.common.provenance import read_git_state, read_package_version
 from isobench.config.bounds import check_value
 from isobench.config.schema import LAST_EPOCH, Config, Task, config_from_plain
 from isobench.data.scale import find_scale_differences

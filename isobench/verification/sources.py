@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.provenance import collect_provenance
 from isobench.config.schema import HELD_OUT, Config, Data, Encoder, Task
 from isobench.data import sources, weights
 from isobench.data.seq2seq_pairs import read_pairs
