@@ -3,23 +3,25 @@
 Hydra composes the config. Importing this file is quick: torch and its like are imported once a config is valid.
 """
 
+import contextlib
 import importlib
+import io
 import itertools
 import keyword
+import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from isobench import __version__
 from isobench.cli import choices
-from isobench.cli.arguments import FlagParser
-from isobench.cli.completion import answer_query, is_query
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.packages import conf_dir
@@ -32,14 +34,16 @@ from isobench.sweep.grid import postpone_method_settings, rewrite_overrides
 from isobench.sweep.planning import compose_sweep
 from isobench.sweep.sweeper import run_alone
 
-# Words of the command line, each a module of isobench/cli; one that is a keyword of Python has an underscore there.
-COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune", "papers")
+# Words of the command line: each is a module of isobench/cli, or a list that isobench/cli/choices.py prints.
+COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune")
+LISTS = (*choices.GROUPS, "papers")
 MOVED = {"wordsim": "convert_wordsim"}  # former command -> the script in a paper's folder
 FLAGS_WITH_VALUE = (
     *CONFIG_DIR_FLAGS, "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
 INFO_FLAGS = ("--info", "-i")  # the word after them may be their value or a setting
-SHOWING_FLAGS = (*INFO_FLAGS, "--cfg", "-c", "--shell-completion", "-sc")  # nothing is run with them
+COMPLETION_FLAGS = ("--shell-completion", "-sc")
+SHOWING_FLAGS = (*INFO_FLAGS, *COMPLETION_FLAGS, "--cfg", "-c")  # nothing is run with them
 
 
 def main() -> None:
@@ -54,19 +58,27 @@ def main() -> None:
     except UserError as error:
         print_error(error)
         raise SystemExit(2) from None
-    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
-        import_command(sys.argv.pop(1)).main()
-        return
-    if sys.argv[1:2] and sys.argv[1] in choices.GROUPS:
-        choices.main(sys.argv.pop(1))
-        return
-    register_schema()
-    run_guarded(run_hydra)
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word in COMMANDS:
+        del sys.argv[1]
+        find_command(word)()
+    elif word in LISTS:
+        del sys.argv[1]
+        choices.main(word)
+    elif word == "--version":
+        print(f"isobench {__version__}")
+    elif {"--help", "-h"} & set(sys.argv):
+        choices.print_help()
+    else:
+        register_schema()
+        run_guarded(run_hydra)
 
 
-def import_command(word: str) -> ModuleType:
-    """Import the module of isobench/cli that carries out a word of the command line."""
-    return importlib.import_module(f"isobench.cli.{word}{'_' if keyword.iskeyword(word) else ''}")
+def find_command(word: str) -> Callable[[], None]:
+    """Import the module of isobench/cli that carries out a command, and return its function."""
+    module = f"{word}_" if keyword.iskeyword(word) else word  # import_.py
+    function: Callable[[], None] = importlib.import_module(f"isobench.cli.{module}").main
+    return function
 
 
 def run_hydra() -> None:
@@ -77,28 +89,52 @@ def run_hydra() -> None:
         SystemExit: there is no such flag.
     """
     call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)
-    words = (*COMMANDS, *choices.GROUPS)
-    if is_query(sys.argv[1:]):
-        answer_query(words, call_hydra)
+    arguments = sys.argv[1:]
+    if any(flag in arguments for flag in COMPLETION_FLAGS) and any(text.startswith("query=") for text in arguments):
+        _complete(call_hydra)
         return
-    if sys.argv[1:2] and re.fullmatch(r"\w[\w-]*", word := sys.argv[1]):
-        if word in MOVED:
-            folders = (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file())
-            paper = next(folders, "PAPER")
-            script = f"python -m isobench_papers.{paper}.{MOVED[word]} --help"
-            raise UserError(f"isobench {word} is a script of its paper now: {script}")
-        raise UserError(f"there is no command {word}: {suggest_nearest(word, words)}; settings are written key=value")
-    check_typed_settings(sys.argv[1:])
-    arguments = rewrite_overrides(sys.argv[1:])
+    if not arguments:
+        raise UserError("name what to run, such as isobench task=rotten_tomatoes calibration=isobn_paper (or --help)")
+    if re.fullmatch(r"\w[\w-]*", arguments[0]):
+        _refuse_word(arguments[0])
+    check_typed_settings(arguments)
+    arguments = rewrite_overrides(arguments)
     if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
         arguments = postpone_method_settings(arguments)
     sys.argv[1:] = move_flags_first(arguments)
-    FlagParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
+    CommandParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
     call_hydra()
 
 
+def _refuse_word(word: str) -> None:
+    """Raise UserError for a first word that is no command; it says what to type now."""
+    if word in MOVED:
+        folders = (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file())
+        script = f"python -m isobench_papers.{next(folders, 'PAPER')}.{MOVED[word]} --help"
+        raise UserError(f"isobench {word} is a script of its paper now: {script}")
+    hint = suggest_nearest(word, (*COMMANDS, *LISTS))
+    raise UserError(f"there is no command {word}: {hint}; settings are written key=value")
+
+
+def _complete(call_hydra: Callable[[], object]) -> None:
+    """Print what can complete the line that a shell put into COMP_LINE: commands, and Hydra's choices and settings.
+
+    Print nothing else, no error either, since the user is still typing.
+    """
+    commands = (*COMMANDS, *LISTS)
+    line = os.environ.get("COMP_LINE", "")
+    program, *words = line.split() or ["isobench"]
+    typed = "" if line.endswith(" ") or not words else words[-1]
+    if len(words) - bool(typed) <= 0:
+        print(*(command for command in commands if command.startswith(typed)))
+    elif words[0] in commands:  # which Hydra does not know
+        os.environ["COMP_LINE"] = " ".join([program, *words[1:]]) + " " * (not typed)
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception, SystemExit):
+        call_hydra()
+
+
 def is_sweep(arguments: list[str]) -> bool:
-    """True if a command line is a sweep's: by its flag, or because its experiment is one."""
+    """Return True if a command line is a sweep's: by its flag, or because its experiment is one."""
     if any(flag in arguments for flag in MULTIRUN_FLAGS):
         return True
     has_experiment = any(text.startswith("+experiment=") for text in arguments)

@@ -7,7 +7,6 @@ import importlib
 import inspect
 import io
 import json
-import keyword
 import os
 import re
 import subprocess
@@ -52,10 +51,8 @@ def write_commands() -> str:
     parts = [make_section("isobench", text)]
     with mock.patch.dict(os.environ, wide):
         for word in program.COMMANDS:
-            module = f"{word}_" if keyword.iskeyword(word) else word
-            main = importlib.import_module(f"isobench.cli.{module}").main
-            parts.append(make_section(f"isobench {word}", print_help(main)))
-        for word in choices.GROUPS:
+            parts.append(make_section(f"isobench {word}", print_help(program.find_command(word))))
+        for word in program.LISTS:
             parts.append(make_section(f"isobench {word}", print_help(choices.main, word)))
     return "\n".join(parts)
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from isobench.cli.arguments import FlagParser
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.errors import UserError
 from isobench.common.files import make_temporary_folder
 from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS, PARQUET_COLUMNS, PART_OF_SPEECH
@@ -212,7 +211,7 @@ def write_pairs(file: Path, pairs: list[Pair]) -> None:
 
 def main() -> None:
     """Parse the command line, convert the five sets and print what was read and written."""
-    parser = FlagParser(prog="convert_wordsim", description=__doc__, allow_abbrev=False)
+    parser = CommandParser("convert_wordsim", description=__doc__)
     parser.add_argument("source", metavar="SOURCE", type=Path, help="folder with the published files")
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder to make wordsim/ in")
     options = parser.parse_args()

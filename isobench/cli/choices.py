@@ -1,4 +1,7 @@
-"""Run ``isobench tasks`` (or encoders, methods, experiments): list what can be chosen, one line each."""
+"""Run ``isobench tasks`` (or encoders, methods, experiments, papers): list what can be chosen, one line each.
+
+``isobench --help`` lists the names of all of them.
+"""
 
 import re
 import shutil
@@ -10,33 +13,60 @@ from pathlib import Path
 
 import yaml
 
-from isobench.cli.arguments import FlagParser
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.errors import UserError
+from isobench.common.packages import conf_dir
 from isobench.config.command_line import CONFIG_DIR_FLAGS
-from isobench.papers.folders import find_config_folders
+from isobench.papers.description import read_paper, write_map
+from isobench.papers.folders import find_config_folders, find_papers, list_config_groups
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
+PAGES = {
+    "tasks": "own_data", "encoders": "encoders", "methods": "methods", "experiments": "experiments",
+    "papers": "experiments",
+}  # fmt: skip
 
 
 def main(word: str) -> None:
-    """Parse the command line and print the list; ``word`` is one of ``GROUPS``."""
-    group = GROUPS[word]
-    sign = "+" if group == "experiment" else ""
-    parser = FlagParser(
-        prog=f"isobench {word}",
-        usage="%(prog)s [-h] [--config-dir FOLDER] [--paper FOLDER]",
-        description=f"Lists the {word} that {sign}{group}=NAME can choose, one line each.",
-        allow_abbrev=False,
+    """Parse the command line and print the list; ``word`` is ``papers`` or one of ``GROUPS``."""
+    group = GROUPS.get(word)
+    choose = f" that {'+' if group == 'experiment' else ''}{group}=NAME can choose" if group else ""
+    parser = CommandParser(
+        f"isobench {word}",
+        "[--config-dir FOLDER] [--paper FOLDER]" if group else "[--map] [--paper FOLDER]",
+        f"Lists the {word}{choose}, those of --paper FOLDER too, one line each.",
+        example="--config-dir FOLDER" if group else "--map",
+        page=f"docs/how-to/{PAGES[word]}.md",
     )
-    parser.add_argument(
-        *CONFIG_DIR_FLAGS,
-        metavar="FOLDER",
-        type=Path,
-        help="list those in FOLDER too",
-    )
-    options = parser.parse_args()
-    run_guarded(lambda: print_choices(group, options.config_dir))
+    if group:
+        parser.add_argument(*CONFIG_DIR_FLAGS, metavar="FOLDER", type=Path, help="list those in FOLDER too")
+        options = parser.parse_args()
+        run_guarded(lambda: print_choices(group, options.config_dir))
+    else:
+        parser.add_argument("--map", action="store_true", help="write every table and figure with its command")
+        options = parser.parse_args()
+        run_guarded(lambda: print(write_map()) if options.map else print_papers())
+
+
+def print_papers() -> None:
+    """Print the name and the title of each paper."""
+    papers = {name: read_paper(folder) for name, folder in find_papers().items()}
+    for name, paper in papers.items():
+        print(f"{name:{max(map(len, papers)) + 2}}{paper.title}{f' ({paper.venue})' if paper.venue else ''}")
+
+
+def print_help() -> None:
+    """Print what ``isobench --help`` shows: the text in conf/config.yaml, with the names of all choices.
+
+    Hydra would print the same, but reads every config for it, which takes a second.
+    """
+    config = yaml.safe_load((Path(conf_dir()) / "config.yaml").read_text(encoding="utf-8"))
+    lines = []
+    for group in sorted(list_config_groups()):
+        files = {file.stem for folder in find_config_folders() for file in (folder / group).glob("*.yaml")}
+        if files:
+            lines.append(f"{group}: {', '.join(sorted(files))}\n")
+    print(config["hydra"]["help"]["template"].replace("$APP_CONFIG_GROUPS", "".join(lines)), end="")
 
 
 def print_choices(group: str, folder: Path | None = None) -> None:

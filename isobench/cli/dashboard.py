@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isobench.analyses.names import needs_training
-from isobench.cli.arguments import FlagParser
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.packages import require_package
 from isobench.config.schema import Config
@@ -29,13 +28,14 @@ MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
 def main() -> None:
     """Parse the command line and run the command."""
-    parser = FlagParser(
-        prog="isobench dashboard",
-        usage="%(prog)s [-h] [--report] +experiment=NAME [SETTING=VALUE ...]",
-        description="Makes a W&B workspace of an experiment's runs: scores, isotropy and training, by task, encoder "
+    parser = CommandParser(
+        "isobench dashboard",
+        "[--report] +experiment=NAME [SETTING=VALUE ...]",
+        "Makes a W&B workspace of an experiment's runs: scores, isotropy and training, by task, encoder "
         "and method. Give it +experiment=NAME and the sweep's other arguments. Prints the workspace's address; every "
         "call makes a new workspace.",
-        allow_abbrev=False,
+        example="+experiment=glue_isobn",
+        page="docs/how-to/tracking.md",
     )
     parser.add_argument("--report", action="store_true", help="also make a W&B report, task by task")
     options, arguments = parser.parse_sweep_arguments()

@@ -13,8 +13,7 @@ from isobench.analyses.runner import list_analysis_inputs, read_about
 from isobench.bundles.export import export_bundle
 from isobench.bundles.manifest import Manifest
 from isobench.bundles.privacy import find_places, find_remains, hide_paths_in_arguments, list_user_names
-from isobench.cli.arguments import FlagParser
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
@@ -31,15 +30,16 @@ MAX_NAMED = 5
 
 def main() -> None:
     """Parse the command line and run the command."""
-    parser = FlagParser(
-        prog="isobench export",
-        usage="%(prog)s [-h] --to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
-        description="Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
+    parser = CommandParser(
+        "isobench export",
+        "--to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
+        "Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
         "plan, the rows of its analysis, and a manifest with the sha256 of every file. Give it the sweep's own "
         "arguments; +experiment=NAME alone takes every run of this experiment that was asked for in the output "
         "folder. A bundle of this experiment in FOLDER is replaced. No weights and no checkpoints are written. "
         "isobench report FOLDER shows a bundle.",
-        allow_abbrev=False,
+        example="--to bundle +experiment=glue_isobn",
+        page="docs/how-to/bundles.md",
     )
     parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
     parser.add_argument(
@@ -177,7 +177,3 @@ def _print_places(rows: list[Run]) -> None:
     if named:
         text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
         print(replace_control_characters(text))
-
-
-if __name__ == "__main__":
-    main()

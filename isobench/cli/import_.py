@@ -5,8 +5,7 @@ from pathlib import Path
 
 from isobench.bundles.manifest import read_manifest
 from isobench.bundles.merge import Merged, import_bundle
-from isobench.cli.arguments import FlagParser, split_folders
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, replace_control_characters
@@ -16,14 +15,15 @@ DEFAULT_OUTPUT_DIR = "outputs"
 
 def main() -> None:
     """Parse the command line and run the command."""
-    parser = FlagParser(
-        prog="isobench import",
-        usage="%(prog)s [-h] FOLDER [FOLDER ...] [output_dir=FOLDER]",
-        description="Merges bundles (isobench export) into an output folder, so that isobench report and status show "
+    parser = CommandParser(
+        "isobench import",
+        "FOLDER [FOLDER ...] [output_dir=FOLDER]",
+        "Merges bundles (isobench export) into an output folder, so that isobench report and status show "
         "their runs. The runs go to output_dir (default: outputs). Each bundle is verified first (isobench verify), "
         "and nothing that it names is run. Runs that are there already stay; if one has other results there, "
         "nothing of its bundle is imported.",
-        allow_abbrev=False,
+        example="bundle output_dir=outputs",
+        page="docs/how-to/bundles.md",
     )
     parser.add_argument("arguments", metavar="FOLDER", nargs="+", help="a bundle; ./a=b if its name has a =")
     arguments = parser.parse_args().arguments

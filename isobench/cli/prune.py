@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isobench.cli.arguments import FlagParser
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, replace_control_characters
@@ -21,14 +20,15 @@ from isobench.sweep.planning import compose_sweep
 
 def main() -> None:
     """Parse the command line and run the command."""
-    parser = FlagParser(
-        prog="isobench prune",
-        usage="%(prog)s [-h] [--yes] [output_dir=FOLDER]",
-        description="Lists the runs that no plan of the output folder has, then asks whether to remove them. Every "
+    parser = CommandParser(
+        "isobench prune",
+        "[--yes] [output_dir=FOLDER]",
+        "Lists the runs that no plan of the output folder has, then asks whether to remove them. Every "
         "command that starts runs writes its plan; the same command, given again after data, grid or code have "
         "changed, replaces it, and the runs that only the former plan had are listed here. Runs that can't be read "
         "are kept.",
-        allow_abbrev=False,
+        example="output_dir=outputs",
+        page="docs/how-to/sweeps.md",
     )
     parser.add_argument("--yes", action="store_true", help="remove them without asking")
     options, settings = parser.parse_sweep_arguments()
@@ -120,7 +120,3 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
         else:
             orphans.append((folder, f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"))
     return orphans, unreadable
-
-
-if __name__ == "__main__":
-    main()

@@ -8,8 +8,7 @@ from isobench.analyses.analysis import load_analysis
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import analyse_trained_runs, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_bundle_file, read_manifest
-from isobench.cli.arguments import FlagParser, split_folders
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
@@ -35,15 +34,16 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Parse the command line and run the command."""
-    parser = FlagParser(
-        prog="isobench report",
-        usage="%(prog)s [-h] [--appendix] [BUNDLE | +experiment=NAME] [SETTING=VALUE ...]",
-        description="Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
+    parser = CommandParser(
+        "isobench report",
+        "[--appendix] [BUNDLE | +experiment=NAME] [SETTING=VALUE ...]",
+        "Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
         "reports on every run of this experiment that was asked for in the output folder. "
         "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
         "the papers' claims, and which of them hold in the runs of the output folder. BUNDLE is a folder that "
         "isobench export wrote: its report goes into outputs/reports/.",
-        allow_abbrev=False,
+        example="+experiment=glue_isobn",
+        page="docs/how-to/reports.md",
     )
     parser.add_argument(
         "--appendix",
@@ -201,7 +201,3 @@ def report_claims(arguments: list[str]) -> None:
         write_text(folder / "claims.html", render_claims(judged))
     except OSError as error:
         raise make_storage_error(error, folder) from error
-
-
-if __name__ == "__main__":
-    main()

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import print_analysis_plan
-from isobench.cli.arguments import FlagParser
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.terminal import is_output_read, make_console
 from isobench.runs.state import find_run_states
 from isobench.sweep.find_runs import find_runs
@@ -18,13 +17,14 @@ from isobench.sweep.overview import print_details, print_overview
 
 def main() -> None:
     """Parse the command line and run the command."""
-    parser = FlagParser(
-        prog="isobench status",
-        usage="%(prog)s [-h] [--watch [SECONDS]] [+experiment=NAME] [SETTING=VALUE ...]",
-        description="Shows the state of a sweep's runs and their device time. Give it the sweep's own arguments. "
+    parser = CommandParser(
+        "isobench status",
+        "[--watch [SECONDS]] [+experiment=NAME] [SETTING=VALUE ...]",
+        "Shows the state of a sweep's runs and their device time. Give it the sweep's own arguments. "
         "+experiment=NAME alone shows every run of this experiment that was asked for in the output folder, and no "
         "arguments show every run there.",
-        allow_abbrev=False,
+        example="+experiment=glue_isobn",
+        page="docs/how-to/usage.md",
     )
     parser.add_argument(
         "--watch",

@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from isobench.cli.arguments import FlagParser, split_folders
-from isobench.cli.guard import run_guarded
+from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import make_console, replace_control_characters
@@ -20,16 +19,17 @@ SETTINGS = ("data.root", "data.cache", "encoder.path")
 
 def main() -> None:
     """Parse the command line and run the command."""
-    parser = FlagParser(
-        prog="isobench verify",
-        usage="%(prog)s [-h] [--level 1|2] [--recompute] [--retrain N [--seed S]] [--trust] [--json] FOLDER "
+    parser = CommandParser(
+        "isobench verify",
+        "[--level 1|2] [--recompute] [--retrain N [--seed S]] [--trust] [--json] FOLDER "
         "[FOLDER ...] [data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]",
-        description="Checks bundles or output folders. Level 1 compares checksums, and computes keys, scores and the "
+        "Checks bundles or output folders. Level 1 compares checksums, and computes keys, scores and the "
         "rows of analyses of trained runs again. Level 2 also compares data, weights, code and machine with the "
         "records. --retrain trains N finished runs of each folder again, drawn at random; failed runs are never "
         "drawn. No code that a folder's files name is run. Exit code 1 if anything fails. Say with data.root, "
         "data.cache and encoder.path where data and weights are here.",
-        allow_abbrev=False,
+        example="bundle",
+        page="docs/how-to/verify.md",
     )
     parser.add_argument(
         "arguments", metavar="FOLDER", nargs="+", help="a bundle or output folder; ./a=b if it has a ="

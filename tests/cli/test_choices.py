@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from isobench.__main__ import COMMANDS, main
+from isobench.__main__ import COMMANDS
 from isobench.cli import choices
 from isobench.cli.choices import GROUPS
 from isobench.common.packages import conf_dir
@@ -55,17 +55,12 @@ def test_the_list_has_the_users_own_and_fits_the_terminal(tmp_path, monkeypatch,
         (["tasks", "--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
         (["methods", "--al"], "there is no flag --al"),
         (["encoders", "minilm"], "unrecognized arguments: minilm"),
-        (["taks"], "there is no command taks: did you mean tasks"),
     ],
 )
 def test_a_mistake_is_one_line(cli, arguments, message):
     code, out, err = cli(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
-
-
-def test_the_usage_line_names_the_command(command):
-    assert command(main, "methods", "--help")[1].startswith("usage: isobench methods [-h] [--config-dir FOLDER]")
 
 
 @pytest.mark.parametrize(

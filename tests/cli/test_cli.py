@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from helpers import write_parquet
+from helpers import ROOT, write_parquet
 
-from isobench.__main__ import COMMANDS, main
+from isobench.__main__ import COMMANDS, LISTS, main
 
 # One case of each kind of mistake; the fast tests try these.
 BAD = [
@@ -173,25 +173,45 @@ def test_an_output_folder_that_cant_be_written(cli, small, tmp_path):
     assert err.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_help_names_what_there_is(cli):
     code, out, _ = cli("--help")
     assert code == 0
     for name in ("+experiment=glue_isobn -m seed=1,2,3,4,5", "rotten_tomatoes", "isobn_released", "data.root=FOLDER"):
         assert name in out
-    for word in COMMANDS:
+    for word in (*COMMANDS, "papers", "tasks"):
         assert re.search(rf"^{word} +\w", out, re.MULTILINE)
 
 
-def test_a_word_that_moved_says_what_to_type_now(command):
-    code, _, err = command(main, "wordsim", "A", "B")
-    assert code == 2
-    assert "python -m isobench_papers.too_much_in_common.convert_wordsim" in err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "isobench task="),
+        (["wordsim", "A", "B"], "python -m isobench_papers.too_much_in_common.convert_wordsim"),
+        (["taks"], "there is no command taks: did you mean tasks"),
+    ],
+)
+def test_a_command_line_that_means_nothing_says_what_to_type(cli, arguments, said):
+    code, out, err = cli(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
 
 
-@pytest.mark.parametrize("word", COMMANDS)
-def test_a_command_shows_its_usage(command, word):
-    assert command(main, word, "--help")[1].startswith(f"usage: isobench {word} [-h] ")
+@pytest.mark.parametrize("word", [*COMMANDS, *LISTS])
+def test_a_commands_help_has_its_usage_an_example_and_a_page(command, word):
+    _, out, _ = command(main, word, "--help")
+    assert out.startswith(f"usage: isobench {word} [-h] ")
+    example, page = re.search(r"^example: isobench (.+)\npage: +(.+)$", out, re.MULTILINE).groups()
+    assert example.startswith(word)
+    assert (ROOT / page).is_file()
+
+
+@pytest.mark.parametrize("word", ["dashboard", "prune", "report", "status", "wordsim"])
+def test_a_former_module_says_what_to_type_now(word):
+    done = subprocess.run(
+        [sys.executable, "-m", f"isobench.{word}", "x=1"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"isobench {word}" in done.stderr
 
 
 @pytest.mark.slow

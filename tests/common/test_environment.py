@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from helpers import ROOT, make_config
 
-from isobench.__main__ import COMMANDS, import_command
+from isobench.__main__ import COMMANDS, find_command
 from isobench.common import environment
 from isobench.sweep.slurm import Worker
 
@@ -240,21 +240,21 @@ def test_a_sweeps_worker_sets_it_before_torch_is_imported(tmp_path):
 
 @pytest.mark.parametrize("word", COMMANDS)
 def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
-    module, guarded = import_command(word), []
+    main, guarded = find_command(word), []
     needed = {
         "export": ["--to", "folder"],
         "import": ["folder"],
         "verify": ["folder"],
     }
-    monkeypatch.setattr(module, "run_guarded", guarded.append)
+    monkeypatch.setattr(sys.modules[main.__module__], "run_guarded", guarded.append)
     monkeypatch.setattr("sys.argv", ["isobench", *needed.get(word, [])])
-    module.main()
+    main()
     assert len(guarded) == 1
 
 
 @pytest.mark.slow
 def test_no_word_of_the_command_imports_torch_before_it_is_guarded(tmp_path):
-    imports = "\n".join(f"import {import_command(word).__name__}" for word in COMMANDS)
+    imports = "\n".join(f"import {find_command(word).__module__}" for word in COMMANDS)
     assert watch_torch(imports, tmp_path) == []
 
 

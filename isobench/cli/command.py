@@ -1,0 +1,122 @@
+"""What every command shares: flags that are parsed the same way, and errors that are one line and an exit code."""
+
+import argparse
+import atexit
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from isobench.common import environment
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.interruption import Interrupted, obey_ctrl_c
+from isobench.common.terminal import outlive_readers
+from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS
+from isobench.config.explain import print_error
+
+SWEEP_FLAGS = (*MULTIRUN_FLAGS, *CONFIG_DIR_FLAGS)  # flags of a sweep, which go with its settings
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser of flags whose errors are one line that names the nearest flag, without argparse's usage.
+
+    Args:
+        program: the command as it is typed, such as ``isobench report``.
+        usage: what may follow it and ``-h``; None to list its flags.
+        description: what it does.
+        example: what to type after ``program`` for a first try; its help ends with it.
+        page: the page of the documentation, which its help names too.
+        options: further arguments of argparse.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        usage: str | None = None,
+        description: str = "",
+        example: str = "",
+        page: str = "",
+        **options: Any,
+    ) -> None:
+        usage = f"{program} [-h] {usage}" if usage else None
+        super().__init__(prog=program, usage=usage, description=description, allow_abbrev=False, **options)
+        self.ending = f"\nexample: {program} {example}\npage:    {page}\n" if example else ""
+        self.extra_flags: tuple[str, ...] = ()  # flags that are valid beside the parser's own
+
+    def format_help(self) -> str:
+        """Return what ``--help`` prints."""
+        return super().format_help() + self.ending
+
+    def error(self, message: str) -> NoReturn:
+        """Print a mistake in the arguments as one line and end the process with exit code 2."""
+        if flag := re.match(r"unrecognized arguments: (-\S*?)(?:[= ]|$)", message):
+            known = {*self._option_string_actions, *self.extra_flags}
+            message = f"there is no flag {flag[1]}: {suggest_nearest(flag[1], known)}"
+        print_error(UserError(f"{message} ({self.prog} --help shows the usage)"))
+        raise SystemExit(2)
+
+    def parse_sweep_arguments(self) -> tuple[argparse.Namespace, list[str]]:
+        """Parse the command line of a command that takes a sweep's arguments.
+
+        Returns:
+            The command's own flags, and the sweep's arguments in the order in which they were typed: its settings
+            and ``SWEEP_FLAGS``.
+        """
+        self.extra_flags = SWEEP_FLAGS
+        options, arguments = self.parse_known_args()
+        for argument in arguments:
+            if argument.startswith("-") and argument.partition("=")[0] not in SWEEP_FLAGS:
+                self.error(f"unrecognized arguments: {argument}")
+        return options, arguments
+
+
+def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
+    """Split a command's arguments into folders, each once, and settings; ``a=b`` is a setting, ``./a=b`` a folder."""
+    settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
+    folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
+    return list(folders), settings
+
+
+def run_guarded(function: Callable[[], Any]) -> None:
+    """Call a command's function. An error is printed in one line and ends the process with an exit code.
+
+    With HYDRA_FULL_ERROR=1 an error shows its traceback instead.
+
+    Raises:
+        SystemExit: 2 after an error, 128 + the signal's number after a signal.
+    """
+    hydra_full_error = os.environ.get("HYDRA_FULL_ERROR")
+    environment.note_command(debugging=hydra_full_error == "1")
+    environment.share_processor()
+    environment.keep_freed_memory()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them itself
+    try:
+        with outlive_readers():
+            _turn_errors_into_exits(function)
+    finally:
+        atexit.register(_end_quietly)
+        if hydra_full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+
+
+def _turn_errors_into_exits(function: Callable[[], Any]) -> None:
+    try:
+        with obey_ctrl_c():
+            function()
+    except (KeyboardInterrupt, Interrupted) as stop:
+        print("isobench: interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
+        raise SystemExit(128 + getattr(stop, "signum", 2)) from None
+    except Exception as error:
+        if environment.is_debugging():
+            raise
+        print_error(error)
+        raise SystemExit(2) from None
+
+
+def _end_quietly() -> None:
+    """Let Ctrl-C end the process at once; otherwise libraries print tracebacks while Python shuts down."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
