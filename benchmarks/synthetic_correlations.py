@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from synthetic_studies import Design, Noise, chunks, holm, simulate
 
-from isobench.statistics.correlation import correlate_partially
-from isobench.statistics.dose_response import student_t
+from isobench.statistics.dose_response import correlate_partially, student_t
 from isobench.statistics.seeds import ALPHA, POWER
 from isobench_papers.isotropy_dial.rows import MEASURES
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from isobench.statistics.paired_bootstrap import CORRELATIONS
-from isobench.statistics.resampled_metrics import resample_metric
+from isobench.statistics.paired_bootstrap import CORRELATIONS, resample_metric
 
 RUN_ERROR_SD = 0.02  # of the factor by which a run's errors of scores are larger or smaller
 PLANTED_ERROR = 0.9  # the second method's errors of scores, relative to the first's, where a difference is planted

@@ -14,10 +14,9 @@ import numpy as np
 from isobench.analyses.rows import TidyRow
 from isobench.analyses.shown import Rows
 from isobench.common.errors import UserError
-from isobench.report.pairs import SCORE_TOLERANCE, NotPairedError, read_predictions
+from isobench.report.paired_tests import SCORE_TOLERANCE, NotPairedError, read_predictions
 from isobench.runs.folder import PREDICTIONS_FILE
-from isobench.statistics.correlation import correlate_partially
-from isobench.statistics.dose_response import SeedMean, average_over_seeds, fit_slopes
+from isobench.statistics.dose_response import SeedMean, average_over_seeds, correlate_partially, fit_slopes
 from isobench.statistics.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences
 from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial.design import (

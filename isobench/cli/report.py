@@ -151,7 +151,7 @@ def show_report(rows: list[Run], folder: Path, shown: "Shown | None", notes: Seq
 
     built = build_report(rows[0].cfg.experiment, rows, notes=notes)
     page = write_report(built, rows, folder, shown, appendix)
-    print_table(rows, built)
+    print_table(built, rows)
     out = make_console()
     for sentence in [*(f"- {sentence}" for sentence in built.evidence), f"Selection: {built.selection}"]:
         out.print(sentence, highlight=False)

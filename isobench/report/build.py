@@ -5,21 +5,97 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from isobench.common.terminal import format_count
 from isobench.config.schema import Experiment
-from isobench.report.cells import build_cells
+from isobench.papers import published
+from isobench.papers.published import PublishedTable
+from isobench.report.cells import AVERAGE, build_cells, find_content
 from isobench.report.methods import compare_methods
-from isobench.report.notes import describe_epoch_rule, describe_generation, list_warnings
-from isobench.report.pairs import ExamplePairs
+from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
 from isobench.report.sentences import describe_evidence, write_verdict
-from isobench.report.tables import build_epochs, build_runs, list_scale_differences
+from isobench.report.tables import (
+    BASE_METHOD,
+    BASELINE,
+    build_epochs,
+    build_runs,
+    list_scale_differences,
+)
+from isobench.report.wording import MARK_TESTS, describe_epoch_rule, describe_generation, list_warnings
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
+from isobench.statistics.seeds import ALPHA, holm
 
+TIME_NOTE = (
+    "Training time: of the fastest seed, relative to plain fine-tuning's; of several tasks the median and the range. "
+    "Comparable only if the machine did nothing else."
+)
 ORIGIN = ("commit", "code_changed", "python", "torch", "machine", "data", "weights")  # columns of ``runs``
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table: an encoder and method, or a row of others' numbers that the paper repeats.
+
+    Attributes:
+        encoder, method, settings, time: as in ``cells``.
+        cells: column title -> the cell, a row of ``cells``.
+        is_reported: True for others' numbers.
+    """
+
+    encoder: str
+    method: str
+    settings: str
+    time: str
+    cells: dict[str, Any]
+    is_reported: bool
+
+
+@dataclass(frozen=True)
+class TableView:
+    """One table of a report.
+
+    Attributes:
+        name: its name in published.yaml; empty if the paper has no such table.
+        part: the part of the runs that it shows; empty if there is only one.
+        title: the heading above it.
+        columns: titles of the columns.
+        lines: ours first, then the rows that the paper repeats from others.
+        notes: sentences below it.
+        mark_test: the test that the marks come from, welch or student.
+    """
+
+    name: str
+    part: str
+    title: str
+    columns: list[str]
+    lines: list[Line]
+    notes: list[str]
+    mark_test: str
+
+    @property
+    def has_other_methods(self) -> bool:
+        """True if it has a method besides plain fine-tuning."""
+        return any(line.method != BASE_METHOD for line in self.own_lines)
+
+    @property
+    def own_lines(self) -> list[Line]:
+        """The lines of our runs."""
+        return [line for line in self.lines if not line.is_reported]
+
+    @property
+    def own_cells(self) -> list[Any]:
+        """The cells of our runs."""
+        return [cell for line in self.own_lines for cell in line.cells.values()]
+
+    @property
+    def has_marks(self) -> bool:
+        """True if a difference is marked."""
+        return any(cell.mark for cell in self.own_cells)
 
 
 @dataclass(frozen=True)
@@ -29,9 +105,10 @@ class Report:
     Attributes:
         experiment: its name, paper, tables and selection rule.
         runs, epochs, cells: the tables that `isobench.report.tables` describes.
-        configurations: every configuration that was tried (`summarize_configurations`); empty if each method has one.
+        configurations: every configuration that was tried (`isobench.report.selection.CONFIGURATIONS`).
         varying: dotted names of the settings in which the runs differ.
-        selection: how configurations and epochs were selected, in words.
+        rule: how configurations were selected, in words.
+        epoch_rule: how the epoch of a run was, in words.
         notes: sentences on generation, truncation and warnings.
     """
 
@@ -41,13 +118,30 @@ class Report:
     cells: pd.DataFrame
     configurations: pd.DataFrame
     varying: list[str]
-    selection: str
+    rule: str = ""
+    epoch_rule: str = ""
     notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """The experiment's name."""
         return self.experiment.name or "runs"
+
+    @property
+    def selection(self) -> str:
+        """How configurations and epochs were selected, in words."""
+        return f"{self.rule} From each run: its {self.epoch_rule}."
+
+    @property
+    def has_choices(self) -> bool:
+        """True if a method was run in several configurations."""
+        columns = ["group", "task", "method"]
+        return not self.configurations.empty and bool(self.configurations.duplicated(columns).any())
+
+    @cached_property
+    def views(self) -> list[TableView]:
+        """The tables as they are printed, in the paper's order for each part."""
+        return _list_views(self)
 
     @cached_property
     def methods(self) -> pd.DataFrame:
@@ -122,6 +216,76 @@ def build_report(
         cells=cells,
         configurations=configurations,
         varying=varying,
-        selection=f"{rule} From each run: its {describe_epoch_rule(rows)}.",
+        rule=rule,
+        epoch_rule=describe_epoch_rule(rows),
         notes=[*describe_generation(rows), *list_warnings(rows), *notes],
     )
+
+
+def _list_views(report: Report) -> list[TableView]:
+    """List the tables of a report, in the paper's order for each part."""
+    views = []
+    for (name, part), cells in report.cells.groupby(["table", "part"], sort=False):
+        content = find_content(report.experiment, name)
+        title, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
+        title = f"{report.experiment.paper}, {name}: {title}" if name else "mean and standard deviation over seeds"
+        own = cells[cells["kind"] != "reported"]
+        lines: dict[tuple[Any, ...], Line] = {}
+        for cell in cells.itertuples():
+            is_reported = cell.kind == "reported"
+            line = Line(cell.encoder, cell.method, cell.settings, cell.time, {}, is_reported)
+            lines.setdefault((cell.encoder, cell.method, is_reported), line).cells[cell.column] = cell
+        notes = _list_notes(content, own)
+        if len(lines) > len(own[["encoder", "method"]].drop_duplicates()):
+            notes.append(f"{published.find_reported(content)[0]}: numbers of others that the paper repeats.")
+        if form and name:
+            notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
+        columns = list(own["column"].unique())
+        title = f"{title} ({part})" if part else title
+        views.append(TableView(name, part, title, columns, list(lines.values()), notes, content.marks))
+    return views
+
+
+def _list_notes(content: PublishedTable, cells: pd.DataFrame) -> list[str]:
+    """Write the sentences below a table: what the marks mean, how many of them chance explains, how it differs."""
+    notes = []
+    tests = cells["p_student" if content.marks == "student" else "p"].dropna()
+    if len(tests):
+        notes.append(
+            f"{format_legend(content.marks, '(Holm)')}. Of {format_count(len(tests), 'comparison')}, "
+            f"{ALPHA * len(tests):.2g} would have a mark by chance; {_count_holm_survivors(list(tests))}."
+        )
+        if content.marks == "student":
+            others = cells["p"].dropna()
+            found = f"{(others < ALPHA).sum()} of {len(others)} have p < {ALPHA}"
+            notes.append(
+                f"By Welch's t-test, which does not assume equal variances, {found}; "
+                f"{_count_holm_survivors(list(others))}."
+            )
+    variants = {name: words for column in content.columns.values() for name, words in column.variants.items()}
+    notes += [f"{task}: {variants[task]}." for task in cells["task"].dropna().unique() if task in variants]
+    if AVERAGE in set(cells["column"]):
+        notes.append(
+            f"{AVERAGE}: the mean over the paper's {len(content.columns)} columns, if all of them ran. "
+            "Ours are rounded; published.yaml says whether the paper's are."
+        )
+    if "time" in set(cells["kind"]):
+        notes.append(
+            "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
+        )
+    return notes
+
+
+def format_legend(mark_test: str, holm_word: str) -> str:
+    """Explain a table's marks, and the word of the differences that survive Holm's correction."""
+    survival = "still so after Holm's correction"
+    if mark_test != "welch":
+        survival = f"p < {ALPHA} by Welch's t-test after Holm's correction"
+    marks = f"* better, † worse than {BASELINE}: p < {ALPHA} ({MARK_TESTS[mark_test]}, not corrected)"
+    return f"{marks}; {holm_word}: {survival}"
+
+
+def _count_holm_survivors(p_values: Sequence[float]) -> str:
+    """Say how many of these p-values are below ``ALPHA`` after Holm's correction."""
+    survivors = sum(p < ALPHA for p in holm(p_values))
+    return f"{survivors} survive{'s' * (survivors == 1)} Holm's correction"

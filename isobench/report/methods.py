@@ -94,13 +94,12 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells of scores with their ``group``, of several columns of one task the first.
+    """Return the cells of scores, of several columns of one task the first.
 
     Of a column that several tables show, the cell that is compared with plain fine-tuning is taken.
     """
     scores = cells[cells["kind"] == "score"]
-    groups = [name_group(*names) for names in zip(scores["encoder"], scores["part"], strict=True)]
-    scores = scores.assign(group=groups, order=range(len(scores)))
+    scores = scores.assign(order=range(len(scores)))
     once = scores.sort_values("compared", ascending=False, kind="stable").drop_duplicates(
         ["group", "method", "column"]
     )

@@ -4,6 +4,7 @@ Only runs of one part may be compared, tested against each other or selected amo
 (``PROTOCOL_SETTINGS``). For each encoder and task it holds one scale, one data set and one set of weights.
 """
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,22 +17,47 @@ from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.config.schema import SELECTION_RULES, Selection
 from isobench.report.tables import (
+    BASE_METHOD,
+    CONSTANT_PREDICTOR,
+    NO_SETTING,
     describe_settings,
+    find_fastest,
     find_troubles,
     is_missing,
     is_scored,
     label_method,
+    list_outcomes,
     list_scale_differences,
     name_group,
+    read_numbers,
+    read_primary_metric,
 )
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import expected_maximum
 
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
 DIGESTS = dict(zip(SOURCE_SETTINGS, ("data", "weights"), strict=True))  # copies in two places have one digest
-CONFIGURATIONS = [
-    "group", "task", "method", "settings", "values", "seeds", "troubles", "selected_by", "is_chosen",
-]  # fmt: skip
+# Column of ``configurations`` -> what it holds: a row for each configuration of each group, task and method.
+CONFIGURATIONS = {
+    "group": "encoder, and the part of the runs if there are several: only methods of one group are compared",
+    "task": "name of the task",
+    "metric": "its primary metric",
+    "method": "name of the method",
+    "settings": "the settings that vary, in words; empty if none does",
+    "runs": "number of runs",
+    "values": "list of the reported scores x 100, NaN where undefined; not those that only decide the choice",
+    "seeds": "list of the seeds of these values",
+    "troubles": "list of what went wrong, an entry for each run in which something did",
+    "trouble_seeds": "list of the seeds of these runs",
+    "base": "list of the scores of plain fine-tuning with the same settings; empty if it or the method is constant",
+    "ev1": "EV_1 of the calibrated embeddings, median over seeds",
+    "isoscore": "IsoScore of the calibrated embeddings, median over seeds",
+    "seconds": "training seconds of an epoch, of the fastest seed",
+    "base_seconds": "the same of plain fine-tuning with the same settings",
+    "selected_by": "mean of the scores x 100 that decided; missing if it could not be chosen",
+    "is_chosen": "whether the tables show it",
+}
+NUMBERS = ("ev1", "isoscore", "seconds", "base_seconds", "selected_by")
 Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
 Groups = dict[tuple[str, str, str], dict[Choice, np.ndarray]]  # encoder, method, task -> choice -> its runs
 
@@ -51,8 +77,8 @@ def select_runs(
         varying: the settings in which the runs differ.
 
     Returns:
-        The runs with the columns ``part``, ``selected`` and ``candidates``; a row for each configuration, from
-        ``summarize_configurations``; and the rule in words.
+        The runs with the columns ``part``, ``selected`` and ``candidates``; the table of ``CONFIGURATIONS``; and the
+        rule in words.
 
     Raises:
         UserError: the rule is unknown, is ``none`` for several configurations, or leaves nothing to select by or
@@ -84,10 +110,9 @@ def select_runs(
                 selected[places[chosen]] = not differing or (choice == best) & ~selects[chosen]
                 candidates[places[chosen]] = len(scores[key]) if rule.rule == "dev" else 1
         rules.append(describe_rule(groups, rule, budget) if differing else NOTHING_TO_SELECT)
-        if differing:
-            reported = own.assign(selected=selected[places])[~selects]
-            shown += summarize_configurations(reported, differing, scores)
-    configurations = pd.DataFrame(shown, columns=CONFIGURATIONS).astype({"selected_by": float})
+        reported = own.assign(selected=selected[places])[~selects]
+        shown += summarize_configurations(reported, differing, scores)
+    configurations = pd.DataFrame(shown, columns=list(CONFIGURATIONS)).astype(dict.fromkeys(NUMBERS, float))
     return runs.assign(selected=selected, candidates=candidates), configurations, describe_rules(rules, names)
 
 
@@ -223,25 +248,54 @@ def describe_rules(rules: list[str], parts: list[str]) -> str:
 def summarize_configurations(
     runs: pd.DataFrame, varying: Sequence[str], scores: dict[tuple[str, str, str], dict[Choice, list[float]]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each configuration of each encoder, method and task of a part: its scores and what decided.
-
-    Its entries are ``group`` (encoder and part), ``task``, ``method``, ``settings`` in words, ``values`` and
-    ``seeds`` (the scores that are reported, in percent), ``troubles`` as in ``cells``, ``selected_by`` (mean of the
-    scores that decided, in percent; None if it could not be chosen) and ``is_chosen``.
+    """Yield the rows of ``CONFIGURATIONS`` of a part.
 
     Args:
-        runs: the reported runs of one part, with ``selected``.
+        runs: the reported runs of the part, with ``selected``.
         varying: the settings in which configurations differ.
         scores: from ``score_candidates``, by encoder, method and task.
     """
-    for (encoder, method, task), choices in group_by_configuration(runs, varying).items():
+    groups = group_by_configuration(runs, varying)
+    for (encoder, method, task), choices in groups.items():
+        plain = groups.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}
         for choice, places in choices.items():
-            own = runs.iloc[places]
+            own, base = runs.iloc[places], runs.iloc[_find_baseline(choice, plain)]
             scored = own[is_scored(own)]
-            basis = [100 * score for score in scores[encoder, method, task].get(choice, [])]
+            troubled = [trouble is not None for trouble in list_outcomes(own)]
+            has_base = not (_are_constant(own) or _are_constant(base))
+            decided = scores[encoder, method, task].get(choice, [])
             yield {
-                "group": name_group(encoder, own["part"].iloc[0]), "task": task, "method": method,
-                "settings": describe_settings(own, varying), "values": list(scored["score"]),
-                "seeds": list(scored["seed"]), "troubles": find_troubles(own),
-                "selected_by": statistics.fmean(basis) if basis else None, "is_chosen": bool(own["selected"].any()),
+                "group": name_group(encoder, own["part"].iloc[0]), "task": task, "metric": own["metric"].iloc[0],
+                "method": method, "settings": describe_settings(own, varying), "runs": len(own),
+                "values": read_primary_metric(scored), "seeds": list(scored["seed"]),
+                "troubles": find_troubles(own), "trouble_seeds": list(own["seed"][troubled]),
+                "base": read_primary_metric(base[is_scored(base)]) if has_base else [],
+                "ev1": _find_median(scored, "embedding/ev1"), "isoscore": _find_median(scored, "embedding/isoscore"),
+                "seconds": find_fastest(own), "base_seconds": find_fastest(base),
+                "selected_by": 100 * statistics.fmean(decided) if decided else None,
+                "is_chosen": bool(own["selected"].any()),
             }  # fmt: skip
+
+
+def _find_baseline(choice: Choice, plain: dict[Choice, np.ndarray]) -> np.ndarray:
+    """Find plain fine-tuning's runs with the same values of the settings that both have, if just one choice fits.
+
+    Args:
+        choice: the configuration of a method.
+        plain: the configurations of plain fine-tuning -> numbers of their runs.
+    """
+    fitting = [
+        places
+        for other, places in plain.items()
+        if all(ours == theirs or NO_SETTING in (ours, theirs) for ours, theirs in zip(choice, other, strict=True))
+    ]
+    return fitting[0] if len(fitting) == 1 else np.array([], int)
+
+
+def _are_constant(runs: pd.DataFrame) -> bool:
+    return bool(len(runs) and (runs["failure"] == CONSTANT_PREDICTOR).all())
+
+
+def _find_median(runs: pd.DataFrame, measure: str) -> float:
+    values = read_numbers(runs, measure)
+    return float(np.median(values[~np.isnan(values)])) if not np.isnan(values).all() else math.nan

@@ -117,10 +117,9 @@ def _describe_comparisons(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterato
 
 
 def list_comparisons(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells that have a p, with their ``group``, each comparison once: Holm's family."""
+    """Return the cells that have a p, each comparison once: Holm's family."""
     tested = cells[cells["p"].notna()]
-    groups = tested["encoder"] + tested["part"].map(lambda part: f"; {part}" if part else "")
-    tested = tested.assign(group=groups, key=tested["values"].map(tuple))
+    tested = tested.assign(key=tested["values"].map(tuple))
     return tested.drop_duplicates(["group", "method", "column", "key"]).drop(columns="key")
 
 
@@ -262,8 +261,7 @@ def _describe_pairs(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]
 def list_pairs(cells: pd.DataFrame) -> list[Any]:
     """List the cells for which a comparison over shared seeds and dev examples was asked, each once."""
     asked = cells[cells["paired_reason"].notna()]
-    groups = asked["encoder"] + asked["part"].map(lambda part: f"; {part}" if part else "")
-    return list(asked.assign(group=groups).drop_duplicates(["group", "method", "column"]).itertuples())
+    return list(asked.drop_duplicates(["group", "method", "column"]).itertuples())
 
 
 def _name_shown_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:

@@ -92,6 +92,7 @@ CELLS = {
     "table": "name of the table in published.yaml; empty if the experiment has none",
     "part": "as in runs",
     "encoder": "name of the encoder",
+    "group": "encoder and part: only methods of one group are compared",
     "method": "name of the method; of a row that the paper repeats from others, its heading",
     "settings": "configuration that was chosen for the method, in words; empty if there was no choice",
     "column": "title of the column",
@@ -267,11 +268,15 @@ def name_group(encoder: str, part: str) -> str:
     return f"{encoder}; {part}" if part else encoder
 
 
+def list_outcomes(runs: pd.DataFrame) -> list[str | None]:
+    """List what went wrong in each run: its failure, or its state if it has not ended; None if nothing did."""
+    pairs = zip(runs["failure"], runs["status"], strict=True)
+    return [failure or (None if status in ("finished", "failed") else status) for failure, status in pairs]
+
+
 def find_troubles(runs: pd.DataFrame) -> list[str]:
     """List what went wrong: an entry for each run that failed or has not ended."""
-    pairs = zip(runs["failure"], runs["status"], strict=True)
-    found = (failure or (None if status in ("finished", "failed") else status) for failure, status in pairs)
-    return [trouble for trouble in found if trouble]
+    return [trouble for trouble in list_outcomes(runs) if trouble]
 
 
 def is_scored(runs: pd.DataFrame) -> pd.Series:
@@ -284,6 +289,26 @@ def read_numbers(runs: pd.DataFrame, name: str) -> np.ndarray:
     if name not in runs:
         return np.full(len(runs), math.nan)
     return runs[name].to_numpy(dtype=np.float64, na_value=math.nan)
+
+
+def read_primary_metric(runs: pd.DataFrame) -> list[float]:
+    """Return the primary metric of one task's runs, x 100; NaN where it is undefined. ``score`` has 0 there."""
+    return read_numbers(runs, f"{runs['split'].iloc[0]}/{runs['metric'].iloc[0]}").tolist() if len(runs) else []
+
+
+def compute_epoch_seconds(runs: pd.DataFrame) -> np.ndarray:
+    """Return each run's training seconds per epoch; NaN if no epoch was trained.
+
+    The recorded time is up to the last evaluated epoch, so it is divided by that epoch's number.
+    """
+    epochs = read_numbers(runs, "epochs")
+    return read_numbers(runs, "training_seconds") / np.where(epochs > 0, epochs, np.nan)
+
+
+def find_fastest(runs: pd.DataFrame) -> float | None:
+    """Return the training seconds per epoch of the fastest seed, which the machine's other work slowed least."""
+    seconds = compute_epoch_seconds(runs)
+    return float(np.nanmin(seconds)) if np.isfinite(seconds).any() else None
 
 
 def list_scale_differences(runs: pd.DataFrame) -> list[str]:

@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
@@ -19,7 +19,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_file, sha256_json
 from isobench.common.terminal import print_note
 from isobench.config.command_line import drop_launch_arguments
-from isobench.config.schema import Config, format_method_name
+from isobench.config.schema import Config, Selection, format_method_name
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
 from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
@@ -41,6 +41,9 @@ from isobench.training.execute import (
     require_hub_files_of_some,
     require_metric_packages,
 )
+
+if TYPE_CHECKING:
+    from isobench.report.build import Report
 
 
 class GridSweeper(Sweeper):
@@ -132,13 +135,16 @@ class GridSweeper(Sweeper):
                 row.folder.remove_leftovers(row.record)
         from isobench.report.output.terminal import print_table  # imports pandas, which a dry run needs not
 
-        print_table(rows)
+        has_page = self.base.report and not rows[0].cfg.analysis
+        report = _build_report(rows, with_pairs=has_page)
+        if report is not None:
+            print_table(report, rows)
         print_troubles(rows)
         print_missing_exports(rows)
         if rows[0].cfg.analysis:
             runner.analyse_trained_runs(rows[0].cfg.experiment, rows)
-        elif self.base.report:
-            _write_page(rows)
+        elif has_page and report is not None:
+            _write_page(report, rows)
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
         elsewhere = EXIT_BUSY if any(row.state in ("running", "queued") for row in rows) else EXIT_DONE
         have_all_ended = all(row.record is not None for row in rows)
@@ -172,7 +178,9 @@ def run_alone(cfg: Config) -> None:
     if ended is not None:
         from isobench.report.output.terminal import print_table  # as above
 
-        print_table([ended])
+        report = _build_report([ended], with_pairs=False)
+        if report is not None:
+            print_table(report, [ended])
         print(f"This run: {ended.folder.path}")
     if code:
         raise SystemExit(code)
@@ -228,7 +236,24 @@ def _print_left_out(planned: list[PlannedRun]) -> None:
         print_note(f"{name} is set for {', '.join(having[name])}; methods without this setting: {', '.join(methods)}")
 
 
-def _write_page(rows: list[Run]) -> None:
+def _build_report(rows: list[Run], with_pairs: bool) -> "Report | None":
+    """Build the report that a sweep ends with; where its selection rule can't be applied, by the rule ``dev``.
+
+    Print a line for a rule that can't be applied. None if neither can.
+    """
+    from isobench.report.build import build_report
+
+    experiment = rows[0].cfg.experiment
+    others = [] if experiment.selection.rule == Selection.rule else [Selection()]
+    for selection in (experiment.selection, *others):
+        try:
+            return build_report(replace(experiment, selection=selection), rows, with_pairs)
+        except UserError as error:
+            print_note(f"selection by the rule {selection.rule}: {error}")
+    return None
+
+
+def _write_page(report: "Report", rows: list[Run]) -> None:
     """Write the page of a sweep's runs and print its path, or print one line that says why there is no page.
 
     The results are already written, and the sweep's exit code does not depend on the page. So errors are printed, not
@@ -236,12 +261,11 @@ def _write_page(rows: list[Run]) -> None:
     """
     if not any(row.record is not None and row.record.status == "finished" for row in rows):
         return
-    from isobench.report.build import build_report  # imports pandas, and matplotlib below
-    from isobench.report.files import write_report
+    from isobench.report.files import write_report  # imports matplotlib
 
     experiment = rows[0].cfg.experiment
     try:
-        page = write_report(build_report(experiment, rows), rows)
+        page = write_report(report, rows)
     except Exception as error:
         if environment.is_debugging():
             raise

@@ -16,7 +16,6 @@ from isobench.report.cells import matches_printed
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.tables import SPEED_SETTINGS
-from isobench.report.views import list_views
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
@@ -235,9 +234,9 @@ def test_selections_that_cant_be_made(tmp_path, selection, said):
 def test_nothing_is_compared_or_selected_across_scales(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN, "task.train_samples=512"), *runs(tmp_path, "isobn_paper", BETTER)]
     report = build_report(experiment(), rows)
-    assert len(list_views(report)) == 2
+    assert len(report.views) == 2
     assert not report.cells["compared"].any()
-    assert any("at most 512 training examples" in view.title for view in list_views(report))
+    assert any("at most 512 training examples" in view.title for view in report.views)
     report = build_report(experiment(), [*rows, *runs(tmp_path, "none", PLAIN)])
     assert report.cells["compared"].sum() == 1
 
@@ -254,7 +253,7 @@ def test_nothing_is_compared_or_selected_across_heads_and_reported_epochs(tmp_pa
     plain, calibrated = runs(tmp_path, "none", PLAIN, ours), runs(tmp_path, "isobn_paper", BETTER, others)
     report = build_report(experiment(), [*plain, *calibrated])
     assert not report.cells["compared"].any()
-    assert all(any(name.split("=")[1] in view.title for name in (ours, others)) for view in list_views(report))
+    assert all(any(name.split("=")[1] in view.title for name in (ours, others)) for view in report.views)
     assert any("No run of plain fine-tuning has a score to compare with" in said for said in report.evidence)
     worse = runs(tmp_path, "none", [score - 0.1 for score in PLAIN], others)
     report = build_report(experiment(), [*plain, *calibrated, *worse])
@@ -330,7 +329,7 @@ def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tm
     large = "encoder=roberta-large"
     rows = [*runs(tmp_path, "none", PLAIN, large), *runs(tmp_path, "isobn_paper", BETTER, large)]
     report = build_report(experiment(), rows)
-    (view,) = list_views(report)
+    (view,) = report.views
     assert view.columns == ["Avg", "RTE"]
     average = cells(report, "Avg")["isobn_paper"]
     assert (average.ours, average.published, average.published_of) == ("1 of 7 columns", "88.98", "roberta-large")

@@ -6,10 +6,9 @@ from helpers import make_config, make_record
 from isobench.config.schema import Experiment
 from isobench.data.scale import find_scale_differences
 from isobench.report.build import build_report
-from isobench.report.notes import describe_generation
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_markdown
-from isobench.report.views import list_views
+from isobench.report.wording import describe_generation
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import RecordedData
 from isobench.runs.run import Run
@@ -97,7 +96,7 @@ def test_a_million_pairs_and_all_pairs_are_both_compared_with_the_papers_de_en()
     assert part.published == whole.published == "22.81 ± 0.35"
     assert (part.verdict, part.why) == ("above", "+3.29, spread 0.35")
     assert (whole.verdict, whole.why) == ("within", f"-0.30, spread 0.35; {difference}")
-    (view,) = list_views(build_report(MT, rows, with_pairs=False))
+    (view,) = build_report(MT, rows, with_pairs=False).views
     assert f"wmt16_de_en: {difference}." in view.notes
 
 

@@ -50,7 +50,7 @@ def make_rows(outputs) -> list[Run]:
 def test_tables_on_the_terminal_show_markup_and_control_characters(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     rows = make_rows(tmp_path)
-    print_table(rows)
+    print_table(build_report(Experiment(), rows), rows)
     states = [RunState("done"), RunState("failed")]
     print_overview(EVIL, rows, states)
     print_details(rows, states)

@@ -14,7 +14,6 @@ from isobench.report.build import build_report
 from isobench.report.cells import compare
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
-from isobench.report.views import list_views
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 from isobench.statistics.seeds import student, welch
@@ -98,7 +97,7 @@ def test_a_report_marks_by_the_papers_test_and_shows_welchs_beside_it():
     assert cell.mark_test == "student"
     assert cell.p_student == pytest.approx(0.016, abs=5e-4)
     assert cell.p == pytest.approx(0.057, abs=5e-4)
-    (view,) = list_views(report)
+    (view,) = report.views
     assert "1 survives Holm's correction" in view.notes[0]
     assert "0 of 2 have p < 0.05; 0 survive Holm's correction" in view.notes[1]  # by Welch's test
     page, text, tex = render_report(report), format_markdown(report), format_latex(report)

@@ -10,14 +10,11 @@ from helpers import make_config, make_record
 from isobench.common.terminal import PlainConsole
 from isobench.config.schema import Experiment
 from isobench.data.scale import find_scale_differences
-from isobench.report.output.terminal import print_table, summarize_lines
-from isobench.report.selection import number_parts
-from isobench.report.tables import build_runs
+from isobench.report.build import build_report
+from isobench.report.output.terminal import _format_configuration, print_table
 from isobench.runs.folder import RunFolder
-from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
 
-COLUMNS = ("n", "median", "SD", "change", "EV_1", "IsoScore", "time")
 GLUE = ("rte", "sst2", "mrpc", "cola", "qnli", "mnli", "wnli")
 CALIBRATIONS = (
     "none", "cosine", "spectrum_polynomial", "spectrum_exponential", "spectrum_polynomial_collapsed",
@@ -125,9 +122,8 @@ CASES = (
 
 
 def summarize(rows) -> list[dict]:
-    varying = find_varying_settings(rows)
-    runs = build_runs(rows, varying)
-    return summarize_lines(runs.assign(part=number_parts(runs)), varying)
+    report = build_report(rows[0].cfg.experiment, rows, with_pairs=False)
+    return [_format_configuration(line) for line in report.configurations.itertuples()]
 
 
 def print_at(width, monkeypatch, capfd, rows) -> str:
@@ -135,7 +131,7 @@ def print_at(width, monkeypatch, capfd, rows) -> str:
     monkeypatch.setattr("isobench.report.output.terminal.make_console", lambda: terminal)
     capfd.readouterr()
     terminal.file = sys.stdout
-    print_table(rows)
+    print_table(build_report(rows[0].cfg.experiment, rows, with_pairs=False), rows)
     return capfd.readouterr().out
 
 
@@ -205,8 +201,9 @@ def test_constant_predictors_and_undefined_scores_have_no_change():
     assert [own["change"] for own in figures] == ["-", "-", "-"]
 
 
-def test_what_the_paper_printed_is_said_where_its_table_has_no_place(monkeypatch, capfd):
+def test_the_papers_table_has_the_chosen_configuration_and_the_table_of_runs_has_all(monkeypatch, capfd):
     _, rows = make_many_settings()
-    text = " ".join(print_at(100, monkeypatch, capfd, rows).split())
-    assert "Published, sst2, bert-base-cased: " in text
-    assert "The paper's table is left out: its cells have one configuration each" in text
+    text = print_at(140, monkeypatch, capfd, rows)
+    assert text.count("isobn_released (") == 1  # in the paper's table
+    assert text.count("isobn_released lr=") == 8
+    assert len(re.findall(r"^isobn_released lr=.* yes ", text, re.MULTILINE)) == 1

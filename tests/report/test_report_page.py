@@ -11,8 +11,8 @@ import sample_report
 from scipy import stats
 
 from isobench.config.schema import Experiment
-from isobench.report.output.figures import assign_styles
-from isobench.report.output.page import Axis, collect_points, compute_overheads, correlate, render_report
+from isobench.report.output.figures import assign_styles, collect_points, correlate
+from isobench.report.output.page import Axis, compute_overheads, render_report
 
 VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use", "wbr"}
 EVIL = "<script>alert(1)</script>"
@@ -70,7 +70,7 @@ def hostile():
         scale=EVIL,
         machine=breakout,
     )
-    return replace(report, experiment=Experiment(EVIL, None), selection=EVIL + breakout, notes=[EVIL + breakout])
+    return replace(report, experiment=Experiment(EVIL, None), rule=EVIL + breakout, notes=[EVIL + breakout])
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from isobench.data.scale import find_encoder_differences
 from isobench.data.weights import format_encoder_name, label_encoder
 from isobench.report.build import build_report
 from isobench.report.output.terminal import print_table
-from isobench.report.views import list_views
 from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name
@@ -49,7 +48,7 @@ def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd
     shown = [list_setting_values(row, varying)[0] for row in rows[::2]]
     for text, name in zip(shown, "ab", strict=True):
         assert text.startswith(f"{tmp_path / name} (")
-    print_table(rows)
+    print_table(build_report(Experiment(), rows), rows)
     print_overview("runs", rows, find_run_states(rows))
     out = capfd.readouterr().out
     assert [out.count(text[-10:]) for text in shown] == [2, 2]  # the start of the fingerprint, in brackets
@@ -64,8 +63,8 @@ def test_data_sets_are_neither_compared_nor_selected_among(two_sources):
     ]
     report = build_report(Experiment(), rows)
     assert not report.cells["compared"].any()
-    assert len(list_views(report)) == 2
-    assert all("data " in view.title for view in list_views(report))
+    assert len(report.views) == 2
+    assert all("data " in view.title for view in report.views)
     assert report.runs["selected"].all()
     assert report.runs["data"].nunique() == 2
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.statistics.correlation import correlate_partially, span
-from isobench.statistics.dose_response import average_over_seeds, fit_slopes, student_t
+from isobench.statistics.dose_response import average_over_seeds, correlate_partially, fit_slopes, span, student_t
 
 RNG = np.random.default_rng(0)
 

@@ -12,13 +12,14 @@ from isobench.metrics.task import METRIC_FUNCTIONS
 from isobench.statistics.paired_bootstrap import (
     ALL_EQUAL,
     MIN_DISAGREEMENTS,
+    RESAMPLED_METRICS,
     average_covariance,
     compare_predictions,
     draw_multiplicities,
     judge_differences,
     resample_differences,
+    resample_metric,
 )
-from isobench.statistics.resampled_metrics import RESAMPLED_METRICS, resample_metric
 
 ROOT = Path(__file__).resolve().parents[2]
 

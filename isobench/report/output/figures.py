@@ -5,9 +5,10 @@ screen can stack.
 """
 
 import io
+import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import matplotlib
 import numpy as np
@@ -18,13 +19,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from isobench.common.plots import FIGURE_STYLE, LINE_STYLES, PALETTE, cut_outliers
-from isobench.report.tables import BASE_METHOD
+from isobench.report.tables import BASE_METHOD, read_numbers
 
 T = TypeVar("T")
 SIZE, BOX = (2.4, 1.7), (0.2, 0.24, 0.76, 0.68)  # of a panel in inches, and of its axes as shares of it
 COLOURS = 7  # of the page: its CSS variables --m0, --m1, ...; plain fine-tuning has the colour of the text
 MARKERS = "os^DvPX"
-MAX_RUNS_DRAWN, MAX_POINTS_DRAWN = 10, 600  # runs of a method in a panel of curves, points in a scatter plot
+# At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
+LIMITS = {"groups": 12, "open": 4, "runs": 10, "points": 600}
+# Isotropy columns of ``runs`` and ``epochs`` -> symbol and the matrix that it is measured on, in the page's order.
+ISOTROPY_COLUMNS = {
+    "embedding/ev1": ("EV₁", "embeddings"),
+    "embedding/ev2": ("EV₂", "embeddings"),
+    "embedding/ev3": ("EV₃", "embeddings"),
+    "embedding/i1": ("I₁", "embeddings"),
+    "embedding/i2": ("I₂", "embeddings"),
+    "head/i1": ("I₁", "head"),
+    "head/i2": ("I₂", "head"),
+}
 CSS = {"#000000": "currentColor", "#ffffff": "var(--paper)"} | {
     PALETTE[index].lower() if PALETTE[index] != "#000000" else "#f0e442": f"var(--m{index})"
     for index in range(COLOURS)
@@ -84,7 +96,7 @@ class Panel:
         self._clear()
         for method, own in usable.groupby("method", sort=False):
             style = styles[method]
-            drawn = subsample_evenly(list(own.sort_values("epoch").groupby("key", sort=False)), MAX_RUNS_DRAWN)
+            drawn = subsample_evenly(list(own.sort_values("epoch").groupby("key", sort=False)), LIMITS["runs"])
             x, y = (np.concatenate([[*run[name], np.nan] for _, run in drawn]) for name in ("epoch", measure))
             self.axis.plot(x, y, color=style.colour, linewidth=0.6, alpha=0.45)
             means = own.groupby("epoch")[measure].mean()
@@ -108,7 +120,7 @@ class Panel:
         if points.empty:
             return None
         self._clear()
-        drawn = points.iloc[subsample_evenly(range(len(points)), MAX_POINTS_DRAWN)]
+        drawn = points.iloc[subsample_evenly(range(len(points)), LIMITS["points"])]
         for method, own in drawn.groupby("method", sort=False):
             style = styles[method]
             self.axis.plot(own["x"], own["y"], style.marker, color=style.colour, markersize=3, alpha=0.7, mew=0)
@@ -162,3 +174,89 @@ def subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
     if len(items) <= most:
         return items
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+
+
+def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str, Any]]:
+    """Draw the curves over training of each encoder and task, of no more than ``LIMITS`` allow."""
+    measures = {"score": "Score"} | {
+        name: f"{symbol}, {matrix}" for name, (symbol, matrix) in ISOTROPY_COLUMNS.items()
+    }
+    panel, groups = Panel(), []
+    for (encoder, task), own in list(epochs.groupby(["encoder", "task"], sort=False))[: LIMITS["groups"]]:
+        title = f"{task}, {encoder}"
+        panels = {
+            words: svg
+            for name, words in measures.items()
+            if name in own and (svg := panel.draw_curves(own, name, styles, f"{words} against the epoch: {title}"))
+        }
+        if panels:
+            present = set(own["method"])
+            most = own.groupby("method")["key"].nunique().max()
+            shown = [method for method in styles if method in present]
+            groups.append({"title": title, "panels": panels, "methods": shown, "most_runs": most})
+    return groups
+
+
+def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any]:
+    """Draw score against isotropy, as measured and less the means of encoder and task, and correlate them.
+
+    Returns:
+        ``names`` of the measures, ``parts`` (a title, panels, and the correlations with their numbers of runs of each
+        method; the key "" is all runs), ``methods`` that the panels show, ``most_points`` of a panel.
+    """
+    points = {name: collect_points(runs, name) for name in ISOTROPY_COLUMNS if name in runs}
+    points = {name: own for name, own in points.items() if len(own)}
+    scored = runs[np.isfinite(read_numbers(runs, "score"))]
+    kinds = {False: "As measured"}
+    if len(scored[["encoder", "task"]].drop_duplicates()) > 1:
+        kinds[True] = "Less the mean of each encoder and task"
+    panel, parts = Panel(), []
+    for is_centred, kind in kinds.items() if points else ():
+        panels = {}
+        for name, own in points.items():
+            symbol, matrix = ISOTROPY_COLUMNS[name]
+            labels = (f"{symbol} less mean", "score less mean") if is_centred else (symbol, "score")
+            words = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
+            if svg := panel.draw_scatter(_centre(own) if is_centred else own, styles, labels, words):
+                panels[f"{symbol}, {matrix}"] = svg
+        correlations = {
+            method: [
+                correlate(own if not method else own[own["method"] == method], is_centred) for own in points.values()
+            ]
+            for method in ("", *scored["method"].unique())
+        }
+        parts.append((kind, panels, correlations))
+    drawn = {method for own in points.values() for method in own["method"]}
+    return {
+        "names": [", ".join(ISOTROPY_COLUMNS[name]) for name in points],
+        "parts": parts,
+        "methods": [method for method in styles if method in drawn],
+        "most_points": max(map(len, points.values()), default=0),
+    }
+
+
+def collect_points(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return method, group (encoder and task), x (isotropy) and y (score) of the runs that have both."""
+    group = runs.groupby(["encoder", "task"], sort=False).ngroup()
+    x, y = read_numbers(runs, measure), read_numbers(runs, "score")
+    points = pd.DataFrame({"method": runs["method"], "group": group, "x": x, "y": y})
+    return points[np.isfinite(x) & np.isfinite(y)]
+
+
+def _centre(points: pd.DataFrame) -> pd.DataFrame:
+    """Subtract from each point the mean over its encoder and task; leave out the only run of such a pair."""
+    groups = points.groupby("group")
+    # Values less their group's first one: where all are equal they are 0, and their mean is no rounded number.
+    shifted = points[["x", "y"]] - groups[["x", "y"]].transform("first")
+    centred = shifted - shifted.groupby(points["group"]).transform("mean")
+    return points.assign(x=centred["x"], y=centred["y"])[groups["x"].transform("size") > 1]
+
+
+def correlate(points: pd.DataFrame, is_centred: bool) -> tuple[float, int]:
+    """Return Spearman's correlation of isotropy and score, NaN where there is none, and the number of points."""
+    from scipy import stats
+
+    used = _centre(points) if is_centred else points
+    if len(used) < 3 or used["x"].nunique() < 2 or used["y"].nunique() < 2:
+        return math.nan, len(used)
+    return float(np.corrcoef(stats.rankdata(used["x"]), stats.rankdata(used["y"]))[0, 1]), len(used)

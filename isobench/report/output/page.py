@@ -14,14 +14,12 @@ import pandas as pd
 from jinja2 import Template
 from markupsafe import Markup
 
-from isobench.report.build import Report
+from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.claims import OUTCOME_SYMBOLS
-from isobench.report.columns import find_fastest
-from isobench.report.output.figures import MAX_POINTS_DRAWN, MAX_RUNS_DRAWN, Panel, Style, assign_styles
+from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
 from isobench.report.sentences import MIN_COVERAGE
-from isobench.report.tables import BASE_METHOD, BASELINE, label_method, read_numbers
-from isobench.report.views import TIME_NOTE, TableView, has_other_methods, list_views
+from isobench.report.tables import BASE_METHOD, BASELINE, find_fastest, label_method, read_numbers
 from isobench.report.wording import (
     DASH,
     MARK_TESTS,
@@ -32,7 +30,6 @@ from isobench.report.wording import (
     format_signed,
 )
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
-from isobench.statistics.correlation import spearman
 from isobench.statistics.resampling import bootstrap_coverage
 from isobench.statistics.seeds import ALPHA
 
@@ -40,18 +37,6 @@ VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not compara
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 MAX_CONFIGURATIONS = 200  # lines of the table of configurations
-# At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
-LIMITS = {"groups": 12, "open": 4, "runs": MAX_RUNS_DRAWN, "points": MAX_POINTS_DRAWN}
-# Isotropy columns of ``runs`` and ``epochs`` -> symbol and the matrix that it is measured on, in the page's order.
-ISOTROPY_COLUMNS = {
-    "embedding/ev1": ("EV₁", "embeddings"),
-    "embedding/ev2": ("EV₂", "embeddings"),
-    "embedding/ev3": ("EV₃", "embeddings"),
-    "embedding/i1": ("I₁", "embeddings"),
-    "embedding/i2": ("I₂", "embeddings"),
-    "head/i1": ("I₁", "head"),
-    "head/i2": ("I₂", "head"),
-}
 
 
 def render_report(report: Report, outcome: Any = None) -> str:
@@ -65,12 +50,12 @@ def render_report(report: Report, outcome: Any = None) -> str:
     runs = report.runs.assign(encoder=encoders)
     epochs = report.epochs.assign(encoder=report.epochs["key"].map(dict(zip(runs["key"], encoders, strict=True))))
     styles = assign_styles(report.runs["method"])
-    views = list_views(report)
+    views = report.views
     overview = lay_out_overview(report.methods)
     curves = draw_curves(epochs, styles)
     sections = {
         "analysis": ("Analysis", outcome is not None),
-        "configurations": ("Configurations", not report.configurations.empty),
+        "configurations": ("Configurations", report.has_choices),
         "tables": ("Tables", any(not repeats(view, overview) for view in views)),
         "training": ("Over training", bool(curves)),
     }
@@ -81,7 +66,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
     return load_template("page.html.j2").render(
         report=report,
         overview=overview,
-        configurations=lay_out_configurations(report.configurations),
+        configurations=lay_out_configurations(report.configurations) if report.has_choices else [],
         contents=[(key, text) for key, (text, is_there) in sections.items() if is_there] + list(always.items()),
         outcome=outcome,
         styles=styles,
@@ -92,7 +77,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
         isotropy=draw_isotropy(runs, styles),
         overheads=compute_overheads(runs),
         limits=LIMITS | {"configurations": MAX_CONFIGURATIONS},
-        several_configs=bool(report.configurations.size) or not report.runs["selected"].all(),
+        several_configs=report.has_choices or not report.runs["selected"].all(),
         curve_groups=len(epochs[["encoder", "task"]].drop_duplicates()),
     )
 
@@ -255,7 +240,7 @@ def lay_out_table(view: TableView) -> dict[str, Any]:
         "comparisons": comparisons,
         "has_pairs": any(cell.paired_reason is not None for cell in comparisons),
         "tests": sum(not math.isnan(cell.p) for cell in comparisons),
-        "has_methods": has_other_methods(view),
+        "has_methods": view.has_other_methods,
         "single_seed": bool(cells) and max(cell.n for cell in cells) == 1,
         "has_time": any(line.time for line in view.own_lines),
         "axes": axes,
@@ -268,88 +253,6 @@ def lay_out_table(view: TableView) -> dict[str, Any]:
             for line in view.own_lines
         ],
     }
-
-
-def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str, Any]]:
-    """Draw the curves over training of each encoder and task, of no more than ``LIMITS`` allow."""
-    measures = {"score": "Score"} | {
-        name: f"{symbol}, {matrix}" for name, (symbol, matrix) in ISOTROPY_COLUMNS.items()
-    }
-    panel, groups = Panel(), []
-    for (encoder, task), own in list(epochs.groupby(["encoder", "task"], sort=False))[: LIMITS["groups"]]:
-        title = f"{task}, {encoder}"
-        panels = {
-            words: svg
-            for name, words in measures.items()
-            if name in own and (svg := panel.draw_curves(own, name, styles, f"{words} against the epoch: {title}"))
-        }
-        if panels:
-            present = set(own["method"])
-            most = own.groupby("method")["key"].nunique().max()
-            shown = [method for method in styles if method in present]
-            groups.append({"title": title, "panels": panels, "methods": shown, "most_runs": most})
-    return groups
-
-
-def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any]:
-    """Draw score against isotropy, as measured and less the means of encoder and task, and correlate them.
-
-    Returns:
-        ``names`` of the measures, ``parts`` (a title, panels, and the correlations with their numbers of runs of each
-        method; the key "" is all runs), ``methods`` that the panels show, ``most_points`` of a panel.
-    """
-    points = {name: collect_points(runs, name) for name in ISOTROPY_COLUMNS if name in runs}
-    points = {name: own for name, own in points.items() if len(own)}
-    scored = runs[np.isfinite(read_numbers(runs, "score"))]
-    kinds = {False: "As measured"}
-    if len(scored[["encoder", "task"]].drop_duplicates()) > 1:
-        kinds[True] = "Less the mean of each encoder and task"
-    panel, parts = Panel(), []
-    for is_centred, kind in kinds.items() if points else ():
-        panels = {}
-        for name, own in points.items():
-            symbol, matrix = ISOTROPY_COLUMNS[name]
-            labels = (f"{symbol} less mean", "score less mean") if is_centred else (symbol, "score")
-            words = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
-            if svg := panel.draw_scatter(centre(own) if is_centred else own, styles, labels, words):
-                panels[f"{symbol}, {matrix}"] = svg
-        correlations = {
-            method: [
-                correlate(own if not method else own[own["method"] == method], is_centred) for own in points.values()
-            ]
-            for method in ("", *scored["method"].unique())
-        }
-        parts.append((kind, panels, correlations))
-    drawn = {method for own in points.values() for method in own["method"]}
-    return {
-        "names": [", ".join(ISOTROPY_COLUMNS[name]) for name in points],
-        "parts": parts,
-        "methods": [method for method in styles if method in drawn],
-        "most_points": max(map(len, points.values()), default=0),
-    }
-
-
-def collect_points(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return method, group (encoder and task), x (isotropy) and y (score) of the runs that have both."""
-    group = runs.groupby(["encoder", "task"], sort=False).ngroup()
-    x, y = read_numbers(runs, measure), read_numbers(runs, "score")
-    points = pd.DataFrame({"method": runs["method"], "group": group, "x": x, "y": y})
-    return points[np.isfinite(x) & np.isfinite(y)]
-
-
-def centre(points: pd.DataFrame) -> pd.DataFrame:
-    """Subtract from each point the mean over its encoder and task; leave out the only run of such a pair."""
-    groups = points.groupby("group")
-    # Values less their group's first one: where all are equal they are 0, and their mean is no rounded number.
-    shifted = points[["x", "y"]] - groups[["x", "y"]].transform("first")
-    centred = shifted - shifted.groupby(points["group"]).transform("mean")
-    return points.assign(x=centred["x"], y=centred["y"])[groups["x"].transform("size") > 1]
-
-
-def correlate(points: pd.DataFrame, is_centred: bool) -> tuple[float, int]:
-    """Return Spearman's correlation of isotropy and score, and the number of points."""
-    own = centre(points) if is_centred else points
-    return spearman(own["x"].to_numpy(), own["y"].to_numpy()), len(own)
 
 
 def compute_overheads(runs: pd.DataFrame) -> dict[tuple[str, str], dict[str, dict[str, float]]]:

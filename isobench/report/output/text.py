@@ -3,11 +3,10 @@
 import re
 from typing import Any
 
-from isobench.report.build import Report
+from isobench.report.build import TIME_NOTE, Line, Report, TableView, format_legend
 from isobench.report.output.templating import make_latex_environment, make_markdown_environment, render_paragraphs
 from isobench.report.sentences import list_pairs
 from isobench.report.tables import BASELINE, label_method
-from isobench.report.views import TIME_NOTE, Line, TableView, format_legend, list_views
 from isobench.report.wording import describe_p, format_interval
 from isobench.statistics.seeds import ALPHA
 
@@ -23,7 +22,7 @@ def format_markdown(report: Report) -> str:
         make_markdown_environment(),
         "report.md.j2",
         report=report,
-        views=list_views(report),
+        views=report.views,
         scale=describe_scale(report),
         rows=_list_rows,
         pair_head=PAIR_HEAD,
@@ -40,7 +39,7 @@ def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
 
 def format_latex(report: Report) -> str:
     """Write every table of the report in booktabs form; needs the packages booktabs and, for wide ones, graphicx."""
-    views = list_views(report)
+    views = report.views
     return render_paragraphs(
         make_latex_environment(),
         "tables.tex.j2",

@@ -13,11 +13,15 @@ import numpy as np
 import pandas as pd
 
 from isobench.common.errors import extract_first_line
-from isobench.report.columns import Column
+from isobench.report.cells import Column
 from isobench.report.tables import is_scored
 from isobench.runs.folder import PREDICTIONS_FILE
-from isobench.statistics.paired_bootstrap import PairedComparison, compare_predictions, draw_multiplicities
-from isobench.statistics.resampled_metrics import RESAMPLED_METRICS
+from isobench.statistics.paired_bootstrap import (
+    RESAMPLED_METRICS,
+    PairedComparison,
+    compare_predictions,
+    draw_multiplicities,
+)
 
 SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
 
