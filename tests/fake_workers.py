@@ -13,8 +13,7 @@ from helpers import make_config
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 from isobench.sweep import pool
-from isobench.sweep.capacity import Division
-from isobench.sweep.pool import Pool, WorkerProcess
+from isobench.sweep.pool import Division, Pool, WorkerProcess
 
 
 class FakeProcess:
@@ -84,5 +83,5 @@ def carry_out(monkeypatch, seeds, answer, memory=None, free=0.0, processes=2):
     monkeypatch.setattr(Pool, "_start_worker", start)
     monkeypatch.setattr(pool, "measure_free_memory", lambda: free)
     configs = [make_config(f"seed={seed}") for seed in seeds]
-    rows = [Run(cfg, RunFolder("nowhere", str(i) * 64), None) for i, cfg in enumerate(configs)]
-    return Pool(Division(processes, 1), memory).carry_out(rows), running
+    runs = [Run(cfg, RunFolder("nowhere", str(i) * 64), None) for i, cfg in enumerate(configs)]
+    return Pool(Division(processes, 1), memory).carry_out(runs), running

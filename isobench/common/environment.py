@@ -25,7 +25,6 @@ JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs 
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
 PAPERS = "ISOBENCH_PAPER_FOLDERS"  # the folders that --paper named, with : between them (; on Windows)
-BEAT_SECONDS = "ISOBENCH_BEAT"  # seconds between the beats of a run that somebody watches
 
 SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
 OBJECTS_BETWEEN_COLLECTIONS = 3_000_000
@@ -116,17 +115,6 @@ def note_papers(folders: Sequence[str]) -> None:
 def read_papers() -> list[str]:
     """Return the folders of the papers that the user named."""
     return [folder for folder in os.environ.get(PAPERS, "").split(os.pathsep) if folder]
-
-
-def note_beat_seconds(seconds: float) -> None:
-    """Note that somebody watches this process's runs, and how many seconds may pass between their beats."""
-    os.environ[BEAT_SECONDS] = str(seconds)
-
-
-def read_beat_seconds() -> float | None:
-    """Return how many seconds may pass between the beats of a run; None if nobody watches it."""
-    seconds = os.environ.get(BEAT_SECONDS)
-    return float(seconds) if seconds else None
 
 
 @contextmanager

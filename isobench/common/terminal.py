@@ -3,12 +3,10 @@
 import contextlib
 import errno
 import io
-import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -105,14 +103,3 @@ def is_output_read() -> bool:
     """Return False if standard output was found to be closed at its other end."""
     file = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return bool(getattr(file, "has_reader", True))
-
-
-def print_if_read(line: str) -> None:
-    """Print a line on standard error. If nobody reads it any more, this line and all later ones are dropped.
-
-    That is so after ``2>&1 | head -3``, or if Ctrl-C has ended ``tee`` at the other end of a pipe.
-    """
-    try:
-        print(replace_control_characters(line), file=sys.stderr, flush=True)
-    except OSError:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115

@@ -4,7 +4,6 @@ This module imports nothing heavy, because runs are keyed before torch is import
 """
 
 import functools
-import math
 from dataclasses import fields
 from pathlib import Path
 
@@ -78,33 +77,6 @@ def read_model_type(encoder: Encoder) -> str | None:
         return None  # fingerprinting or loading says what is wrong
     model_type = config.get("model_type") if isinstance(config, dict) else None
     return model_type if isinstance(model_type, str) else None
-
-
-def measure_weight_bytes(encoder: Encoder) -> int | None:
-    """Return the bytes of an encoder's weights in float32, in which they are trained, whatever type their files have.
-
-    None if the encoder comes from the hub or has no weights yet.
-    """
-    source = find_encoder_source(encoder)
-    if source == "embedded":
-        file = encoders.find_packaged_weights(encoder)
-        if encoder.embedded == "mpnet":
-            return encoders.MPNET_WEIGHT_BYTES
-        return 4 * _count_values(file) if file.suffix == ".safetensors" else file.stat().st_size
-    if source == "path":
-        return sum(4 * _count_values(file) for file in _require_encoder_folder(encoder).glob("*.safetensors"))
-    return None
-
-
-def _count_values(file: Path) -> int:
-    """Count the values of all tensors in a safetensors file; 0 if it is damaged, as loading will say."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, "np") as stored:
-            return sum(math.prod(stored.get_slice(name).get_shape()) for name in stored.keys())  # noqa: SIM118
-    except (OSError, SafetensorError):
-        return 0
 
 
 def _require_encoder_folder(encoder: Encoder) -> Path:

@@ -202,6 +202,11 @@ class RunFolder:
         finally:
             lock.release()
 
+    def is_locked(self) -> bool:
+        """Return True if another process holds the run's lock."""
+        with self.lock() as is_free:
+            return not is_free
+
     def write_config(self, resolved: dict[str, Any]) -> None:
         """Remove what a killed process left half-written, and write config.yaml. Call it under the lock only."""
         remove_temporaries(self.path)

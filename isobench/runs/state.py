@@ -34,7 +34,7 @@ from isobench.runs.folder import PROGRESS_FILE, RunFolder, jobs_folder
 from isobench.runs.record import Beat, Where
 from isobench.runs.run import Run
 
-BEAT_INTERVAL = 10.0  # seconds between beats, unless a terminal shows them
+BEAT_INTERVAL = 10.0  # seconds between beats
 STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
 
 
@@ -100,7 +100,7 @@ class Heartbeat:
             write_text(self.file, json.dumps(add_json_checksum(content, self.file.parent.name)), flush=False)
 
     def _beat_until_stopped(self) -> None:
-        while not self._stop.wait(environment.read_beat_seconds() or BEAT_INTERVAL):
+        while not self._stop.wait(BEAT_INTERVAL):
             self.write()
 
 

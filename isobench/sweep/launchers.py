@@ -1,6 +1,7 @@
 """What carries out the runs of a sweep: this process, or several of this machine (slurm.py: a cluster)."""
 
 import contextlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
@@ -13,9 +14,10 @@ from isobench.config.bounds import (
     check_values,
     read_hints,
 )
+from isobench.config.schema import Config
 from isobench.runs.run import Run
-from isobench.sweep.capacity import MemoryNeeds, divide_machine
-from isobench.sweep.pool import Pool
+from isobench.sweep.forecast import MemoryForecast
+from isobench.sweep.pool import Division, Pool
 from isobench.training.execute import execute_run
 
 
@@ -68,7 +70,7 @@ class AutomaticLauncher(InProcessLauncher):
                 return super().launch(todo, runs)
         memory = None
         if self.processes is None:
-            memory = MemoryNeeds()
+            memory = MemoryForecast()
             memory.add_finished(runs, with_gpu=bool(division.gpus))
         return Pool(division, memory).carry_out(todo)
 
@@ -87,6 +89,60 @@ def _use_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def divide_machine(configs: list[Config], planned: int, processes: int | None = None) -> Division:
+    """Divide the machine among a sweep's runs: a process for each GPU, or else for each core.
+
+    Apple's GPU counts as one. There are never more processes than runs to carry out. Each process has one thread. A
+    sweep of fewer runs than there are cores divides the cores among them, and a user who sets ``trainer.threads`` or
+    OMP_NUM_THREADS has chosen how many cores a run takes. The number of threads does not depend on how many runs are
+    left, so that a sweep that goes on computes with as many as before.
+
+    Args:
+        configs: the runs that are to be carried out.
+        planned: how many runs the whole sweep has, the finished ones included.
+        processes: the user's choice of a number of processes; None leaves it to this function.
+    """
+    wanted = {cfg.trainer.accelerator for cfg in configs}
+    gpus = list_gpus() if wanted & {"auto", "gpu"} else []
+    cores, runs = _count_cores(), len(configs)
+    if gpus or (wanted & {"auto", "gpu", "mps"} and has_apple_gpu()):
+        count = processes or max(1, len(gpus))
+        return Division(min(count, runs), None if count == 1 else max(1, cores // count), tuple(gpus))
+    chosen = max((cfg.trainer.threads or 0 for cfg in configs), default=0) or _read_thread_setting()
+    threads = chosen or max(1, cores // (processes or planned))
+    count = processes or max(1, cores // threads)
+    return Division(min(count, runs), threads if count > 1 else None)
+
+
+def _count_cores() -> int:
+    """Count the physical cores that this process may use, by its affinity and by the limits of its container."""
+    from joblib.externals.loky import cpu_count
+
+    return max(1, int(cpu_count(only_physical_cores=True)))
+
+
+def _read_thread_setting() -> int:
+    """Return the number of threads in OMP_NUM_THREADS; 0 where the user has set none."""
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdecimal() else 0
+
+
+def list_gpus() -> list[str]:
+    """List the GPUs that torch sees, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return names.split(",")[:count] if names and count else [str(index) for index in range(count)]
+
+
+def has_apple_gpu() -> bool:
+    """True if torch can use the GPU of an Apple computer."""
+    import torch
+
+    return bool(torch.backends.mps.is_available())
 
 
 def make_launcher(hydra: DictConfig) -> Launcher:

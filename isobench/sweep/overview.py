@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from isobench.common.terminal import make_console
+from isobench.config.schema import Config
 from isobench.runs.grouping import (
     find_varying_settings,
     group_over_seeds,
@@ -16,7 +17,7 @@ from isobench.runs.grouping import (
 )
 from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
-from isobench.sweep.forecast import Forecast, compute_device_seconds, format_duration
+from isobench.sweep.forecast import Forecast, compute_device_seconds, describe_memory, format_duration
 
 MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 
@@ -114,3 +115,9 @@ def _format_seed_ranges(seeds: list[int]) -> str:
         else:
             ranges.append([seed])
     return ", ".join("-".join(map(str, ends)) for ends in ranges)
+
+
+def print_memory_forecast(configs: Sequence[Config]) -> None:
+    """Print how much memory the largest of these runs needs, or what is unknown and why; nothing without runs."""
+    for line in describe_memory(configs):
+        make_console().print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,28 +1,80 @@
-"""Carry out a sweep's runs at the same time, in worker processes of this machine."""
+"""Carry out a sweep's runs at the same time, in worker processes of this machine.
+
+A worker takes one run after another through a pipe and answers each with its end and the lines that it printed.
+"""
 
 import contextlib
+import io
 import math
+import multiprocessing
+import os
+import re
 import signal
+import sys
+import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import cast
 
 import psutil
 
+from isobench.common import environment
 from isobench.common.errors import StorageError
-from isobench.common.interruption import Interrupted, SignalWatch, handle_signals, obey_ctrl_c
-from isobench.common.terminal import format_count
+from isobench.common.interruption import (
+    Interrupted,
+    SignalWatch,
+    handle_signals,
+    hold_signals,
+    obey_ctrl_c,
+    raise_interrupted,
+)
+from isobench.common.progress import ProgressBar, find_terminal
+from isobench.common.terminal import format_count, replace_control_characters
+from isobench.config.schema import Config
 from isobench.runs.run import Run, format_run_name
-from isobench.sweep.board import Board
-from isobench.sweep.capacity import GIB, Division, MemoryNeeds, measure_free_memory
-from isobench.sweep.pool_worker import Ended, Work, start_process
-from isobench.training.execute import EXIT_FAILED
+from isobench.sweep.forecast import GIB, MIB, MemoryForecast
+from isobench.training.execute import EXIT_DONE, EXIT_FAILED, execute_run
 
-POLL_SECONDS = 1.0  # between two looks at the runs' progress
-WATCHED_BEAT_SECONDS = 1.0
+POLL_SECONDS = 1.0  # between two drawings of the progress bar
+CGROUPS, MEMBERSHIPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class Division:
+    """Tell how runs share the machine.
+
+    Args:
+        processes: how many are carried out at the same time, if there is memory for them.
+        threads: torch's threads in each process; None leaves them to torch.
+        gpus: the GPU of each process, as CUDA_VISIBLE_DEVICES names it; empty where the processor computes.
+    """
+
+    processes: int
+    threads: int | None = None
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run for a worker: its config, its position in the sweep, and how many runs share the machine with it."""
+
+    cfg: Config
+    position: str
+    share: int = 1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a run: its exit code, its peak memory in bytes where that is known, and what it printed."""
+
+    code: int
+    peak: float | None
+    output: str = ""
 
 
 @dataclass
@@ -30,14 +82,14 @@ class Job:
     """A run to carry out, and what has happened to it.
 
     Args:
-        index: its place among the runs, from 0.
-        row: the run.
+        index: its position among the runs, from 0.
+        run: the run.
         kills: how many of its processes were killed.
         had_company: whether others ran at the same time as its last process.
     """
 
     index: int
-    row: Run
+    run: Run
     kills: int = 0
     had_company: bool = False
 
@@ -73,7 +125,7 @@ class Pool:
             number of processes; they then all start at once.
     """
 
-    def __init__(self, division: Division, memory: MemoryNeeds | None) -> None:
+    def __init__(self, division: Division, memory: MemoryForecast | None) -> None:
         self.division, self.memory = division, memory
         self.limit = division.processes
         self.workers: list[WorkerProcess] = []
@@ -82,18 +134,19 @@ class Pool:
         self.codes: dict[int, int] = {}
         self.told_of_memory = False
 
-    def carry_out(self, rows: list[Run]) -> list[int]:
+    def carry_out(self, runs: list[Run]) -> list[int]:
         """Carry out the runs and return their exit codes, in their order.
+
+        On a terminal, a progress bar counts the runs that have ended; `isobench status` shows the running ones.
 
         Raises:
             StorageError: results can't be written; the running runs were stopped.
             Interrupted: a signal came; the running runs have saved, and the processes have ended.
         """
-        self.waiting.extend(Job(index, row) for index, row in enumerate(rows))
-        self.total = len(rows)
-        self.board = Board([row.cfg for row in rows])
+        self.waiting.extend(Job(index, run) for index, run in enumerate(runs))
+        self.total = len(runs)
         watch = SignalWatch()
-        with self.board:
+        with ProgressBar("runs", self.total, " runs", show=sys.stderr.isatty()) as bar:
             try:
                 watch.start()
                 while self.waiting or self.waiting_alone or self._find_busy():
@@ -102,8 +155,8 @@ class Pool:
                         self.waiting.append(self.waiting_alone.popleft())
                     self._hand_out()
                     self._receive(POLL_SECONDS)
-                    busy = [(worker.job.row, worker.process.pid) for worker in self.workers if worker.job]
-                    self.board.show([(row.cfg, row.folder.path, pid) for row, pid in busy])
+                    bar.n = len(self.codes)
+                    bar.refresh()
                 self._let_go()
             except BaseException:
                 self._stop()
@@ -133,7 +186,7 @@ class Pool:
         share = math.ceil(len(busy) / max(1, len(self.division.gpus)))
         for worker, job in given:
             job.had_company = False
-            self._send(worker, Work(job.row.cfg, f"[{job.index + 1}/{self.total}] ", share))
+            self._send(worker, Work(job.run.cfg, f"[{job.index + 1}/{self.total}] ", share))
         for worker in busy if given and len(busy) > 1 else []:
             cast(Job, worker.job).had_company = True
 
@@ -147,17 +200,17 @@ class Pool:
         busy = self._find_busy()
         if not busy or self.memory is None:
             return True
-        need = self.memory.estimate(job.row.cfg)
+        need = self.memory.estimate(job.run.cfg)
         if need is None:
             return False
         free = measure_free_memory() + (worker.measure_memory() if worker else 0.0)
         reserved = 0.0
         for other in busy:
-            expected = self.memory.estimate(cast(Job, other.job).row.cfg) or 0.0
+            expected = self.memory.estimate(cast(Job, other.job).run.cfg) or 0.0
             reserved += max(0.0, expected - other.measure_memory())
         if need > free - reserved and not self.told_of_memory:
             self.told_of_memory = True
-            self.board.print(
+            _print_line(
                 f"isobench: {len(busy)} at once: one more run needs about {need / GIB:.1f} GiB of memory; "
                 f"{free / GIB:.1f} GiB are free, of which the others may still take {reserved / GIB:.1f} GiB"
             )
@@ -171,8 +224,7 @@ class Pool:
             variables["OMP_NUM_THREADS"] = str(self.division.threads)
         if self.division.gpus:
             variables["CUDA_VISIBLE_DEVICES"] = self.division.gpus[slot % len(self.division.gpus)]
-        beat_seconds = WATCHED_BEAT_SECONDS if self.board.is_moving else None
-        worker = WorkerProcess(*start_process(f"isobench-worker-{slot}", variables, beat_seconds), slot)
+        worker = WorkerProcess(*_start_process(f"isobench-worker-{slot}", variables), slot)
         self.workers.append(worker)
         return worker
 
@@ -206,28 +258,24 @@ class Pool:
                 worker.job = None
                 raise message
             elif worker.job:
+                for line in message.output.splitlines():
+                    _print_line(line)
                 self.codes[worker.job.index] = message.code
                 if self.memory and message.peak:
-                    self.memory.add(worker.job.row.cfg, message.peak)
+                    self.memory.add(worker.job.run.cfg, message.peak)
                 worker.job = None
-                self.board.ended = len(self.codes)
 
     def _read_messages(self, timeout: float | None) -> Iterator[tuple[WorkerProcess, Ended | StorageError | None]]:
-        """Print the lines that workers have sent, and yield their other messages; None is that of one that ended."""
+        """Yield what the workers have sent; None is the message of one that ended."""
         ready = wait([worker.pipe for worker in self.workers], timeout)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
-                message = worker.pipe.recv()
+                yield worker, worker.pipe.recv()
             except (EOFError, OSError):
                 worker.process.join()
                 worker.pipe.close()
                 self.workers.remove(worker)
                 yield worker, None
-            else:
-                if isinstance(message, str):
-                    self.board.print(message)
-                else:
-                    yield worker, message
 
     def _note_end(self, worker: WorkerProcess) -> None:
         """Note that a worker has ended, and why, if it had a run.
@@ -242,7 +290,7 @@ class Pool:
         if code > 128:
             raise Interrupted(code - 128)
         if code >= 0:
-            raise RuntimeError(f"{format_run_name(job.row.cfg)}: a worker process ended with exit code {code}")
+            raise RuntimeError(f"{format_run_name(job.run.cfg)}: a worker process ended with exit code {code}")
         self._put_back(job, signal.Signals(-code))
 
     def _put_back(self, job: Job, signum: signal.Signals) -> None:
@@ -253,17 +301,17 @@ class Pool:
         """
         job.kills += 1
         reason = "was killed (out of memory?)" if signum == signal.SIGKILL else f"was ended by {signum.name}"
-        name = f"isobench: {format_run_name(job.row.cfg)}: a process {reason}"
+        name = f"isobench: {format_run_name(job.run.cfg)}: a process {reason}"
         if job.kills > 1 and not job.had_company:
             self.codes[job.index] = EXIT_FAILED
-            self.board.print(f"{name}; the same command goes on with it")
+            _print_line(f"{name}; the same command goes on with it")
             return
         again = "it is tried again at the end" + (", alone" if job.kills > 1 else "")
         if signum == signal.SIGKILL and job.had_company and self.memory is not None:
             self.limit = max(1, min(self.limit, len(self._find_busy())))
             again += f"; from now on, at most {format_count(self.limit, 'run')} at once"
         (self.waiting_alone if job.kills > 1 else self.waiting).append(job)
-        self.board.print(f"{name}; {again}")
+        _print_line(f"{name}; {again}")
 
     def _stop(self) -> None:
         """Let the running runs save, and wait for their processes. Ctrl-C ends the processes at once."""
@@ -272,7 +320,7 @@ class Pool:
                 for worker in self.workers:
                     worker.process.terminate()
                 if busy := len(self._find_busy()):
-                    self.board.print(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
+                    _print_line(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
                 while self.workers:
                     list(self._read_messages(None))
             except KeyboardInterrupt:
@@ -280,3 +328,105 @@ class Pool:
                     worker.process.kill()
                     worker.process.join()
                 raise
+
+
+def _print_line(line: str) -> None:
+    """Print a line on standard error, above the progress bar if there is one."""
+    ProgressBar.write(replace_control_characters(line), file=find_terminal())
+
+
+def _start_process(name: str, variables: dict[str, str]) -> tuple[SpawnProcess, Connection]:
+    """Start a worker process; return it and the pipe to it. It gets no Ctrl-C: the sweep's own process obeys that."""
+    context = multiprocessing.get_context("spawn")  # a fork of a process that has imported torch may hang
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=work, args=(theirs, variables), name=name)
+    resource_tracker.ensure_running()  # if it were started later, Ctrl-C would no longer be held back
+    with hold_signals(signal.SIGINT, signal.SIGHUP):
+        process.start()
+    theirs.close()
+    return process, pipe
+
+
+def work(pipe: Connection, variables: dict[str, str]) -> None:
+    """Carry out runs in a worker process, until None comes or the parent is gone.
+
+    A signal lets the run that is being carried out save, and ends the process with the exit code 128 + its number.
+
+    Args:
+        pipe: brings `Work`, and takes each run's `Ended` or a StorageError.
+        variables: environment variables to set before torch is imported: its threads, its GPU.
+    """
+    for signum in (signal.SIGTERM, signal.SIGUSR2):
+        signal.signal(signum, raise_interrupted)
+    for signum in (signal.SIGINT, signal.SIGHUP):  # the sweep's own process acts on these
+        signal.signal(signum, signal.SIG_IGN)
+    os.environ.update(variables)
+    environment.share_processor()
+    environment.keep_freed_memory()
+    try:
+        threading.Thread(target=_stop_with_parent, daemon=True).start()
+        with contextlib.suppress(EOFError, OSError):  # the parent is gone
+            while (message := pipe.recv()) is not None:
+                pipe.send(_carry_out(message))
+    except Interrupted as stop:
+        raise SystemExit(128 + stop.signum) from None
+    finally:  # nothing is left to save: a later signal must not disturb the end of the process
+        for signum in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(signum, signal.SIG_IGN)
+
+
+def _carry_out(message: Work) -> Ended | StorageError:
+    """Carry out a run. What it prints is kept, so that the sweep's own process prints it in whole lines."""
+    environment.note_device_share(message.share)
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code, run = execute_run(message.cfg, message.position)
+    except StorageError as error:
+        return error
+    record = run.record if run is not None and code == EXIT_DONE else None
+    lines = re.sub(r"[^\n]*\r(?!\n)", "", output.getvalue())  # without what a library's progress bar draws over
+    return Ended(code, record.cost.peak_memory_mib.resident * MIB if record else None, lines)
+
+
+def _stop_with_parent() -> None:
+    """Send this process SIGTERM as soon as its parent is gone; it would go on, unseen, when the parent is killed."""
+    if parent := multiprocessing.parent_process():
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def measure_free_memory() -> float:
+    """Return the bytes that this machine has left, or that this process's container or job may still take."""
+    free = float(psutil.virtual_memory().available)
+    return min([free, *(limit - used for limit, used in read_memory_limits())])
+
+
+def read_memory_limits(groups: Path = CGROUPS, memberships: Path = MEMBERSHIPS) -> list[tuple[float, float]]:
+    """Read the limit and the use of memory, in bytes, of every control group of Linux that this process is in.
+
+    Files that were read and can be dropped don't count as used. The list is empty where there are no such groups.
+    """
+    found = []
+    try:
+        lines = [line.split(":", 2) for line in memberships.read_text().splitlines()]
+    except OSError:
+        return []
+    for _, controllers, path in lines:
+        if controllers not in ("", "memory"):
+            continue
+        root = groups / controllers
+        limit_file, use_file, cached = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            if controllers
+            else ("memory.max", "memory.current", "inactive_file")
+        )
+        folder = root / path.lstrip("/")
+        for group in (folder, *folder.parents[: len(Path(path).parts)]):
+            try:
+                limit, use = float((group / limit_file).read_text()), float((group / use_file).read_text())
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            except (OSError, ValueError):  # no such group here, or "max": no limit
+                continue
+            found.append((limit, use - float(stat.get(cached, 0))))
+    return found

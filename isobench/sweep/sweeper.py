@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -17,17 +18,16 @@ from isobench.analyses.names import needs_training
 from isobench.common import environment
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_file, sha256_json
-from isobench.common.terminal import print_note
+from isobench.common.terminal import format_count, print_note
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
 from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
-from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states
+from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states, read_live_heartbeat
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher, make_launcher
-from isobench.sweep.memory_forecast import print_memory_forecast
-from isobench.sweep.overview import format_forecast, print_overview
+from isobench.sweep.overview import format_forecast, print_memory_forecast, print_overview
 from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_alone, plan_runs
 from isobench.training.execute import (
     EXIT_BUSY,
@@ -45,6 +45,8 @@ from isobench.training.execute import (
 if TYPE_CHECKING:
     from isobench.report.build import Report
 
+TAKE_OVER_SECONDS = 20.0  # for which a sweep waits at its end for runs of another process
+
 
 class GridSweeper(Sweeper):
     """A Hydra sweeper that composes, checks and keys every run before anything is launched."""
@@ -52,7 +54,7 @@ class GridSweeper(Sweeper):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra."""
         self.loader, self.base = hydra_context.config_loader, config
-        self.own_launcher = make_launcher(config.hydra)
+        self.run_launcher = make_launcher(config.hydra)
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; Hydra calls this with the command line's overrides.
@@ -76,7 +78,7 @@ class GridSweeper(Sweeper):
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         to_start = [(row, state) for row, state in zip(rows, states, strict=True) if state.name in starts]
         if not self.base.dry_run and isinstance(
-            self.own_launcher, InProcessLauncher
+            self.run_launcher, InProcessLauncher
         ):  # jobs of others may reach the hub
             require_hub_files_of_some(row.cfg for row, _ in to_start)
         _check_before_start([row.cfg for row, _ in to_start], self.base.dry_run)
@@ -94,9 +96,10 @@ class GridSweeper(Sweeper):
         print(_format_announcement(rows, states, todo), file=sys.stderr)
         _print_left_out(planned)
         _add_tracking_groups(rows)
-        codes = self._launch(todo, rows)
-        if self.own_launcher.submitted_message:
-            print(self.own_launcher.submitted_message)
+        running = [row for row, state in zip(rows, states, strict=True) if state.name == "running"]
+        codes = self._launch(todo, rows, running)
+        if self.run_launcher.submitted_message:
+            print(self.run_launcher.submitted_message)
             print(_format_next_step(rows[0].cfg))
             return
         self._report_and_exit(rows, codes)
@@ -104,7 +107,7 @@ class GridSweeper(Sweeper):
     def _run_untrained_analysis(self, rows: list[Run]) -> None:
         """Carry out an analysis that trains nothing, in this process."""
         name = rows[0].cfg.experiment.name or "analysis"
-        if not isinstance(self.own_launcher, InProcessLauncher):
+        if not isinstance(self.run_launcher, InProcessLauncher):
             raise UserError(
                 f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
             )
@@ -113,15 +116,52 @@ class GridSweeper(Sweeper):
         else:
             runner.run_analysis(rows[0].cfg.experiment, rows)
 
-    def _launch(self, todo: list[Run], rows: list[Run]) -> list[int]:
-        """Write the sweep's plan, launch the runs, and return their exit codes."""
-        output_dir, plan = rows[0].cfg.output_dir, make_plan(rows, sys.argv[1:], is_sweep=True)
-        if todo:
+    def _launch(self, todo: list[Run], runs: list[Run], running: list[Run]) -> list[int]:
+        """Write the sweep's plan, launch the runs, and return their exit codes.
+
+        Args:
+            todo: the runs to start.
+            runs: all runs of the sweep.
+            running: those of them that another process was carrying out when the sweep began.
+        """
+        output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, sys.argv[1:], is_sweep=True)
+        is_local = isinstance(self.run_launcher, InProcessLauncher)
+        if todo or (running and is_local):
             with keep_plan(output_dir, plan):
-                return self.own_launcher.launch(todo, rows)
+                codes = self.run_launcher.launch(todo, runs) if todo else []
+                if is_local:
+                    busy = [run for run, code in zip(todo, codes, strict=True) if code == EXIT_BUSY]
+                    codes += self._take_over([*running, *busy], runs)
+                return codes
         with suppress(OSError):  # the folder may be one that can only be read
             write_plan(output_dir, plan)
         return []
+
+    def _take_over(self, running: list[Run], runs: list[Run]) -> list[int]:
+        """Carry out runs that another process has left meanwhile, and return their exit codes.
+
+        The workers of a sweep that was killed take a moment to save and to end. What is still running after
+        TAKE_OVER_SECONDS is another sweep's.
+        """
+        codes: list[int] = []
+        deadline = time.monotonic() + TAKE_OVER_SECONDS
+        while running and time.monotonic() < deadline:
+            for run in running:
+                run.read_record()
+            running = [run for run in running if run.record is None and not run.trouble]
+            left = [run for run in running if not (read_live_heartbeat(run.folder.path) or run.folder.is_locked())]
+            if left:
+                new_codes = self.run_launcher.launch(left, runs)
+                codes += new_codes
+                busy = [run for run, code in zip(left, new_codes, strict=True) if code == EXIT_BUSY]
+                running = [*(run for run in running if run not in left), *busy]
+            elif running:
+                time.sleep(1)
+        if running:
+            beats = [beat for run in running if (beat := read_live_heartbeat(run.folder.path))]
+            processes = ", ".join(dict.fromkeys(f"process {beat.pid} on {beat.machine}" for beat in beats))
+            print_note(f"{format_count(len(running), 'run')} left to {processes or 'another process'}, still at work")
+        return codes
 
     def _report_and_exit(self, rows: list[Run], codes: list[int]) -> None:
         """Print the table and name damaged records, analyse the runs or write their page, and exit with the code."""
@@ -146,9 +186,9 @@ class GridSweeper(Sweeper):
         elif has_page and report is not None:
             _write_page(report, rows)
         damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
-        elsewhere = EXIT_BUSY if any(row.state in ("running", "queued") for row in rows) else EXIT_DONE
+        unfinished = EXIT_BUSY if any(row.record is None for row in rows) else EXIT_DONE
         have_all_ended = all(row.record is not None for row in rows)
-        if code := choose_exit_code(rows, damaged, elsewhere, *([] if have_all_ended else codes)):
+        if code := choose_exit_code(rows, damaged, unfinished, *([] if have_all_ended else codes)):
             raise SystemExit(code)
 
 

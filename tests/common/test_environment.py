@@ -41,7 +41,6 @@ def test_without_a_message_there_are_defaults():
     assert before <= environment.read_command_start() <= time.time()
     assert (environment.read_job(), environment.read_log()) == (None, None)
     assert environment.read_device_share() == 1
-    assert environment.read_beat_seconds() is None
 
 
 def test_what_is_noted_is_read():
@@ -55,8 +54,6 @@ def test_what_is_noted_is_read():
     assert not environment.is_debugging()
     environment.note_job("17_3", "/logs/17_3.err")
     assert (environment.read_job(), environment.read_log()) == ("17_3", "/logs/17_3.err")
-    environment.note_beat_seconds(0.5)
-    assert environment.read_beat_seconds() == 0.5
     environment.note_device_share(4)
     assert environment.read_device_share() == 4
 
@@ -98,14 +95,14 @@ count_pages()
 # Makes this process a sweep's worker, with one run.
 WORK = """
 import multiprocessing, os, sys
-from isobench.sweep import pool_worker
+from isobench.sweep import pool
 
 def work(carry_out_run):
-    pool_worker.execute_run = carry_out_run
+    pool.execute_run = carry_out_run
     pipe, theirs = multiprocessing.Pipe()
-    for message in (pool_worker.Work(None, ""), None):
+    for message in (pool.Work(None, ""), None):
         pipe.send(message)
-    pool_worker.work(theirs, os.getpid(), {})
+    pool.work(theirs, {})
 """
 COUNT_IN_WORKER = COUNT_PAGES + WORK + "work(count_pages)"
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from isobench.sweep import capacity, pool
-from isobench.sweep.capacity import GIB, MemoryNeeds
+from isobench.sweep import forecast, launchers, pool
+from isobench.sweep.forecast import GIB, MemoryForecast
 from isobench.sweep.pool import Pool
 
 
@@ -16,7 +16,7 @@ def events(monkeypatch):
     A run that nothing was measured for counts as larger than the machine.
     """
     found = []
-    start, add = Pool._start_worker, MemoryNeeds.add
+    start, add = Pool._start_worker, MemoryForecast.add
 
     def note_start(self):
         found.append("start")
@@ -27,12 +27,12 @@ def events(monkeypatch):
         add(self, cfg, peak)
 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(capacity, "count_cores", lambda: 2)
-    monkeypatch.setattr(capacity, "list_gpus", list)
-    monkeypatch.setattr(capacity, "BASE_BYTES", 100 * GIB)
+    monkeypatch.setattr(launchers, "_count_cores", lambda: 2)
+    monkeypatch.setattr(launchers, "list_gpus", list)
+    monkeypatch.setattr(forecast, "BASE_BYTES", 100 * GIB)
     monkeypatch.setattr(pool, "measure_free_memory", lambda: 50.0 * GIB)
     monkeypatch.setattr(Pool, "_start_worker", note_start)
-    monkeypatch.setattr(MemoryNeeds, "add", note_peak)
+    monkeypatch.setattr(MemoryForecast, "add", note_peak)
     return found
 
 
@@ -45,7 +45,7 @@ def test_measured_memory_makes_room_for_more_now_and_in_the_next_command(cli, sm
     quick = [*small, "optimization.epochs=1", "-m"]
     code, _, err = cli(*quick, "seed=1,2,3")
     assert code == 0, err
-    assert "1 at once: one more run needs about 100." in err
+    assert "1 at once: one more run needs about 10" in err
     peaks = [event for event in events if event != "start"]
     assert events == ["start", peaks[0], "start", *peaks[1:]]
     assert sorted(peaks) == sorted(record["cost"]["peak_memory_mib"]["resident"] for record in read_records(outputs))

@@ -152,10 +152,10 @@ def test_a_signal_that_python_drops_in_a_worker_still_stops_the_run(cli, quick, 
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == len(states)
 
 
-def start_slow_sweep(quick, monkeypatch) -> subprocess.Popen:
-    """Start a sweep of four slow runs in two processes."""
-    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
-    slow = [*quick, "calibration._target_=slow_calibration.Slow", "seed=1,2,3,4", "-m"]
+def start_slow_sweep(quick, monkeypatch, seeds="1,2,3,4", sleep="0.5") -> subprocess.Popen:
+    """Start a sweep of slow runs in two processes."""
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", sleep)
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"seed={seeds}", "-m"]
     command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
 
@@ -189,6 +189,23 @@ def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkey
     states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
     assert states == ["interrupted"] * 2  # and no other run was begun
     assert not results(outputs)
+
+
+@pytest.mark.slow
+def test_a_sweep_that_was_killed_is_finished_by_the_same_command_at_once(quick, outputs, tmp_path, monkeypatch):
+    """Its orphaned workers are in a step of eight seconds, and still run when the second command plans its runs."""
+    sleep = tmp_path / "sleep"
+    sleep.write_text("0.3")
+    process = start_slow_sweep(quick, monkeypatch, "1,2", str(sleep))
+    wait_until_training(outputs, 2)
+    sleep.write_text("8")
+    time.sleep(1)
+    kill_alone(process)
+    sleep.write_text("0")
+    again = subprocess.run(process.args, capture_output=True, text=True, timeout=120)
+    assert "2 running" in again.stderr
+    assert again.returncode == 0, again.stderr
+    assert [attempts for *_, attempts in results(outputs).values()] == [2, 2]
 
 
 @pytest.mark.slow

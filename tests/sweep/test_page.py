@@ -4,6 +4,7 @@ import pytest
 from helpers import make_config
 
 from isobench.runs.identity import identify
+from isobench.sweep import sweeper
 
 
 def test_the_setting_is_in_no_key():
@@ -84,7 +85,8 @@ def test_there_is_no_page_where_no_run_finished_and_after_a_single_run(cli, smal
 
 
 @pytest.mark.slow
-def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, small, outputs):
+def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, small, outputs, monkeypatch):
+    monkeypatch.setattr(sweeper, "TAKE_OVER_SECONDS", 1.5)
     from isobench.runs.folder import RunFolder
 
     quick = [*small, "report=true", "optimization.epochs=1", "-m"]

@@ -1,18 +1,20 @@
 """Test how runs are handed out to workers, with threads in the workers' place; and the workers' own output."""
 
-import multiprocessing
 import re
+import sys
 import threading
 import time
 from itertools import count
 
 import fake_workers
 import pytest
+from pseudo_terminal import PseudoTerminal
 
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted
-from isobench.sweep.capacity import GIB, MemoryNeeds
-from isobench.sweep.pool_worker import Ended, LineSender
+from isobench.sweep import pool
+from isobench.sweep.forecast import GIB, MemoryForecast
+from isobench.sweep.pool import Ended, Work
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def test_runs_are_carried_out_at_the_same_time_and_a_failure_stops_none(carry_ou
 
 
 def test_memory_for_one_run_carries_out_one_at_a_time(carry_out, capsys):
-    codes, running = carry_out(range(4), lambda work: Ended(0, 3 * GIB), MemoryNeeds(), free=1.2 * GIB)
+    codes, running = carry_out(range(4), lambda work: Ended(0, 3 * GIB), MemoryForecast(), free=1.2 * GIB)
     assert codes == [0] * 4
     assert max(running) == 1
     said = re.search(
@@ -41,7 +43,7 @@ def test_memory_for_one_run_carries_out_one_at_a_time(carry_out, capsys):
 
 def test_a_measured_peak_makes_room_for_more(carry_out, monkeypatch):
     """The estimate by the weights is larger than what is free, until the first run was measured."""
-    codes, running = carry_out(range(5), lambda work: Ended(0, 0.5 * GIB), MemoryNeeds(), free=1.2 * GIB)
+    codes, running = carry_out(range(5), lambda work: Ended(0, 0.5 * GIB), MemoryForecast(), free=1.2 * GIB)
     assert codes == [0] * 5
     assert running[:3] == [0, 1, 0]
     assert max(running) == 2
@@ -54,7 +56,7 @@ def test_a_killed_run_is_tried_again_and_then_left(carry_out, capsys):
         asked.append(work.cfg.seed)
         return -9 if work.cfg.seed == 0 else Ended(0, None)
 
-    codes, _ = carry_out(range(4), answer, MemoryNeeds(), free=100 * GIB)
+    codes, _ = carry_out(range(4), answer, MemoryForecast(), free=100 * GIB)
     assert codes == [1, 0, 0, 0]
     assert sorted(asked) == [0, 0, 1, 2, 3]
     assert asked[-1] == 0
@@ -92,7 +94,7 @@ def test_after_a_lack_of_memory_fewer_runs_are_carried_out_unless_the_user_chose
             active[0] -= 1
         return Ended(0, None)
 
-    memory = {} if is_chosen else {"memory": MemoryNeeds(), "free": 100 * GIB}
+    memory = {} if is_chosen else {"memory": MemoryForecast(), "free": 100 * GIB}
     codes, _ = carry_out(range(12), answer, processes=4, **memory)
     assert codes == [0] * 12
     assert len(killed) == 1
@@ -170,14 +172,20 @@ def test_a_signal_to_a_worker_stops_the_sweep(carry_out):
     assert stop.value.signum == 15
 
 
-def test_a_worker_sends_whole_lines_and_no_progress_bars():
-    ours, theirs = multiprocessing.Pipe()
-    sender = LineSender(theirs)
-    for text in ("one\ntw", "o\n", "10%\r20%", "\r\n", "30%\rdone\n"):
-        sender.write(text)
-    received = []
-    while ours.poll():
-        received.append(ours.recv())
-    assert received == ["one", "two", "20%", "done"]
-    ours.close()
-    assert sender.write("nobody reads this\n") == 18
+def test_a_worker_sends_the_lines_of_its_run_without_progress_bars(monkeypatch):
+    def execute_run(cfg, position):
+        print("one")
+        print("10%\r20%\rtwo\r\n30%\rdone", file=sys.stderr)
+        return 1, None
+
+    monkeypatch.setattr(pool, "execute_run", execute_run)
+    assert pool._carry_out(Work(None, "")) == Ended(1, None, "one\ntwo\r\ndone\n")
+
+
+def test_the_lines_of_ended_runs_are_printed_and_a_terminal_has_one_bar(carry_out, capsys, monkeypatch):
+    assert carry_out(range(2), lambda work: Ended(0, None, f"seed {work.cfg.seed}\n"))[0] == [0, 0]
+    assert sorted(capsys.readouterr().err.splitlines()) == ["seed 0", "seed 1"]
+    with PseudoTerminal(24, 80) as terminal:
+        carry_out(range(2), lambda work: Ended(0, None, f"seed {work.cfg.seed}\n"))
+    assert {"seed 0", "seed 1"} <= set(terminal.lines)
+    assert any("2/2" in line for line in terminal.lines)

@@ -9,8 +9,8 @@ import fake_workers
 import pytest
 
 from isobench.common.interruption import Interrupted, raise_interrupted
-from isobench.sweep.pool import Pool
-from isobench.sweep.pool_worker import Ended
+from isobench.common.terminal import outlive_readers
+from isobench.sweep.pool import Ended, Pool
 
 INT, TERM, USR2 = signal.SIGINT, signal.SIGTERM, signal.SIGUSR2
 
@@ -78,14 +78,16 @@ def test_ctrl_c_while_runs_save_ends_their_processes(monkeypatch):
 
 @pytest.fixture
 def unread(monkeypatch):
-    """Make standard error a pipe that nobody reads."""
+    """Make standard error, as every command has it, a pipe that nobody reads."""
     reading, writing = os.pipe()
     os.close(reading)
-    monkeypatch.setattr(sys, "stderr", os.fdopen(writing, "w", buffering=1))
-    before = sys.stderr
-    yield
+    stream = os.fdopen(writing, "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "__stderr__", stream)
+    with outlive_readers():
+        yield
     os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
-    before.close()
+    stream.close()
 
 
 @pytest.mark.usefixtures("unread")

@@ -12,6 +12,7 @@ from isobench.cli import report
 from isobench.common.packages import experiments_dir
 from isobench.papers import published
 from isobench.runs.record import Beat
+from isobench.sweep import sweeper
 from isobench.sweep.grid import expand_grid
 
 
@@ -182,7 +183,8 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
 
 
 @pytest.mark.slow
-def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, outputs):
+def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, monkeypatch):
+    monkeypatch.setattr(sweeper, "TAKE_OVER_SECONDS", 1.5)
     from helpers import make_config
 
     from isobench.runs.folder import RunFolder

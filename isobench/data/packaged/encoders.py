@@ -95,7 +95,6 @@ MPNET_FILES = {  # of that folder, what transformers reads, and its sha256; the 
     "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
     "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
 }
-MPNET_WEIGHT_BYTES = 437_971_872
 MPNET_CONFIG = {  # what config.json says of the architecture
     "model_type": "mpnet",
     "hidden_size": 768,

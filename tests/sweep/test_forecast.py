@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import assert_contains, make_config
 
-from isobench.sweep.memory_forecast import GIB, describe_memory, estimate_bytes
+from isobench.sweep.forecast import GIB, describe_memory, estimate_bytes
 from isobench.training.train import build_failure_entry
 
 
