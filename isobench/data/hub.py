@@ -84,9 +84,7 @@ def raise_if_cache_is_full(error: BaseException) -> None:
 def is_absent(kind: str, name: str) -> bool:
     """Return True if the client libraries' caches surely have nothing of a repository, without importing these.
 
-    Args:
-        kind: ``models`` or ``datasets``.
-        name: the repository, such as ``nyu-mll/glue``.
+    ``kind``: ``models`` or ``datasets``. ``name``: such as ``nyu-mll/glue``.
     """
     from huggingface_hub import constants
 
@@ -106,13 +104,7 @@ def load_hub_dataset(
 ) -> Any:
     """Load a data set with ``datasets.load_dataset``: one split, or all splits if ``split`` is None.
 
-    Args:
-        name: the data set on the hub, such as ``nyu-mll/glue``.
-        subset: its configuration, such as ``rte``.
-        revision: the pinned commit.
-        split: such as ``train``.
-        setting: the setting that asks for it, such as ``task=rte``. The error message begins with it.
-        advice: what to do if the hub can't be reached, for the error message.
+    ``setting``, such as ``task=rte``, asks for it; ``advice`` says what to do if the hub can't be reached.
     """
     reachable = is_reachable()
     import datasets

@@ -36,8 +36,6 @@ def check_labels(task: Task, labels: Sequence[Any], where: str) -> np.ndarray:
             "is it an unlabelled split?"
         )
     if task.as_classes is not None:
-        if task.label_range is None:
-            raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
         return np.rint((values - low) / (high - low) * (task.as_classes - 1)).astype(np.int64)
     if task.labels is None:
         return values.astype(np.float32)
@@ -66,10 +64,6 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
 
     Texts and truth values are classes, in alphabetical order. Numbers are classes if they are whole and have at most
     20 different values, in ascending order; else they are scores.
-
-    Args:
-        values: the column.
-        where: file and column, for the error message.
     """
     names = format_labels(values, where)
     _refuse_absent_numbers(names, where)

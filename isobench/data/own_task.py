@@ -1,8 +1,8 @@
 """Complete the config of a task that reads a user's own files (``data.files``), and check these before any run.
 
 What the user names stays: columns (``task.text``, ``task.label``), classes (``task.labels``), metrics. What is not
-named is found in the file of the training split, by rules that `complete_task` states. The completed config names it,
-so that a found column has the same run key as a named one.
+named is found in the file of the training split, by rules that `complete_config` states. The completed config names
+it, so that a found column has the same run key as a named one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,27 +29,22 @@ MOST_LETTERS = 300  # how long the list of classes may be in the line that descr
 
 
 def complete_config(cfg: Config) -> Config:
-    """Return a config with its task completed from ``data.files``; without these, the config itself."""
-    check_value("data.files", cfg.data.files, read_hints(Data)["files"])
-    if not cfg.data.files:
-        if not cfg.task.text:
-            raise UserError(
-                f"task={cfg.task.name} has no columns: name files, 'data.files={{train: FILE, validation: FILE}}', "
-                "or set task.text (a task in a YAML of your own can't be called mine)"
-            )
-        return cfg
-    task, data = complete_task(cfg.task, cfg.data)
-    return replace(cfg, task=task, data=data)
-
-
-def complete_task(task: Task, data: Data) -> tuple[Task, Data]:
-    """Complete a task from the files of ``data.files``, whose paths become absolute.
+    """Return a config with its task completed from ``data.files``, whose paths become absolute, if there are any.
 
     The label is the column with one of ``LABEL_NAMES``, or in a file of two columns the one that is not the text.
     The texts are the columns of ``PAIR_NAMES``, else the only one of ``TEXT_NAMES``, else the only column of texts
     that are not numbers. The labels are scores if ``task.label_range`` or a metric of regression is set; else
     `find_classes` decides.
     """
+    task, data = cfg.task, cfg.data
+    check_value("data.files", data.files, read_hints(Data)["files"])
+    if not data.files:
+        if not task.text:
+            raise UserError(
+                f"task={task.name} has no columns: name files, 'data.files={{train: FILE, validation: FILE}}', "
+                "or set task.text (a task in a YAML of your own can't be called mine)"
+            )
+        return cfg
     files = _match_files(task, data)
     file = files[task.train_split]
     is_regression = task.label_range is not None or any(name in REGRESSION_METRICS for name in task.metrics)
@@ -66,7 +61,7 @@ def complete_task(task: Task, data: Data) -> tuple[Task, Data]:
     completed = replace(
         task, text=list(texts), label=label, labels=labels, metrics=metrics, primary=task.primary or metrics[0]
     )
-    return completed, replace(data, files={split: str(path) for split, path in files.items()})
+    return replace(cfg, task=completed, data=replace(data, files={split: str(path) for split, path in files.items()}))
 
 
 def _match_files(task: Task, data: Data) -> dict[str, Path]:

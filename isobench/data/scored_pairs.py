@@ -27,12 +27,9 @@ class ScoredPairs:
 
 
 def make_scored_pairs(columns: Iterable[list[Any]], kind: str, where: str) -> ScoredPairs:
-    """Make pairs of three columns, and check them.
+    """Make pairs of three columns (first texts, second texts, scores), and check them.
 
-    Args:
-        columns: the first texts, the second texts and the scores, of equal length.
-        kind: what a text is, such as ``word``, for the error message.
-        where: the file or data set, for the error message.
+    ``kind``: what a text is, such as ``word``; ``where``: the file or data set. Error messages name both.
     """
     first, second, scores = columns
     first, second = (check_texts(texts, kind, where) for texts in (first, second))

@@ -48,11 +48,7 @@ def require_generation(task: Task) -> Generation:
 def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> TextPairs:
     """Read one split of a translation or summarisation task and check it.
 
-    Args:
-        task: the task, which has ``generation``.
-        data: where files are.
-        split: the split's name.
-        limit: keep this many examples at most, chosen by ``select_by_hash`` with ``task.sample_seed``.
+    ``limit``: keep this many examples at most, chosen by ``select_by_hash`` with ``task.sample_seed``.
     """
     generation = require_generation(task)
     columns = (task.text[0], generation.target)

@@ -78,7 +78,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     source, splits = find_data_source(task, data), task.read_splits
     if task.generation and task.generation.grammar:
         for split in splits:
-            generated_pairs.check_grammar_and_split(task.generation.grammar, split)
+            generated_pairs.check_split(task.generation.grammar, split)
         return {"generated": f"{task.generation.grammar}, version {generated_pairs.VERSION}"}
     if source == "embedded":
         for split in splits:
@@ -149,11 +149,7 @@ def list_partial_splits(task: Task, data: Data) -> list[str]:
 def read_examples(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
     """Read one split and check its columns, texts and labels.
 
-    Args:
-        task: the task.
-        data: where files are.
-        split: the split's name.
-        limit: keep this many examples at most, the same ones on every machine and for every seed.
+    ``limit``: keep this many examples at most, the same ones on every machine and for every seed.
     """
     source, is_test = find_data_source(task, data), split == task.test_split
     if source == "embedded":

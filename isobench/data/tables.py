@@ -5,8 +5,9 @@ CSV a field may stand in double quotes. In TSV a quote is a character like any o
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,25 +64,15 @@ def read_own_file(path: Path) -> Any:
     return table
 
 
-def _read_csv(path: Path) -> Any:
-    from pyarrow import csv
-
-    return _read_delimited(path, csv.ParseOptions(newlines_in_values=True))
-
-
-def _read_tsv(path: Path) -> Any:
-    from pyarrow import csv
-
-    return _read_delimited(path, csv.ParseOptions(delimiter="\t", quote_char=False))
-
-
-def _read_delimited(path: Path, options: Any) -> Any:
-    """Read a file that begins with a line of names; every column is text.
+def _read_delimited(path: Path, **settings: Any) -> Any:
+    """Read a file that begins with a line of names; every column is text. ``settings``: for pyarrow's parser.
 
     If a row is longer than pyarrow's blocks of 1 MiB, larger blocks are used.
     """
     import pyarrow
     from pyarrow import csv
+
+    options = csv.ParseOptions(**settings)
 
     def read(blocks: Any) -> Any:
         with csv.open_csv(path, read_options=blocks, parse_options=options) as reader:
@@ -117,7 +108,12 @@ def _read_parquet(path: Path) -> Any:
     return pyarrow.parquet.read_table(path)
 
 
-READERS = {"CSV": _read_csv, "TSV": _read_tsv, "JSON Lines": _read_json_lines, "Parquet": _read_parquet}
+READERS: dict[str, Callable[[Path], Any]] = {
+    "CSV": partial(_read_delimited, newlines_in_values=True),
+    "TSV": partial(_read_delimited, delimiter="\t", quote_char=False),
+    "JSON Lines": _read_json_lines,
+    "Parquet": _read_parquet,
+}
 
 
 @contextmanager
@@ -132,12 +128,9 @@ def handle_parquet_errors(path: Path) -> Iterator[None]:
 
 
 def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
-    """Raise UserError unless an Arrow schema has the columns; ``translation.en`` is field en of struct translation.
+    """Raise UserError, which names ``where``, unless an Arrow schema has the columns.
 
-    Args:
-        schema: a ``pyarrow.Schema``.
-        columns: the names to look for. A struct counts by its fields, not as a whole.
-        where: the file or data set, for the error message.
+    ``translation.en`` is field en of struct translation. A struct counts by its fields, not as a whole.
     """
     from pyarrow.types import is_struct
 

@@ -129,11 +129,8 @@ def require_missing_from_file(encoder: Encoder) -> Path:
 def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     """Return what ``from_pretrained`` takes: a folder, or a name on the hub (pass ``encoder.revision`` with it).
 
-    Packages that hold no transformers folder are converted to one in the cache, unless an intact one is there.
-
-    Args:
-        encoder: the encoder's settings; an encoder from scratch must have a ``path``.
-        cache: the folder ``data.cache``; None is the user's cache folder.
+    Packages that hold no transformers folder are converted to one in the cache, unless an intact one is there. An
+    encoder from scratch must have a ``path``.
     """
     source = find_encoder_source(encoder)
     if source == "hub":

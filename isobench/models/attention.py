@@ -154,18 +154,16 @@ def find_first_position(model: Any) -> int | None:
     if max(windows, default=0) > LONGEST_WINDOW:
         return None
     lengths = (*(window + 3 for window in windows), *PROBE_LENGTHS)
+    padding = getattr(model.config, "pad_token_id", None)
+    candidates = (
+        [0] if padding is None else [0, padding + 1]
+    )  # RoBERTa's family counts from the padding token's number
     training = model.training
     model.eval()
     try:
-        return next((first for first in _list_candidates(model.config) if _reads_packed(model, first, lengths)), None)
+        return next((first for first in candidates if _reads_packed(model, first, lengths)), None)
     finally:
         model.train(training)
-
-
-def _list_candidates(config: Any) -> list[int]:
-    """List the numbers that a first position may have: RoBERTa's family counts from the padding token's number."""
-    padding = getattr(config, "pad_token_id", None)
-    return [0] if padding is None else [0, padding + 1]
 
 
 def _reads_packed(model: Any, first_position: int, lengths: tuple[int, ...]) -> bool:
@@ -185,13 +183,7 @@ def _reads_packed(model: Any, first_position: int, lengths: tuple[int, ...]) -> 
 
 
 def make_row_arguments(input_ids: Tensor, positions: Tensor, packing: Packing) -> dict[str, Any]:
-    """Return the arguments of a model's call that reads packed sentences.
-
-    Args:
-        input_ids: the row, [1, N].
-        positions: of the tokens in their sentences, [1, N].
-        packing: where the sentences are.
-    """
+    """Return the arguments of a model's call that reads packed sentences: ids and positions of the row, [1, N]."""
     # transformers passes a mask of four dimensions on as it is: none is built, and the groups have their own.
     unused_mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device)
     return {"input_ids": input_ids, "position_ids": positions, "attention_mask": unused_mask, "packing": packing}

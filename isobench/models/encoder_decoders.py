@@ -33,13 +33,9 @@ class LoadedEncoderDecoder:
 
 
 def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any) -> LoadedEncoderDecoder:
-    """Load an ``AutoModelForSeq2SeqLM``, or make one from ``cfg.scratch``.
+    """Load an ``AutoModelForSeq2SeqLM``, or make one from ``cfg.scratch``, whose vocabulary the tokenizer decides.
 
-    Args:
-        cfg: the encoder's settings.
-        cache: the folder ``data.cache``.
-        seed: initialises weights that the checkpoint lacks, which ``warnings`` then name.
-        tokenizer: the run's tokenizer, which decides the vocabulary of a model from scratch.
+    ``seed`` initialises weights that the checkpoint lacks, which ``warnings`` then name.
     """
     torch.manual_seed(seed)
     with handle_loading_errors(cfg, OFFLINE_ENCODER_DECODER) as options:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from isobench.common.errors import UserError, suggest_nearest
-from isobench.config.schema import POOLINGS, Encoder
+from isobench.common.errors import UserError
+from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.models.attention import find_first_position
 from isobench.models.huggingface_head import find_huggingface_pooling
@@ -50,15 +50,9 @@ def load_encoder(
 ) -> LoadedEncoder:
     """Load a pretrained encoder with the pooling that a head wants: ``encoder.pooling``, or transformers' own.
 
-    Args:
-        cfg: the encoder's settings.
-        cache: the folder ``data.cache``, for converted weights.
-        seed: initialises weights that the checkpoint lacks, which ``warnings`` then name.
-        head: name of the head that will read the vectors.
-        all_tokens: batches are padded, and every layer computes every token: for readers of several layers.
+    ``seed`` initialises weights that the checkpoint lacks, which ``warnings`` then name. With ``all_tokens`` batches
+    are padded, and every layer computes every token: for readers of several layers.
     """
-    if cfg.pooling not in POOLINGS:
-        raise UserError(f"encoder.pooling={cfg.pooling} is not known: {suggest_nearest(cfg.pooling, POOLINGS)}")
     torch.manual_seed(seed)
     with handle_loading_errors(cfg) as options:
         from transformers import AutoConfig, AutoModel

@@ -110,9 +110,9 @@ def _attend(
         return _attend_to_one(query, key, value, heads, None if mask is None else mask[:, :, :1], dropout)
     queries = query[0].split([group.sentences for group in packing.groups])
     contexts = []
-    for group, own in zip(packing.groups, queries, strict=True):
+    for group, first in zip(packing.groups, queries, strict=True):
         read = None if group.mask is None else group.mask[:, None, None, :]
-        contexts.append(_attend_to_one(own[:, None], group.pad(key[0]), group.pad(value[0]), heads, read, dropout))
+        contexts.append(_attend_to_one(first[:, None], group.pad(key[0]), group.pad(value[0]), heads, read, dropout))
     return torch.cat(contexts).transpose(0, 1)
 
 

@@ -25,13 +25,8 @@ WITHOUT_FILE = "set encoder.missing_from=null (random values instead) or encoder
 def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "") -> Iterator[dict[str, Any]]:
     """Turn every error of loading from transformers into a UserError of one line.
 
-    Yields:
-        Options for ``from_pretrained``.
-
-    Args:
-        cfg: the encoder's settings.
-        instead: the encoder that the error suggests if the hub can't be reached.
-        hint: what to try, added to errors of other kinds.
+    It yields options for ``from_pretrained``. ``instead``: the encoder that the error suggests if the hub can't be
+    reached. ``hint``: what to try, added to errors of other kinds.
     """
     on_hub = weights.find_encoder_source(cfg) == "hub"
     reachable = hub.is_reachable() if on_hub else True

@@ -30,10 +30,7 @@ SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>",
 def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> Any:
     """Load the encoder's tokenizer, with a padding token: where it has none, as GPT-2, its end token (always masked).
 
-    Args:
-        cfg: the encoder's settings.
-        cache: the folder ``data.cache``, for converted weights.
-        instead: the encoder that an error suggests if the hub can't be reached.
+    ``instead``: the encoder that an error suggests if the hub can't be reached.
     """
     hint = ""
     if find_package_folder("sentencepiece") is None:  # whose absence transformers doesn't name

@@ -67,8 +67,10 @@ def _validate_task(cfg: Config) -> None:
         raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
     if HELD_OUT in task.read_splits:
         raise UserError(f"no split can be called {HELD_OUT}: task.held_out names its examples so")
-    if task.as_classes is not None and task.labels is not None:
-        raise UserError(f"task.as_classes is for a regression such as stsb; task={task.name} has classes already")
+    if task.as_classes is not None and (task.labels is not None or task.label_range is None):
+        raise UserError(
+            f"task.as_classes is for a regression with a task.label_range such as stsb; task={task.name} is none"
+        )
     if task.label_range is not None and task.labels is not None:
         raise UserError(f"task.label_range is for scores, and task={task.name} has classes: leave it out")
     if not task.embedded and not cfg.data.root:

@@ -20,10 +20,7 @@ class EvaluationSchedule(Callback):
     """Let the trainer evaluate after every so many epochs, and always after the last one.
 
     Lightning's own ``check_val_every_n_epoch`` can leave out the last epoch, so it is set anew for each epoch.
-
-    Args:
-        every: ``evaluation.every`` of the config: a number of epochs, or ``last``.
-        epochs: epochs of the whole run.
+    ``every``: ``evaluation.every`` of the config, a number of epochs or ``last``.
     """
 
     def __init__(self, every: Any, epochs: int) -> None:
@@ -118,12 +115,9 @@ class Stopwatch(Callback):
 
 
 def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float) -> Cost:
-    """Build the record's cost: seconds over all attempts, throughput and peak memory.
+    """Build the record's cost: seconds over all attempts (of saving checkpoints: this one), throughput, peak memory.
 
-    Args:
-        stopwatch: has timed the run.
-        train_loader: the training data, to count tokens; None if the run failed before it was built.
-        checkpoint_seconds: seconds spent on saving checkpoints in this attempt.
+    ``train_loader`` counts the tokens; None if the run failed before it was built.
     """
     lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
     tokens = stopwatch.timed_examples * float(lengths)
@@ -143,11 +137,6 @@ class ProgressReporter(Callback):
 
     Speed and time left are averages since training began in this process, evaluations included. A resumed run
     prints where it goes on. On a GPU the loss is read only as often as it is checked, because reading makes it wait.
-
-    Args:
-        heartbeat: receives the progress, for status displays.
-        show: whether to draw the bar.
-        name: of the run, for the message of a resumed one.
     """
 
     def __init__(self, heartbeat: Heartbeat, show: bool, name: str) -> None:

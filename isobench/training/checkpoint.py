@@ -33,11 +33,7 @@ class CheckpointFiles(CheckpointIO):
     """The checkpoint files of one run, ``<run>/checkpoints/step-<n>.ckpt``, as a Lightning plugin.
 
     Keeps the two newest. Writes a file whole or not at all, and its checksum at its end. Loads with ``weights_only``:
-    a file can't run code.
-
-    Args:
-        run_folder: the run's folder.
-        key: the run's key, written into every checkpoint; a checkpoint with another key is not used.
+    a file can't run code. The run's key is in every checkpoint; one with another key is not used.
     """
 
     def __init__(self, run_folder: Path, key: str) -> None:
@@ -112,8 +108,8 @@ class Checkpointer(Callback):
     Args:
         settings: ``checkpoint`` of the config.
         files: writes and reads the checkpoints.
-        sampler: the training data's sampler.
-        batch_size: examples a batch; with it the position in the epoch is found again.
+        sampler: the training data's, whose position is restored.
+        batch_size: in examples; with it the position in the epoch is found again.
         watch: remembers signals that the process received.
         evaluations: tells after which epochs the run is evaluated.
         long_evaluation: evaluations take long: save just before each, and let a signal stop them.

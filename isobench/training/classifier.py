@@ -19,11 +19,7 @@ from isobench.training.fine_tuned import FineTuningModule
 class Classifier(FineTuningModule):
     """Classify sentences, or score them, by a linear classifier (``head``) on calibrated sentence embeddings.
 
-    Args:
-        cfg: the run's config.
-        loaded: the pretrained encoder and its pooler.
-        chain: the calibrations between encoder and head.
-        total_steps: optimiser steps of the whole run.
+    ``total_steps``: optimiser steps of the whole run.
     """
 
     def __init__(self, cfg: Config, loaded: LoadedEncoder, chain: Chain, total_steps: int) -> None:
@@ -121,11 +117,7 @@ class Classifier(FineTuningModule):
 def build_head(head: Head, loaded: LoadedEncoder, dim: int, classes: int) -> HeadParts:
     """Build the head that reads a loaded encoder's vectors; its random weights come from torch's global generator.
 
-    Args:
-        head: the head's settings.
-        loaded: the encoder, loaded for this head.
-        dim: width of the calibrated vectors that the classifier reads.
-        classes: number of classes, 1 for a regression.
+    ``dim``: width of the calibrated vectors that the classifier reads. ``classes``: 1 for a regression.
     """
     if head.name == "huggingface":
         if dim != loaded.dim:

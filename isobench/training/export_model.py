@@ -46,12 +46,6 @@ class Exporter(Callback):
     """Export the model after each evaluation whose epoch is the reported one so far.
 
     So the folder always holds the reported epoch, also when an interrupted run goes on.
-
-    Args:
-        cfg: the run's config.
-        key: the run's key.
-        tokenizer: the encoder's.
-        folder: where to export to.
     """
 
     def __init__(self, cfg: Config, key: str, tokenizer: Any, folder: Path) -> None:

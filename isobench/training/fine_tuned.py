@@ -32,11 +32,7 @@ class FineTuningModule(pl.LightningModule):
 
     ``history`` holds an entry for every evaluated epoch, ``best`` the reported epoch's entry and outputs. Callbacks
     put their measures of an epoch into ``observed``, from where they go into the epoch's entry.
-
-    Args:
-        cfg: the run's config.
-        chain: the methods.
-        total_steps: optimiser steps of the whole run.
+    ``total_steps``: optimiser steps of the whole run.
     """
 
     bad_step: Tensor
@@ -154,7 +150,10 @@ class FineTuningModule(pl.LightningModule):
         checkpoint["best"] = {}
         if self.best:
             outputs = {
-                split: {name: convert_for_checkpoint(values) for name, values in output.items()}
+                split: {  # tensors, because weights_only loading refuses arrays
+                    name: torch.as_tensor(values) if isinstance(values, np.ndarray) else values
+                    for name, values in output.items()
+                }
                 for split, output in self.best.outputs.items()
             }
             checkpoint["best"] = {"epoch": self.best.epoch.model_dump(exclude_unset=True), "outputs": outputs}
@@ -197,10 +196,6 @@ class LearningRateSchedule:
     ``linear`` falls to 0, ``constant`` stays at 1, ``polynomial`` falls to 1e-7 / ``lr`` and stays there.
     Linear and constant give the same bits as the schedules of transformers. Polynomial differs from transformers' by
     rounding, less than 1e-12 of the rate. It keeps its own formula, so that recorded runs can be repeated to the bit.
-
-    Args:
-        o: the settings: ``schedule``, ``warmup`` (share of the steps), ``lr``.
-        total_steps: optimiser steps of the whole run.
     """
 
     def __init__(self, o: Optimization, total_steps: int) -> None:
@@ -217,8 +212,3 @@ class LearningRateSchedule:
             return 1.0
         left = max(0.0, (self.total - step) / max(1, self.total - self.warmup_steps))
         return self.end + (1.0 - self.end) * left
-
-
-def convert_for_checkpoint(values: Any) -> Any:
-    """Turn an array into a tensor, because ``weights_only`` loading refuses arrays; return anything else as it is."""
-    return torch.as_tensor(values) if isinstance(values, np.ndarray) else values

@@ -24,9 +24,7 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
     The encoder's width is not known before its weights are loaded, so a setting that is too large for it is found
     only then. A method from elsewhere is not made here, because it may need the right width or much time.
 
-    Args:
-        configs: the ``calibration`` of each run.
-        generates: whether the runs' tasks are translation or summarisation.
+    ``configs``: the ``calibration`` of each run. ``generates``: the runs' tasks are translation or summarisation.
     """
     parts = {repr(part): part for config in configs for part in split_chain(config)}
     for part in parts.values():
@@ -38,11 +36,9 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
-    """Make the chain of methods that a config describes.
+    """Make the chain of methods that a config describes, for embeddings of width ``dim``.
 
-    Args:
-        config: a method's settings; under ``then`` the next method's, if there are several.
-        dim: width of the encoder's embeddings.
+    ``config``: a method's settings; under ``then`` the next method's, if there are several.
     """
     placed: list[Link] = []
     width = dim

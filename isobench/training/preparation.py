@@ -50,13 +50,9 @@ def find_prepared_once(chain: Chain) -> list[int]:
 
 
 def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tensor], pooler: nn.Module) -> None:
-    """Call ``prepare`` of some of the methods, in the chain's order.
+    """Call ``prepare`` of the methods at these positions, in the chain's order.
 
-    Args:
-        chain: the methods.
-        positions: of these methods in the chain, ascending.
-        vectors: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
-        pooler: the head's, for the methods that stand after it.
+    ``vectors``: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
     """
     for position in positions:
         chain.prepare(position, vectors, pooler)
@@ -71,17 +67,12 @@ def load_pretrained_embeddings(
     data, weights, tokenizer, settings, torch's version and the device.
     """
     e, encoder = cfg.encoder, loaded.encoder
-    settings = [
-        encoder.pooling, e.layer, e.token_type_ids, encoder.first_token_only,
-    ]  # fmt: skip
+    settings = [encoder.pooling, e.layer, e.token_type_ids, encoder.first_token_only]
     decisive = [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed]
     key = sha256_json([*decisive, name_device(cfg)])
     name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
     file = cache_dir(cfg.data.cache) / "embeddings" / name
     shape = (len(loaders.train_tokens), loaded.dim)
-
-    def write(temporary: Path) -> None:
-        _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
 
     vectors = _read_cached(file, shape)
     if vectors is not None:
@@ -93,7 +84,7 @@ def load_pretrained_embeddings(
                 if file.exists():
                     print_remaking(file)
                 with write_whole(file) as temporary:
-                    write(temporary)
+                    _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
                     append_checksum(temporary, file.name)
                 vectors = _read_cached(file, shape)
     except OSError as error:
@@ -158,9 +149,6 @@ class EpochSamples(Callback):
     The vectors come from the model as it is then, in evaluation mode: dropout draws no random numbers, and the order
     of the training examples stays. A run that goes on within an epoch takes no new sample: what a method keeps of it
     is in the checkpoint.
-
-    Args:
-        loaders: the run's data.
     """
 
     def __init__(self, loaders: Loaders | PairLoaders) -> None:
@@ -207,12 +195,6 @@ class EpochSamples(Callback):
 
 
 def take_as_many(order: np.ndarray, counts: np.ndarray, limit: int) -> np.ndarray:
-    """Take the first examples of an order whose counts add up to at most ``limit``, but at least one example.
-
-    Args:
-        order: indices of the examples, [N].
-        counts: of each example, [N].
-        limit: of the counts' sum.
-    """
+    """Take the first examples of an order [N] whose counts [N] add up to at most ``limit``, but at least one."""
     number = int(np.searchsorted(np.cumsum(counts[order]), limit, side="right"))
     return order[: max(number, 1)]

@@ -78,9 +78,7 @@ class FrozenEncoder:
     def encode(self, name: str, sentences: Sequence[str]) -> dict[Layer, SentenceVectors]:
         """Return the sentences' vectors at each layer, in the sentences' order; equal sentences are computed once.
 
-        Args:
-            name: of the set of sentences, for the cache's file names and the progress bar.
-            sentences: N sentences.
+        ``name``: of the set of sentences, for the cache's file names and the progress bar.
         """
         places: dict[str, int] = {}
         index = [places.setdefault(sentence, len(places)) for sentence in sentences]

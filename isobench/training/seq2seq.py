@@ -41,10 +41,6 @@ class CalibratedProjection:
 
     A hook on ``get_output_embeddings()`` does it, because every architecture passes its decoder's states to that
     layer (T5 scales them first). The model's weights keep their names.
-
-    Args:
-        model: a transformers encoder-decoder.
-        chain: the methods.
     """
 
     def __init__(self, model: Any, chain: Chain) -> None:
@@ -65,15 +61,16 @@ class CalibratedProjection:
         Yields:
             A function that returns the kept states, [n, d], once the model was called.
         """
+
+        def get_states() -> Tensor:
+            assert self._states is not None
+            return self._states
+
         self._positions, self._states = positions, None
         try:
-            yield self._get_states
+            yield get_states
         finally:
             self._positions = None
-
-    def _get_states(self) -> Tensor:
-        assert self._states is not None
-        return self._states
 
     def _forward_pre_hook(self, module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor]:
         (h,) = arguments  # (b, T, d)
@@ -85,9 +82,9 @@ class CalibratedProjection:
     def sum_losses(self, h: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """Sum the cross-entropy of the labels [n] given the calibrated states [n, d], without logits [n, V]."""
         bias = self.linear.bias
-        own = getattr(self.model, "final_logits_bias", None)  # [1, V], of BART's family
-        if own is not None:
-            bias = own[0] if bias is None else bias + own[0]
+        added = getattr(self.model, "final_logits_bias", None)  # [1, V], of BART's family
+        if added is not None:
+            bias = added[0] if bias is None else bias + added[0]
         return fused_cross_entropy(h, self.linear.weight, labels, bias, smoothing)
 
 
@@ -97,9 +94,6 @@ class WordLookup:
     In the backward pass each call makes a dense gradient [V, d], almost all of it zeros. One call for a batch makes
     one gradient instead of one for each chunk. A hook hands out a chunk's vectors when the model looks up its words.
     It works for architectures that scale their vectors after the lookup too, which ``inputs_embeds`` does not.
-
-    Args:
-        model: a transformers encoder-decoder.
     """
 
     def __init__(self, model: Any) -> None:
@@ -113,8 +107,7 @@ class WordLookup:
     def share(self, chunks: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
         """Look up all words; calls of the model with these chunks, in order, inside this context get the vectors.
 
-        Args:
-            chunks: of each call the encoder's and the decoder's ids, [b, S] and [b, T].
+        ``chunks``: of each call the encoder's and the decoder's ids, [b, S] and [b, T].
         """
         calls: dict[nn.Module, list[Tensor]] = {}
         for read, written in chunks:
@@ -141,12 +134,7 @@ class WordLookup:
 class Seq2Seq(FineTuningModule):
     """Translate or summarise with an encoder-decoder whose decoder states are calibrated.
 
-    Args:
-        cfg: the run's config.
-        loaded: the pretrained encoder-decoder.
-        chain: the calibrations of the decoder's states.
-        loaders: the data, with its tokenizer and references.
-        total_steps: optimiser steps of the whole run.
+    ``total_steps``: optimiser steps of the whole run.
     """
 
     def __init__(
@@ -159,7 +147,7 @@ class Seq2Seq(FineTuningModule):
         self.tokenizer, self.references = loaders.tokenizer, loaders.references
         self.generation_config = build_generation_config(cfg, loaded, loaders)
         self.state_stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
-        self.search_in_bf16 = should_search_in_bf16(cfg)
+        self.search_in_bf16 = uses_gpu(cfg) and torch.cuda.is_bf16_supported()
         self.smoothing = cfg.optimization.label_smoothing or 0.0
 
     def describe_search(self) -> dict[str, Any]:
@@ -252,11 +240,6 @@ class Seq2Seq(FineTuningModule):
             outputs[split] = {"hypotheses": hypotheses, "references": references}
         self.hypotheses, self.loss_sums = {}, {}
         self.record_epoch(scores, outputs)
-
-
-def should_search_in_bf16(cfg: Config) -> bool:
-    """Return whether to generate in bf16: on a GPU that supports it."""
-    return uses_gpu(cfg) and torch.cuda.is_bf16_supported()
 
 
 def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: PairLoaders) -> Any:

@@ -26,10 +26,7 @@ MAX_WANDB_NAME = 128  # characters that W&B takes
 def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     """Make the run's Lightning logger; False for ``tracking=none``.
 
-    Args:
-        cfg: the run's config.
-        key: the run's key.
-        resolved: the config as plain values, logged as the W&B run's config.
+    ``resolved``: the config as plain values, logged as the W&B run's config.
     """
     if cfg.tracking.backend == "none":
         return False
@@ -94,10 +91,7 @@ def resolve_wandb_group(cfg: Config) -> str | None:
 def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]], epochs: list[int]) -> None:
     """Log a chart for every name to W&B, with a line for every evaluated epoch; do nothing with other loggers.
 
-    Args:
-        tracker: the run's logger.
-        curves: chart's name -> for every evaluated epoch the values at k = 1, 2, ...
-        epochs: these epochs, counted from 1.
+    ``curves``: chart's name -> for every evaluated epoch the values at k = 1, 2, ...; ``epochs``: counted from 1.
     """
     from pytorch_lightning.loggers import WandbLogger
 
@@ -117,20 +111,18 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]], epochs: li
 def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Epoch | None) -> None:
     """Write the summary of the W&B run and end it, so that the next run in this process gets a W&B run of its own.
 
-    Args:
-        tracker: the run's logger, from ``make_logger``.
-        status: ``finished``, ``failed`` or ``interrupted``.
-        failure: the failure's name; None without one.
-        best: the reported epoch's entry of the history; None before the first epoch.
+    ``tracker``: from `make_logger`. ``status``: ``finished``, ``failed`` or ``interrupted``; ``failure``: its name.
+    ``best``: the reported epoch.
     """
-    numbers = _flatten_best_epoch(best.model_dump(exclude_unset=True)) if best else {}
-    if tracker is not False:
-        import wandb
+    if tracker is False:
+        return
+    import wandb
 
-        with _tolerate_wandb_errors():
-            tracker.experiment.summary.update({"status": status, "failure": failure, **numbers})
-        with _tolerate_wandb_errors():
-            wandb.finish(exit_code=int(status != "finished"))
+    numbers = _flatten_best_epoch(best.model_dump(exclude_unset=True)) if best else {}
+    with _tolerate_wandb_errors():
+        tracker.experiment.summary.update({"status": status, "failure": failure, **numbers})
+    with _tolerate_wandb_errors():
+        wandb.finish(exit_code=int(status != "finished"))
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
     Args:
         cfg: the run's config.
         identity: the run's key and the fingerprints that it is made of.
-        folder: the run's folder.
+        folder: the run's.
         since: seconds since the epoch; with ``retry_failed``, a failure recorded before it is tried again.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Cosine regularisation, spectrum control, gradient normalisation: against definitions in float64, pair by pair."""
+"""The penalties against their definitions in float64, pair by pair and entry by entry, and on what degenerates."""
 
 import math
 
@@ -138,3 +138,115 @@ def test_regularisers_compute_in_float32_under_mixed_precision(method):
     expected, expected_gradient = value_and_gradient(method.regularize, h.float())
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
     torch.testing.assert_close(gradient.float(), expected_gradient, rtol=0.01, atol=1e-3)
+
+
+def by_pairs(h, t=2.0):
+    """log of the mean over i < j of exp(-t |u_i - u_j|^2), one pair at a time; zero rows are in no pair."""
+    units = [row / row.norm() for row in h if row.any()]
+    pairs = [torch.exp(-t * ((units[i] - units[j]) ** 2).sum()) for j in range(len(units)) for i in range(j)]
+    return torch.log(sum(pairs) / len(pairs))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (7, 4), (12, 2)])
+@pytest.mark.parametrize(("strength", "t"), [(1.0, 2.0), (-0.3, 0.5), (2.0, 300.0)])
+def test_uniformity_value_and_gradient(shape, strength, t):
+    h = matrix(*shape)
+    found = value_and_gradient(Uniformity(shape[1], strength, t).regularize, h)
+    expected = value_and_gradient(lambda x: strength * by_pairs(x, t), h)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_duplicates_and_zero_rows():
+    h = torch.tensor([[1.0, 2.0], [0.0, 0.0], [2.0, 4.0], [1.0, 2.0], [3.0, -1.0]], dtype=torch.float64)
+    value, gradient = value_and_gradient(Uniformity(2).regularize, h)
+    expected, expected_gradient = value_and_gradient(by_pairs, h)
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=1e-10, atol=1e-14)
+    assert not gradient[1].any()
+
+
+@pytest.mark.parametrize(
+    ("h", "expected"),
+    [
+        (torch.ones(1, 3), 0.0),  # no pair
+        (torch.zeros(4, 3), 0.0),
+        (torch.eye(3)[:1].repeat(2, 1) * torch.tensor([[0.0], [1.0]]), 0.0),  # one row with a direction
+        (torch.full((5, 3), 0.7), 0.0),  # all alike: the largest value
+        (torch.tensor([[1.0, 0, 0], [-2.0, 0, 0]]), -8.0),  # opposites: the smallest, -4t
+    ],
+)
+def test_the_ends_and_batches_without_a_pair(h, expected):
+    value, gradient = value_and_gradient(Uniformity(3).regularize, h)
+    assert float(value) == pytest.approx(expected, abs=1e-5)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_lengths_do_not_matter_however_small_or_large(size):
+    h = matrix(6, 4).float()
+    value, gradient = value_and_gradient(Uniformity(4).regularize, h * size)
+    expected, expected_gradient = value_and_gradient(Uniformity(4).regularize, h)
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient * size, expected_gradient, rtol=1e-3, atol=1e-6)
+
+
+def test_a_vector_that_is_not_finite_makes_the_loss_so():
+    for wrong in (math.nan, math.inf):
+        assert not Uniformity(2).regularize(torch.tensor([[1.0, 2.0], [wrong, 1.0], [0.0, 1.0]])).isfinite()
+
+
+def decorrelation_vectors(rows, dim, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, dim, generator=generator, dtype=torch.float64) @ torch.randn(
+        dim, dim, generator=generator, dtype=torch.float64
+    )
+
+
+def by_entries(h, variance_weight=1.0, covariance_weight=0.04, gamma=1.0, epsilon=1e-4):
+    """Eqs. 1 to 4, one entry of the covariance at a time; the mean has its gradient too."""
+    rows, dim = h.shape
+    mean = [sum(h[n, j] for n in range(rows)) / rows for j in range(dim)]
+    hinge = covariances = 0.0
+    for i in range(dim):
+        for j in range(dim):
+            entry = sum((h[n, i] - mean[i]) * (h[n, j] - mean[j]) for n in range(rows)) / (rows - 1)
+            if i == j:
+                hinge = hinge + torch.clamp(gamma - torch.sqrt(entry + epsilon), min=0) / dim
+            else:
+                covariances = covariances + entry**2 / dim
+    return variance_weight * hinge + covariance_weight * covariances
+
+
+@pytest.mark.parametrize(("rows", "dim"), [(2, 3), (9, 4), (4, 6)])
+@pytest.mark.parametrize(
+    "settings", [{}, {"variance_weight": 25.0, "covariance_weight": 1.0, "gamma": 2.0, "epsilon": 0.01}]
+)
+def test_decorrelation_value_and_gradient(rows, dim, settings):
+    h = decorrelation_vectors(rows, dim) / 2
+    h[:, 0] *= 0.1  # below the target, where others are above it
+    found = value_and_gradient(Decorrelation(dim, strength=0.7, **settings).regularize, h)
+    expected = value_and_gradient(lambda x: 0.7 * by_entries(x, **settings), h)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
+
+
+def test_the_default_weights_are_in_the_papers_proportion():
+    method = Decorrelation(3)
+    assert method.variance_weight / method.covariance_weight == pytest.approx(25 / 1)
+
+
+def test_uncorrelated_vectors_of_enough_variance_cost_nothing():
+    h = 3 * torch.cat([torch.eye(4), -torch.eye(4)])
+    value, gradient = value_and_gradient(Decorrelation(4).regularize, h)
+    assert value == 0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("row", [torch.zeros(3), torch.tensor([0.1, 2.0, -7.7])])
+def test_equal_rows_have_no_variance_and_a_finite_gradient(row):
+    value, gradient = value_and_gradient(Decorrelation(3).regularize, row.repeat(5, 1))
+    assert float(value) == pytest.approx(1 - math.sqrt(1e-4))
+    assert not gradient.any()
+
+
+def test_one_row_has_no_covariance():
+    assert Decorrelation(3).regularize(torch.randn(1, 3, requires_grad=True)) == 0

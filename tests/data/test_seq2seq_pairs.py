@@ -22,7 +22,13 @@ from isobench.data.batches.seq2seq import (
 )
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.scale import find_task_differences
-from isobench.data.seq2seq_pairs import TextPairs, read_pairs, resolve_train_limit
+from isobench.data.seq2seq_pairs import (
+    DIACRITIC_CHOICES,
+    TextPairs,
+    normalise_diacritics,
+    read_pairs,
+    resolve_train_limit,
+)
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:
@@ -256,3 +262,43 @@ def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_p
     assert all(target == f"\u0219{source}" for source, target in zip(from_hub.sources, from_hub.targets, strict=True))
     with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
         read_pairs(make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train")
+
+
+CEDILLAS = "\u015e\u015f\u0162\u0163"
+COMMAS = "\u0218\u0219\u021a\u021b"
+OTHERS = "\u0102\u0103\u00c2\u00e2\u00ce\u00ee"  # a with breve, a and i with circumflex
+
+
+@pytest.mark.parametrize(("cedilla", "comma"), zip(CEDILLAS, COMMAS, strict=True))
+def test_a_cedilla_becomes_a_comma(cedilla, comma):
+    assert normalise_diacritics(f"x{cedilla}x", "comma_below") == f"x{comma}x"
+    assert normalise_diacritics(comma, "comma_below") == comma
+
+
+@pytest.mark.parametrize(("letter", "comma"), zip("SsTt", COMMAS, strict=True))
+def test_decomposed_letters_are_composed(letter, comma):
+    assert normalise_diacritics(f"{letter}\u0327", "comma_below") == comma  # combining cedilla
+    assert normalise_diacritics(f"{letter}\u0326", "comma_below") == comma  # combining comma below
+    assert normalise_diacritics(f"{letter}\u0327", "removed") == letter
+
+
+def test_removed_leaves_plain_letters():
+    assert normalise_diacritics(OTHERS + COMMAS + CEDILLAS, "removed") == "AaAaIi" + "SsTt" * 2
+    assert normalise_diacritics("a\u0306 a\u0302 i\u0302", "removed") == "a a i"
+
+
+def test_other_letters_stay():
+    text = "\u00e9 \u00fc \u00df \u00e7 \u0159"  # e acute, u umlaut, sharp s, c cedilla, r caron
+    assert normalise_diacritics(text, "removed") == text
+    assert normalise_diacritics(OTHERS, "comma_below") == OTHERS
+
+
+def test_keep_keeps_every_code_point():
+    text = CEDILLAS + "s\u0327"
+    assert normalise_diacritics(text, "keep") == text
+
+
+@pytest.mark.parametrize("how", DIACRITIC_CHOICES)
+def test_twice_is_once(how):
+    text = OTHERS + CEDILLAS + COMMAS + "s\u0327"
+    assert normalise_diacritics(normalise_diacritics(text, how), how) == normalise_diacritics(text, how)

@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModel
+from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, causal_mask_function
 
 from isobench.data.batches.packing import plan_packing
-from isobench.models.attention import find_first_position, make_group_mask, register_packed_attention
+from isobench.models.attention import (
+    find_first_position,
+    keep_masks_on_gpu,
+    make_group_mask,
+    make_sdpa_mask,
+    register_packed_attention,
+)
 from isobench.models.dropout import CpuDropout, DropoutNumbers, replace_dropout
 from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.sentence_encoder import SentenceEncoder
@@ -196,3 +204,44 @@ def test_padding_and_unpadding_give_the_row_back():
     torch.testing.assert_close(packing.average(row), means)
     assert packing.first.tolist() == [0, 9, 18, 25, 31, 37]
     assert packing.last.tolist() == [8, 17, 24, 30, 36, 37]
+
+
+SIZES = {"batch_size": 2, "q_length": 4, "kv_length": 4}
+KINDS = {
+    "bidirectional": {"mask_function": bidirectional_mask_function, "allow_is_causal_skip": False},
+    "causal": {"mask_function": causal_mask_function, "allow_is_causal_skip": True},
+}
+
+
+def make_mask(kind, real, **settings):
+    skip = {"allow_is_bidirectional_skip": kind == "bidirectional"}
+    return make_sdpa_mask(**SIZES, **skip, **KINDS[kind], attention_mask=real, device=real.device, **settings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_without_padding_is_left_out_on_a_cpu_only(kind):
+    real = torch.ones(2, 4, dtype=torch.bool)
+    assert make_mask(kind, real) is None
+    assert make_mask(kind, real.to("meta")).shape == (2, 1, 4, 4)
+    assert make_mask(kind, real & torch.tensor([True, True, True, False])).shape == (2, 1, 4, 4)
+
+
+def test_a_mask_that_is_always_there_gives_the_same_vectors(tiny, monkeypatch):
+    model = AutoModel.from_pretrained(tiny).eval()
+    inputs = {"input_ids": torch.tensor([[2, 7, 8, 3], [2, 9, 5, 3]]), "attention_mask": torch.ones(2, 4)}
+    keep_masks_on_gpu()
+    registered = AttentionMaskInterface._global_mapping["sdpa"]
+    assert registered is make_sdpa_mask
+    masks = []
+
+    def always(*args, **kwargs):
+        masks.append(registered(*args, **kwargs | {"allow_is_bidirectional_skip": False}))
+        return masks[-1]
+
+    with torch.no_grad():
+        expected = model(**inputs).last_hidden_state
+        monkeypatch.setitem(AttentionMaskInterface._global_mapping, "sdpa", always)
+        found = model(**inputs).last_hidden_state
+    assert all(mask.all() for mask in masks)
+    assert len(masks) == 1
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)

@@ -8,7 +8,7 @@ import pandas
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import drop_replaced, make_config, review_columns, write_parquet
+from helpers import drop_replaced, make_config, review_columns, tiny_overrides, write_parquet
 from killed_runs import start
 from safetensors.torch import load_file, save_file
 
@@ -105,6 +105,20 @@ def read_exports(folder):
     return {file.relative_to(folder): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
+KILLED = ["optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(processes, tiny, reviews, cache, tmp_path_factory):
+    """What the run exports that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run = [*tiny_overrides(tiny, reviews, cache, folder / "outputs"), *KILLED, f"checkpoint.export={folder}/export"]
+    assert start(processes, run) == 0
+    expected = read_exports(folder / "export")
+    assert {file.name for file in expected} >= {"model.safetensors", "calibration.safetensors", "isobench.json"}
+    return expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("moments", "exports_at_first"),
@@ -118,18 +132,14 @@ def read_exports(folder):
     ids=["half-written", "between two folders", "second epoch", "asked for on resuming", "twice"],
 )
 def test_an_interrupted_run_exports_what_an_undisturbed_one_does(
-    processes, small, tmp_path, moments, exports_at_first
+    processes, small, tmp_path, undisturbed, moments, exports_at_first
 ):
-    run = [*small, "optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
-    whole = [f"checkpoint.export={tmp_path}/whole", f"output_dir={tmp_path}/undisturbed"]
-    assert start(processes, [*run, *whole]) == 0
+    run = [*small, *KILLED]
     export = f"checkpoint.export={tmp_path}/resumed"
     for moment in moments:
         assert start(processes, [*run, *([export] if exports_at_first else [])], *moment) == -9
     assert start(processes, [*run, export]) == 0
-    expected = read_exports(tmp_path / "whole")
-    assert {file.name for file in expected} >= {"model.safetensors", "calibration.safetensors", "isobench.json"}
-    assert read_exports(tmp_path / "resumed") == expected
+    assert read_exports(tmp_path / "resumed") == undisturbed
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import traceback
 
 import numpy as np
 import pyarrow.parquet
@@ -13,6 +14,7 @@ from helpers import make_config, train_run
 
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.identity import identify
+from isobench.training import execute
 from isobench.training.classifier import Classifier
 
 
@@ -311,3 +313,14 @@ def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(
         watch(name, getattr(Classifier, name))
     run(*small)
     assert modes == {"training_step": {True}, "validation_step": {False}}
+
+
+def test_a_traceback_names_its_run(monkeypatch):
+    def fail(*_):
+        raise ValueError("as meant")
+
+    monkeypatch.setattr(execute, "train_if_needed", fail)
+    monkeypatch.setenv("ISOBENCH_DEBUG", "1")
+    with pytest.raises(ValueError, match="as meant") as raised:
+        execute.execute_run(make_config("seed=3"))
+    assert "in the run rotten_tomatoes minilm none seed 3" in "".join(traceback.format_exception(raised.value))

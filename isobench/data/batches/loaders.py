@@ -48,7 +48,7 @@ class Loaders:
         cfg: the run's config.
         inputs: the model that the batches are for.
         data: the fingerprint of the task's data.
-        order_seed: seed of the order of the training examples.
+        order_seed: of the order of the training examples.
     """
 
     def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:
@@ -161,13 +161,7 @@ def make_sorted_loader(
 ) -> DataLoader:
     """Make a loader whose batches hold examples of like length, shortest first, so that little is padded.
 
-    Args:
-        dataset: N examples.
-        lengths: what to sort them by, [N].
-        batch_size: examples in a batch.
-        collator: makes a batch of the examples' indices.
-        pin_memory: for a GPU.
-        chosen: indices of the examples to load, all if None.
+    ``lengths`` [N]: of the dataset's examples. ``chosen``: indices of the examples to load, all if None.
     """
     index = np.arange(len(lengths)) if chosen is None else chosen
     return DataLoader(

@@ -32,10 +32,10 @@ class Group:
 
     def pad(self, row: Tensor) -> Tensor:
         """Cut the group out of a row and pad it, [N, ...] -> [b, T, ...]."""
-        own = row[self.start : self.end]
+        states = row[self.start : self.end]
         if self.tokens is not None:
-            own = own.index_select(0, self.tokens)
-        return own.unflatten(0, (self.sentences, self.length))
+            states = states.index_select(0, self.tokens)
+        return states.unflatten(0, (self.sentences, self.length))
 
     def unpad(self, padded: Tensor) -> Tensor:
         """Put the tokens of a padded group in a row, [b, T, ...] -> [n, ...]."""

@@ -79,10 +79,11 @@ class PairTokens(Dataset):
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "PairTokens":
         """Undo ``to_arrays``."""
-        names = ("ids", "offsets", "truncated")
-        return cls(
-            *(TokenisedTexts(*(arrays[f"{side}_{name}"] for name in names)) for side in ("sources", "targets"))
-        )
+
+        def get_side(side: str) -> TokenisedTexts:
+            return TokenisedTexts(*(arrays[f"{side}_{name}"] for name in ("ids", "offsets", "truncated")))
+
+        return cls(get_side("sources"), get_side("targets"))
 
 
 class TokenBatches(Dataset):
@@ -112,13 +113,8 @@ class TokenBatches(Dataset):
 def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarray, limit: int) -> list[list[int]]:
     """Cut ``order`` into batches of at most ``limit`` padded tokens; a longer example is a batch by itself.
 
-    A batch has (longest source + longest target) x its examples padded tokens.
-
-    Args:
-        order: indices of examples.
-        sources: number of tokens of each example's source, [N].
-        targets: number of tokens of each example's target, [N].
-        limit: the most padded tokens of a batch.
+    A batch has (longest source + longest target) x its examples padded tokens. ``sources`` and ``targets`` [N] are
+    the numbers of tokens of each example.
     """
     batches: list[list[int]] = []
     longest = (0, 0)
@@ -158,7 +154,7 @@ def tokenise_texts(
         tokenizer: a transformers tokenizer.
         argument: what the tokenizer calls such texts, ``text`` for sources and ``text_target`` for targets.
         max_length: in tokens, closing tokens included.
-        progress_bar: show a bar if there are many texts.
+        progress_bar: show one if there are many texts.
     """
     closing = tokenizer.eos_token_id
     adds_closing = closing in tokenizer(**{argument: ["a"]})["input_ids"][0][-2:]  # mBART adds a language after it

@@ -1,4 +1,4 @@
-"""Generate English captions and their German translations from a grammar with a small lexicon.
+"""Generate English captions and their German translations from a grammar and the lexicon captions.yaml.
 
 German differs from English as in real texts: articles and adjectives agree with the noun's gender, number and case;
 the verb comes before the subject if something else opens the sentence; indefinite objects follow the place; prefixes
@@ -6,12 +6,16 @@ of separable verbs go to the end; subordinate clauses end in their verb.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from typing import Any
+
+import yaml
 
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun in English and German (nominative), singular and plural, with its gender ``m``, ``f`` or ``n``."""
+    """A noun in English and German (nominative), with its gender ``m``, ``f`` or ``n``."""
 
     english: str
     english_plural: str
@@ -30,75 +34,17 @@ class Verb:
     prefix: str = ""
 
 
-PEOPLE = (
-    Noun("man", "men", "m", "Mann", "Männer"),
-    Noun("woman", "women", "f", "Frau", "Frauen"),
-    Noun("boy", "boys", "m", "Junge", "Jungen"),
-    Noun("girl", "girls", "n", "Mädchen", "Mädchen"),
-    Noun("child", "children", "n", "Kind", "Kinder"),
-    Noun("teacher", "teachers", "m", "Lehrer", "Lehrer"),
-    Noun("nurse", "nurses", "f", "Krankenschwester", "Krankenschwestern"),
+_words: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+PEOPLE, ANIMALS, THINGS = ([Noun(*noun) for noun in _words[name]] for name in ("people", "animals", "things"))
+CLOTHES, PLACES = (  # with the English and the German preposition
+    [(preposition, german, Noun(*noun)) for preposition, german, *noun in _words[name]]
+    for name in ("clothes", "places")
 )
-ANIMALS = (
-    Noun("dog", "dogs", "m", "Hund", "Hunde"),
-    Noun("cat", "cats", "f", "Katze", "Katzen"),
-    Noun("horse", "horses", "n", "Pferd", "Pferde"),
-    Noun("cow", "cows", "f", "Kuh", "Kühe"),
-)
-THINGS = (
-    Noun("ball", "balls", "m", "Ball", "Bälle"),
-    Noun("chair", "chairs", "m", "Stuhl", "Stühle"),
-    Noun("umbrella", "umbrellas", "m", "Regenschirm", "Regenschirme"),
-    Noun("bag", "bags", "f", "Tasche", "Taschen"),
-    Noun("guitar", "guitars", "f", "Gitarre", "Gitarren"),
-    Noun("flower", "flowers", "f", "Blume", "Blumen"),
-    Noun("book", "books", "n", "Buch", "Bücher"),
-    Noun("picture", "pictures", "n", "Bild", "Bilder"),
-    Noun("bicycle", "bicycles", "n", "Fahrrad", "Fahrräder"),
-)
-CLOTHES = (  # with the English and German preposition: a man in a jacket
-    ("in", "in", Noun("jacket", "jackets", "f", "Jacke", "Jacken")),
-    ("in", "in", Noun("shirt", "shirts", "n", "Hemd", "Hemden")),
-    ("in", "in", Noun("coat", "coats", "m", "Mantel", "Mäntel")),
-    ("with", "mit", Noun("hat", "hats", "m", "Hut", "Hüte")),
-)
-PLACES = (  # with the English and German preposition, the latter with the dative
-    ("in", "in", Noun("park", "parks", "m", "Park", "Parks")),
-    ("in", "in", Noun("garden", "gardens", "m", "Garten", "Gärten")),
-    ("on", "an", Noun("beach", "beaches", "m", "Strand", "Strände")),
-    ("on", "auf", Noun("street", "streets", "f", "Straße", "Straßen")),
-    ("on", "auf", Noun("bridge", "bridges", "f", "Brücke", "Brücken")),
-    ("in front of", "vor", Noun("house", "houses", "n", "Haus", "Häuser")),
-    ("next to", "neben", Noun("wall", "walls", "f", "Mauer", "Mauern")),
-    ("under", "unter", Noun("tree", "trees", "m", "Baum", "Bäume")),
-    ("at", "an", Noun("window", "windows", "n", "Fenster", "Fenster")),
-)
+INTRANSITIVE_VERBS = [Verb(*verb) for verb in _words["intransitive_verbs"]]
+TRANSITIVE_VERBS = [Verb(*verb) for verb in _words["transitive_verbs"]]
+LIVING_ADJECTIVES, THING_ADJECTIVES = _words["living_adjectives"], _words["thing_adjectives"]
+COLOUR_ADJECTIVES, TIMES, CONJUNCTIONS = _words["colour_adjectives"], _words["times"], _words["conjunctions"]
 CONTRACTIONS = {"in dem": "im", "an dem": "am"}
-INTRANSITIVE_VERBS = (  # people and animals, without an object
-    Verb("sleeping", "schläft", "schlafen"),
-    Verb("running", "läuft", "laufen"),
-    Verb("standing", "steht", "stehen"),
-    Verb("sitting", "sitzt", "sitzen"),
-    Verb("waiting", "wartet", "warten"),
-    Verb("playing", "spielt", "spielen"),
-    Verb("falling asleep", "schläft", "schlafen", "ein"),
-)
-TRANSITIVE_VERBS = (  # people, with an object
-    Verb("holding", "hält", "halten"),
-    Verb("carrying", "trägt", "tragen"),
-    Verb("buying", "kauft", "kaufen"),
-    Verb("painting", "malt", "malen"),
-    Verb("cleaning", "putzt", "putzen"),
-    Verb("looking for", "sucht", "suchen"),
-    Verb("looking at", "schaut", "schauen", "an"),
-    Verb("picking up", "hebt", "heben", "auf"),
-)
-LIVING_ADJECTIVES = (("young", "jung"), ("old", "alt"), ("small", "klein"), ("happy", "fröhlich"), ("tired", "müd"))
-THING_ADJECTIVES = (("new", "neu"), ("old", "alt"), ("small", "klein"), ("beautiful", "schön"))
-COLOUR_ADJECTIVES = (("red", "rot"), ("blue", "blau"), ("green", "grün"), ("white", "weiß"), ("black", "schwarz"))
-TIMES = (("today", "heute"), ("now", "jetzt"), ("this morning", "heute Morgen"), ("at noon", "am Mittag"))
-CONJUNCTIONS = (("while", "während"), ("because", "weil"))
-
 NUMBERS = {"two": "zwei", "three": "drei", "four": "vier"}
 
 # For masculine, feminine, neuter and plural ("a" has none): the German article, and the adjective's ending after it.
@@ -167,7 +113,7 @@ def generate_example(rng: Random) -> tuple[str, str]:
 
 
 def make_noun_phrase(
-    determiner: str, plural: bool, adjective: tuple[str, str] | None, noun: Noun, case: str
+    determiner: str, plural: bool, adjective: list[str] | None, noun: Noun, case: str
 ) -> tuple[str, str]:
     """Build a noun phrase in English and in German.
 
@@ -214,7 +160,10 @@ def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
 def _make_direct_object(rng: Random) -> tuple[str, str, str]:
     """Build an object: in English, and in German as what precedes the place (definite) or follows it (indefinite)."""
     determiner = rng.choice(("a", "a", "the", rng.choice(tuple(NUMBERS))))
-    adjective, noun = _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES), rng.choice(THINGS)
+    adjective, noun = (
+        _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES),
+        rng.choice(THINGS),
+    )
     english, german = make_noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")
     return (english, german, "") if determiner == "the" else (english, "", german)
 
@@ -237,7 +186,7 @@ def _make_clothes(rng: Random, plural: bool) -> tuple[str, str]:
     return f"{preposition} {english}", f"{german_preposition} {german}"
 
 
-def _maybe_choose_adjective(rng: Random, adjectives: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+def _maybe_choose_adjective(rng: Random, adjectives: list[list[str]]) -> list[str] | None:
     return rng.choice(adjectives) if rng.random() < 0.5 else None
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from random import Random
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.data.packaged import captions
 from isobench.data.packaged.movie_reviews import SPLIT_BOUNDS, hash_to_fraction
 
 VERSION = 1  # raise it when any example changes
@@ -25,10 +24,8 @@ PLACES = ("in Riverton", "in Oakfield", "near the harbour", "by the lake", "outs
 IMPERSONAL_CLAUSES = ("The weather was mild", "The shops were closed", "The streets were full", "It rained a little")
 
 
-def check_grammar_and_split(grammar: str, split: str) -> None:
-    """Raise UserError for an unknown grammar or split."""
-    if grammar not in GRAMMARS:
-        raise UserError(f"task.generation.grammar={grammar} is not known: {suggest_nearest(grammar, GRAMMARS)}")
+def check_split(grammar: str, split: str) -> None:
+    """Raise UserError for an unknown split."""
     if split not in SPLIT_SIZES:
         raise UserError(
             f"task.generation.grammar={grammar} has no split {split}: {suggest_nearest(split, SPLIT_SIZES)}"
@@ -37,7 +34,6 @@ def check_grammar_and_split(grammar: str, split: str) -> None:
 
 def generate_pairs(grammar: str, split: str) -> tuple[list[str], list[str]]:
     """Generate the sources and targets of one split, no source twice, the same on every machine."""
-    check_grammar_and_split(grammar, split)
     low, high = SPLIT_BOUNDS[split]
     rng = Random(f"{grammar} {VERSION}")  # Random hashes a text by sha512, alike in every process
     pairs: dict[str, str] = {}
@@ -83,8 +79,14 @@ def _make_sentence(rng: Random, name: str, deed: str) -> str:
     return f"{name} {deed} {place} {time}."
 
 
+def _generate_caption(rng: Random) -> tuple[str, str]:
+    from isobench.data.packaged import captions  # reads its lexicon
+
+    return captions.generate_example(rng)
+
+
 EXAMPLE_GENERATORS: dict[str, Callable[[Random], tuple[str, str]]] = {
-    "captions": captions.generate_example,
+    "captions": _generate_caption,
     "bulletins": _generate_bulletin,
 }
 GRAMMARS = tuple(EXAMPLE_GENERATORS)
