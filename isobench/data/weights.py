@@ -158,10 +158,10 @@ def format_encoder_name(encoder: Encoder) -> str:
     ``encoder=minilm encoder.path=/models/other`` gives ``minilm (weights of other)``. Names that isobench ships no
     encoder for, and ``local``, which brings no weights, stand for whatever they are given.
     """
-    own = _read_shipped_encoder(encoder.name)
-    if own is None or not (own.hub or own.embedded or own.scratch):
+    shipped = _read_shipped_encoder(encoder.name)
+    if shipped is None or not (shipped.hub or shipped.embedded or shipped.scratch):
         return encoder.name
-    if describe_weights(own) == describe_weights(encoder):
+    if describe_weights(shipped) == describe_weights(encoder):
         return encoder.name
     is_folder = find_encoder_source(encoder) == "path"
     return f"{encoder.name} (weights of {Path(str(encoder.path)).name if is_folder else describe_weights(encoder)})"
@@ -172,9 +172,9 @@ def label_encoder(encoder: Encoder) -> str:
 
     Unlike `format_encoder_name`, it also tells apart a user's encoders that share one name: ``local (/models/a)``.
     """
-    own = _read_shipped_encoder(encoder.name)
-    is_own = own is not None and describe_weights(own) == describe_weights(encoder)
-    return encoder.name if is_own else f"{encoder.name} ({describe_weights(encoder)})"
+    shipped = _read_shipped_encoder(encoder.name)
+    is_shipped = shipped is not None and describe_weights(shipped) == describe_weights(encoder)
+    return encoder.name if is_shipped else f"{encoder.name} ({describe_weights(encoder)})"
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.batches.seq2seq import PairLoaders
 from isobench.metrics.generated_text import build_metric_signatures
-from isobench.models import encoder_decoders, encoders, tokenization
+from isobench.models import encoders, tokenization
 from isobench.models.dropout import DropoutNumbers, replace_dropout
 from isobench.runs.identity import Identity, choose_dropout, resolve_seeds, seed_everything
 from isobench.runs.record import RecordedGeneration
@@ -84,7 +84,7 @@ def count_words(model: Any) -> int | None:
 def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     """Build an encoder-decoder for translation or summarisation, and show the methods that ask the decoder states."""
     tokenizer = tokenization.load_seq2seq_tokenizer(cfg, identity)
-    loaded = encoder_decoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
+    loaded = encoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
     fingerprint = tokenization.fingerprint_seq2seq_tokenizer(tokenizer)
     inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
     order = resolve_seeds(cfg)["order"]

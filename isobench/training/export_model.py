@@ -149,11 +149,11 @@ def build_transformers_model(cfg: Config, module: Classifier) -> Any:
 
 def _copy_tensors(source: nn.Module, target: nn.Module) -> None:
     """Copy parameters between two modules that have the same ones in the same order, under whichever names."""
-    own, others = list(target.state_dict().values()), list(source.state_dict().values())
-    if [tensor.shape for tensor in own] != [tensor.shape for tensor in others]:
+    targets, sources = list(target.state_dict().values()), list(source.state_dict().values())
+    if [tensor.shape for tensor in targets] != [tensor.shape for tensor in sources]:
         raise ValueError("the head's layers are not those of transformers' model")
-    for tensor, other in zip(own, others, strict=True):
-        tensor.copy_(other)
+    for tensor, values in zip(targets, sources, strict=True):
+        tensor.copy_(values)
 
 
 def _copy_state(module: nn.Module) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from isobench.data.batches.seq2seq import PairLoaders
 from isobench.data.seq2seq_pairs import require_generation
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import is_constant
-from isobench.models.encoder_decoders import LoadedEncoderDecoder
+from isobench.models.encoders import LoadedEncoderDecoder
 from isobench.training.fine_tuned import FineTuningModule
 from isobench.training.fused_loss import fused_cross_entropy
 

@@ -5,6 +5,7 @@ import json
 import os
 import pydoc
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 import torch
 from helpers import drop_replaced, tiny_overrides
 from killed_runs import outcome, run_and_die, start
+
+from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 
 pytestmark = pytest.mark.slow
 
@@ -111,18 +114,26 @@ def test_what_monitors_remember_survives_an_interruption(processes, tiny, review
     assert len(curves["embedding"]) >= 2
 
 
-def interrupted(processes, long, outputs) -> list[Path]:
-    """A run killed at step 20: its checkpoints, oldest first."""
-    assert start(processes, long, "isobench.training.classifier.Classifier.training_step", 20, "before") == -9
+@pytest.fixture(scope="module")
+def killed_at_step_20(processes, tiny, reviews, cache, tmp_path_factory) -> Path:
+    """The output folder of a run killed at step 20."""
+    folder = tmp_path_factory.mktemp("killed")
+    arguments = long_run(tiny_overrides(tiny, reviews, cache, folder))
+    assert start(processes, arguments, "isobench.training.classifier.Classifier.training_step", 20, "before") == -9
+    return folder
+
+
+@pytest.fixture
+def interrupted(killed_at_step_20, outputs) -> list[Path]:
+    """A copy of a killed run in ``outputs``: its checkpoints, oldest first."""
+    shutil.copytree(killed_at_step_20, outputs)
     return sorted(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign", "flipped", "older"])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, processes, long, outputs, undisturbed, damage):
-    older, newest = interrupted(processes, long, outputs)
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(cli, long, outputs, interrupted, undisturbed, damage):
+    older, newest = interrupted
     if damage == "foreign":
-        import torch
-
         torch.save({"run": "another", "state_dict": {}}, newest)
     elif damage == "flipped":
         flip_weight(newest)
@@ -149,8 +160,8 @@ def flip_weight(file: Path) -> None:
     assert not torch.equal(after[name], before[name])
 
 
-def test_all_checkpoints_damaged_start_anew(cli, processes, long, outputs, undisturbed):
-    for file in interrupted(processes, long, outputs):
+def test_all_checkpoints_damaged_start_anew(cli, long, outputs, interrupted, undisturbed):
+    for file in interrupted:
         file.write_bytes(b"not a checkpoint")
     code, _, err = cli(*long)
     assert code == 0, err
@@ -160,12 +171,8 @@ def test_all_checkpoints_damaged_start_anew(cli, processes, long, outputs, undis
 
 
 @pytest.mark.parametrize("trouble", [MemoryError(), OSError(errno.EIO, "as meant")])
-def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(processes, long, outputs, monkeypatch, trouble):
-    import torch
-
-    from isobench.training.checkpoint import CheckpointFiles
-
-    (folder,) = {file.parents[1] for file in interrupted(processes, long, outputs)}
+def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(interrupted, monkeypatch, trouble):
+    (folder,) = {file.parents[1] for file in interrupted}
 
     def broken(*_, **__):
         raise trouble
@@ -213,9 +220,7 @@ def test_a_full_disk_is_one_clear_line_and_earlier_results_are_intact(cli, small
 
 
 def test_a_disk_without_room_for_a_checkpoint_lets_the_run_go_on(cli, small, small_disk, long, undisturbed):
-    (small_disk / "filler").write_bytes(
-        b"x" * (os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize - 200_000)
-    )
+    fill(small_disk, leave=200_000)
     code, _, err = cli(*long, f"output_dir={small_disk}/outputs")
     assert code == 0, err
     (folder,) = small_disk.glob("outputs/runs/*")
@@ -260,9 +265,7 @@ def test_trouble_with_the_disk_is_never_a_runs_failure(cli, small, outputs, monk
     def broken(*_):
         raise OSError(number, os.strerror(number))
 
-    import isobench.training.train
-
-    monkeypatch.setattr(isobench.training.train, "write_predictions", broken)
+    monkeypatch.setattr("isobench.training.train.write_predictions", broken)
     code, _, err = cli(*small, "-m", "seed=1,2", "optimization.epochs=1")
     assert code == 2
     assert err.count(os.strerror(number).lower()) == 1  # the sweep stops at once
@@ -300,9 +303,9 @@ def test_ctrl_c_and_a_closed_terminal_in_training_save_and_a_second_sweep_goes_o
     assert outcome(outputs) == undisturbed
 
 
-def test_a_resumed_run_whose_output_nobody_reads_ends_as_others_do(processes, long, outputs, undisturbed):
+@pytest.mark.usefixtures("interrupted")
+def test_a_resumed_run_whose_output_nobody_reads_ends_as_others_do(long, outputs, undisturbed):
     """Its first line can't be written, that it goes on from a checkpoint: this is no failure of the run."""
-    interrupted(processes, long, outputs)
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "isobench", *drop_replaced(long), "hydra/launcher=sequential", "-m"]
@@ -347,8 +350,6 @@ def test_ctrl_c_while_an_object_is_destroyed_is_not_lost(cli, small, outputs, mo
 @pytest.mark.parametrize(("told", "saved"), [(9, 9), (10, 11), (20, 21), (30, None)])
 def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, undisturbed, monkeypatch, told, saved):
     """Lightning would take a checkpoint made there for a finished epoch; after the last epoch the run just ends."""
-    from isobench.training.checkpoint import Checkpointer
-
     original = Checkpointer.on_train_batch_end
 
     def stop(self, trainer, *rest):
@@ -368,8 +369,6 @@ def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, u
 
 def test_a_run_with_one_batch_an_epoch_obeys_a_signal_and_starts_anew(cli, long, outputs, monkeypatch):
     """Every batch is an epoch's last one, on which nothing can be saved: waiting for another would be for ever."""
-    from isobench.training.checkpoint import Checkpointer
-
     original, steps = Checkpointer.on_train_batch_end, []
     single = [*long, "optimization.batch_size=1000", "checkpoint.steps=1"]
 

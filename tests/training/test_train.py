@@ -10,12 +10,15 @@ import pyarrow.parquet
 import pytest
 import torch
 import wandb
-from helpers import make_config, train_run
+from helpers import make_config, train_run, write_parquet
 
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.identity import identify
 from isobench.training import execute
+from isobench.training.build import build_run_parts
 from isobench.training.classifier import Classifier
+from isobench.training.fine_tuned import FineTuningModule
+from isobench.training.tracking import has_login
 
 
 def run(*overrides):
@@ -40,7 +43,7 @@ def test_torch_is_asked_for_repeatable_algorithms(small, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("calibration", ["none", "isobn_paper", "isobn_released"])
+@pytest.mark.parametrize("calibration", ["none", "isobn_released"])  # of isobn_paper: test_faults.py
 def test_the_same_command_gives_the_same_bits(small, tmp_path, calibration):
     results = []
     for number in range(2):
@@ -114,6 +117,7 @@ def test_a_constant_predictor_is_named(small):
 @pytest.mark.parametrize("clip", ["null", "1.0"])
 def test_mixed_precision(small, tmp_path, clip):
     overrides = [*small, "calibration=isobn_paper", f"optimization.clip={clip}", "optimization.lr=1e-4"]
+    overrides += ["optimization.epochs=1"]
     full, one = run(*overrides)
     mixed, two = run(*overrides, "trainer.precision=bf16-mixed")
     assert full["status"] == mixed["status"] == "finished"
@@ -148,8 +152,6 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
 
 @pytest.mark.slow
 def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch):
-    from isobench.training.tracking import has_login
-
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     assert not has_login()
@@ -209,8 +211,6 @@ def test_real_glue_runs_with_its_metrics(glue, cache, tiny, tmp_path, task, metr
 
 def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
     """The same files read with another label range are other labels, not the cache's."""
-    from helpers import write_parquet
-
     n = 32
     columns = {"sentence1": ["the film"] * n, "sentence2": ["was good"] * n, "label": [5.0 * i / n for i in range(n)]}
     for split in ("train", "validation"):
@@ -224,8 +224,6 @@ def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
 
 def record_outputs(monkeypatch, scores):
     """Give the epochs these accuracies (split -> accuracy, an item an epoch); return their dev predictions."""
-    from isobench.training.fine_tuned import FineTuningModule
-
     record_epoch, seen = FineTuningModule.record_epoch, []
 
     def record_given(module, found, outputs):
@@ -252,23 +250,18 @@ def test_the_last_epoch_is_reported_where_that_is_asked_for(small, monkeypatch):
 
 @pytest.mark.slow
 def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkeypatch):
-    whole, _ = run(*small, "optimization.epochs=1")
-    result, _ = run(*small, "optimization.epochs=1", "task.held_out=0.25")
-    assert (whole["cost"]["examples"], result["cost"]["examples"]) == (160, 120)
-    assert result["data"]["examples"] == {"train": 120, "validation": 60, "held_out": 40}
-    assert "25% of the training examples held out to select on" in result["scale"]["differs"]
     scores = [(0.1, 0.9), (0.8, 0.3), (0.7, 0.2)]
     record_outputs(monkeypatch, ({"validation": dev, "held_out": held_out} for dev, held_out in scores))
     result, _ = run(*small, "optimization.epochs=3", "task.held_out=0.25", "optimization.lr=1e-3")
     assert [(epoch["score"], epoch["selection"]) for epoch in result["history"]] == scores
     assert result["best"]["epoch"] == 1
+    assert result["cost"]["examples"] == 3 * 120
+    assert result["data"]["examples"] == {"train": 120, "validation": 60, "held_out": 40}
+    assert "25% of the training examples held out to select on" in result["scale"]["differs"]
 
 
 def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_on(small, tiny):
-    from helpers import make_config
-
     from isobench.analyses.subject import Subject
-    from isobench.runs.identity import identify
     from isobench.runs.run import Run
 
     def examples(*overrides):
@@ -287,8 +280,6 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
 
 def test_a_schedule_of_a_single_step_trains(small):
     """Warm-up never takes the whole schedule."""
-    from isobench.training.build import build_run_parts
-
     cfg = make_config(*small, "optimization.epochs=1", "optimization.batch_size=160")
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     assert len(loaders.train) == 1
@@ -298,8 +289,6 @@ def test_a_schedule_of_a_single_step_trains(small):
 @pytest.mark.slow
 def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(small, monkeypatch):
     """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
-    from isobench.training.classifier import Classifier
-
     modes = {"training_step": set(), "validation_step": set()}
 
     def watch(name, original):
