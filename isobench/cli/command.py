@@ -16,6 +16,7 @@ from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.common.terminal import outlive_readers
 from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS
 from isobench.config.explain import print_error
+from isobench.config.schema import Config
 
 SWEEP_FLAGS = (*MULTIRUN_FLAGS, *CONFIG_DIR_FLAGS)  # flags of a sweep, which go with its settings
 
@@ -78,6 +79,22 @@ def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
     settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
     folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
     return list(folders), settings
+
+
+def read_output_dir(settings: list[str], command: str) -> str:
+    """Read the output folder from the settings of a command that takes no other setting; without one, the default.
+
+    Raises:
+        UserError: there is another setting, or two.
+    """
+    folder = Config.output_dir
+    for text in settings:
+        name, _, folder = text.partition("=")
+        if name != "output_dir" or not folder:
+            raise UserError(f"{text} is no setting of {command}: it takes output_dir=FOLDER only; a bundle is ./a=b")
+    if len(settings) > 1:
+        raise UserError("output_dir is given twice: name one folder")
+    return folder
 
 
 def run_guarded(function: Callable[[], Any]) -> None:

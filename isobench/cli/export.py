@@ -18,7 +18,6 @@ from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
 from isobench.common.terminal import format_count, replace_control_characters
-from isobench.config.command_line import check_typed_settings
 from isobench.runs.folder import report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
@@ -69,60 +68,54 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
         UserError: no experiment is named, no run has ended, a run is damaged, or the folder holds something else.
         StorageError: the folder can't be written.
     """
-    check_typed_settings(arguments)
     overrides = convert_to_overrides(arguments)
     is_general = are_general(drop_selection(overrides))
     if is_general and not any(text.startswith("+experiment=") for text in overrides):
         raise UserError("name what to export: +experiment=NAME, or the settings of a sweep")
-    _, rows = find_runs(drop_selection(arguments))
-    rows = take_own_experiment(rows, arguments)
-    cfg = rows[0].cfg
+    _, runs = find_runs(drop_selection(arguments))
+    runs = take_own_experiment(runs, arguments)
+    cfg = runs[0].cfg
     experiment = cfg.experiment
     trains = not cfg.analysis or needs_training(cfg.analysis)
-    ended = _select_ended(rows) if trains else []
-    runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
-    plan = Plan(experiment.name, _list_commands(cfg.output_dir, experiment.name, arguments, is_general), runs)
-    manifest = export_bundle(target, plan, ended, _find_analysis(rows, trains), anonymous, licence)
-    _print_summary(target, manifest, len(runs) if trains else 0)
+    ended = _select_ended(runs) if trains else []
+    planned = [(run.cfg, run.identity) for run in runs if run.identity is not None]
+    plan = Plan(experiment.name, _list_commands(cfg.output_dir, experiment.name, arguments, is_general), planned)
+    manifest = export_bundle(target, plan, ended, _find_analysis(runs, trains), anonymous, licence)
+    _print_summary(target, manifest, len(planned) if trains else 0)
     if anonymous:
         _print_remains(target, manifest)
     else:
         _print_places(ended)
 
 
-def _select_ended(rows: list[Run]) -> list[Run]:
-    """Return the runs that have ended.
-
-    Raises:
-        UserError: a run is damaged, or none has ended.
-    """
-    check_predictions(rows)
-    troubles = [row.trouble for row in rows if row.trouble]
+def _select_ended(runs: list[Run]) -> list[Run]:
+    """Return the runs that have ended; raise UserError if there is none, or one is damaged."""
+    check_predictions(runs)
+    troubles = [run.trouble for run in runs if run.trouble]
     if troubles:
         more = f" (and {len(troubles) - MAX_NAMED} more damaged runs)" if len(troubles) > MAX_NAMED else ""
         raise UserError(f"damaged runs are not exported: {'; '.join(troubles[:MAX_NAMED])}{more}")
-    ended = [row for row in rows if row.record is not None]
+    ended = [run for run in runs if run.record is not None]
     if not ended:
-        raise UserError(f"no run of this sweep has ended in {rows[0].cfg.output_dir}: run it first")
+        raise UserError(f"no run of this sweep has ended in {runs[0].cfg.output_dir}: run it first")
     return ended
 
 
-def _find_analysis(rows: list[Run], trains: bool) -> Path | None:
+def _find_analysis(runs: list[Run], trains: bool) -> Path | None:
     """Return the folder of the runs' analysis; None, with a line that says why, if trained runs have none.
 
-    Raises:
-        UserError: the analysis of an experiment that trains nothing is missing, or was made with other settings.
+    An experiment that trains nothing must have it, made with the settings that it has now.
     """
-    cfg = rows[0].cfg
+    cfg = runs[0].cfg
     if not cfg.analysis:
         return None
     folder = report_folder(cfg.output_dir, cfg.experiment.name)
     about = read_about(folder)
     if trains and not cfg.analysis.get("unfinished"):
-        rows = [row for row in rows if row.record is not None and row.record.status == "finished"]
-    expected = replace_non_finite(list_analysis_inputs(rows)) if rows else {}
-    expected["ended"] = [row.folder.key for row in rows if row.record is not None]
-    if about is not None and rows and all(about.get(name) == value for name, value in expected.items()):
+        runs = [run for run in runs if run.record is not None and run.record.status == "finished"]
+    expected = replace_non_finite(list_analysis_inputs(runs)) if runs else {}
+    expected["ended"] = [run.folder.key for run in runs if run.record is not None]
+    if about is not None and runs and all(about.get(name) == value for name, value in expected.items()):
         return folder
     command = "isobench report" if trains else "python -m isobench"
     reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"
@@ -135,11 +128,7 @@ def _find_analysis(rows: list[Run], trains: bool) -> Path | None:
 def _list_commands(output_dir: str, experiment: str | None, arguments: Sequence[str], is_general: bool) -> list[str]:
     """List the commands that made the runs, each once, without names of folders of this machine.
 
-    Args:
-        output_dir: the output folder, whose plans have the commands.
-        experiment: the experiment's name.
-        arguments: those that were typed.
-        is_general: whether these only name the experiment.
+    They stand in the output folder's plans if what was typed only names the experiment (``is_general``).
     """
     plans = read_plans(output_dir, experiment) if is_general else []
     lines = [command for plan in plans for command in plan.commands]
@@ -169,9 +158,9 @@ def _print_remains(target: Path, manifest: Manifest) -> None:
         print(replace_control_characters(f"{text}; read them before you publish"))
 
 
-def _print_places(rows: list[Run]) -> None:
+def _print_places(runs: list[Run]) -> None:
     """Say which machines and folders the records name."""
-    machines, paths = find_places(orjson.loads(row.folder.result_file.read_bytes()) for row in rows)
+    machines, paths = find_places(orjson.loads(run.folder.result_file.read_bytes()) for run in runs)
     named = [f"machines ({', '.join(machines[:3])})"] if machines else []
     named += [f"folders ({', '.join(paths[:3])}{', ...' if len(paths) > 3 else ''})"] if paths else []
     if named:

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from isobench.bundles.manifest import read_manifest
 from isobench.bundles.merge import Merged, import_bundle
-from isobench.cli.command import CommandParser, run_guarded, split_folders
+from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, replace_control_characters
-
-DEFAULT_OUTPUT_DIR = "outputs"
+from isobench.config.schema import Config
 
 
 def main() -> None:
@@ -40,7 +39,7 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
             before it are imported.
         StorageError: the output folder can't be written.
     """
-    output_dir = read_output_dir(settings)
+    output_dir = read_output_dir(settings, "isobench import")
     if not bundles:
         raise UserError("name the bundle to import: isobench import FOLDER")
     for bundle in bundles:
@@ -59,19 +58,6 @@ def find_problems(bundle: Path) -> list[str]:
     return [f"{entry.subject}: {entry.text}" for entry in outcomes.list_entries(FAILS)]
 
 
-def read_output_dir(settings: list[str]) -> str:
-    """Read the output folder from the command line's settings; raise UserError for anything else, or for two."""
-    folder = DEFAULT_OUTPUT_DIR
-    for text in settings:
-        name, _, folder = text.partition("=")
-        if name != "output_dir" or not folder:
-            reason = "it takes output_dir=FOLDER only; a bundle is ./a=b"
-            raise UserError(f"{text} is no setting of isobench import: {reason}")
-    if len(settings) > 1:
-        raise UserError("output_dir is given twice: name one folder")
-    return folder
-
-
 def describe_import(merged: Merged, output_dir: str) -> str:
     """Say how many runs and files were new, and what shows them."""
     manifest, lines = merged.manifest, []
@@ -82,7 +68,7 @@ def describe_import(merged: Merged, output_dir: str) -> str:
             f"{present} of the bundle's {len(manifest.runs)} were there already"
         )
         name = f" +experiment={manifest.experiment}" if manifest.experiment else ""
-        place = "" if output_dir == DEFAULT_OUTPUT_DIR else f" output_dir={output_dir}"
+        place = "" if output_dir == Config.output_dir else f" output_dir={output_dir}"
         lines.append(f"Show them: isobench {'report' if name else 'status'}{name}{place}")
     else:
         lines.append(f"Imported {format_count(len(merged.new_files), 'file')} of the analysis {manifest.experiment}")

@@ -8,13 +8,12 @@ from isobench.analyses.analysis import load_analysis
 from isobench.analyses.names import needs_training
 from isobench.analyses.runner import analyse_trained_runs, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_bundle_file, read_manifest
-from isobench.cli.command import CommandParser, run_guarded, split_folders
+from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
-from isobench.config.schema import Config
 from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder
 from isobench.runs.plan import parse_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
@@ -41,7 +40,7 @@ def main() -> None:
         "reports on every run of this experiment that was asked for in the output folder. "
         "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
         "the papers' claims, and which of them hold in the runs of the output folder. BUNDLE is a folder that "
-        "isobench export wrote: its report goes into outputs/reports/.",
+        "isobench export wrote: its report goes into outputs/reports/, or that of output_dir=FOLDER.",
         example="+experiment=glue_isobn",
         page="docs/how-to/reports.md",
     )
@@ -60,7 +59,7 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
     """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
 
     Args:
-        arguments: those of the sweep.
+        arguments: those of the sweep, or a bundle's folder.
         appendix: write the section for a paper's appendix too.
 
     Raises:
@@ -68,12 +67,14 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             setting that was given.
         StorageError: the report's folder can't be written.
     """
-    _, named = split_config_dirs(arguments)
-    folders, _ = split_folders([text for text in named if not text.startswith(("+", "~"))])
-    if folders:
-        if len(arguments) > 1:
-            raise UserError("isobench report BUNDLE takes one folder that isobench export wrote, and no settings")
-        report_bundle(folders[0], appendix)
+    _, typed = split_config_dirs(arguments)
+    bundles, settings = split_folders([text for text in typed if not text.startswith(("+", "~"))])
+    if bundles:
+        if len(bundles) + len(settings) < len(arguments) or len(bundles) > 1:
+            raise UserError(
+                "isobench report BUNDLE takes one folder that isobench export wrote, and output_dir=FOLDER"
+            )
+        report_bundle(bundles[0], read_output_dir(settings, "isobench report BUNDLE"), appendix)
         return
     check_typed_settings(arguments)
     no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
@@ -82,46 +83,36 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             raise UserError("--appendix is of one experiment: add +experiment=NAME")
         report_claims(list(arguments))
         return
-    _, rows = find_runs(drop_selection(arguments))
-    rows = take_own_experiment(rows, arguments)
-    cfg = rows[0].cfg
+    _, runs = find_runs(drop_selection(arguments))
+    runs = take_own_experiment(runs, arguments)
+    cfg = runs[0].cfg
     folder = report_folder(cfg.output_dir, cfg.experiment.name)
     if cfg.analysis and not needs_training(cfg.analysis):
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         return
-    rows = require_records(rows, f"{cfg.output_dir}: run it first")
-    shown, notes = repeat_analysis(rows) if cfg.analysis else (None, [])
-    show_report(rows, folder, shown, notes, appendix)
+    runs = require_records(runs, f"{cfg.output_dir}: run it first")
+    shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
+    show_report(runs, folder, shown, notes, appendix)
 
 
-def report_bundle(bundle: Path, appendix: bool) -> None:
-    """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is.
-
-    Raises:
-        UserError: it is no bundle, or isobench does not have the analysis of its experiment.
-        StorageError: the report's folder can't be written.
-    """
+def report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
+    """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is."""
     manifest = read_manifest(bundle)
     try:
         plan = parse_plan(read_bundle_file(bundle, PLAN_FILE), str(bundle))
     except (OSError, ValueError) as error:
         raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
-    rows = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
-    folder = report_folder(Config.output_dir, f"bundle-{manifest.experiment or bundle.name}")
+    runs = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
+    folder = report_folder(output_dir, f"bundle-{manifest.experiment or bundle.name}")
     shown = None
     if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files:
         shown = show_bundled_analysis(bundle / ANALYSIS_FOLDER, str(manifest.experiment), folder)
     if manifest.runs:
-        show_report(require_records(rows, f"{bundle}: it is damaged"), folder, shown, [], appendix)
+        show_report(require_records(runs, f"{bundle}: it is damaged"), folder, shown, [], appendix)
 
 
 def show_bundled_analysis(source: Path, experiment: str, folder: Path) -> "Shown":
-    """Print the analysis of a bundle by its rows, and draw its figures into a folder.
-
-    Raises:
-        UserError: isobench has no analysis of this experiment, or the rows are damaged.
-        StorageError: a figure can't be written.
-    """
+    """Print the analysis of a bundle by its rows, and draw its figures into a folder."""
     from isobench.verification.analyses import find_own_analysis
     from isobench.verification.classes import NotAvailable
 
@@ -133,25 +124,25 @@ def show_bundled_analysis(source: Path, experiment: str, folder: Path) -> "Shown
     return shown
 
 
-def require_records(rows: list[Run], where: str) -> list[Run]:
+def require_records(runs: list[Run], where: str) -> list[Run]:
     """Return the runs with their states; raise UserError if none of them has ended. Damaged ones are named."""
-    check_predictions(rows)
-    print_troubles(rows)
-    if not any(row.record for row in rows):
-        missing = "has an intact record" if any(row.trouble for row in rows) else "has ended yet"
-        raise UserError(f"no run of {rows[0].cfg.experiment.name or 'this sweep'} {missing} in {where}")
-    return add_states(rows)
+    check_predictions(runs)
+    print_troubles(runs)
+    if not any(run.record for run in runs):
+        missing = "has an intact record" if any(run.trouble for run in runs) else "has ended yet"
+        raise UserError(f"no run of {runs[0].cfg.experiment.name or 'this sweep'} {missing} in {where}")
+    return add_states(runs)
 
 
-def show_report(rows: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
+def show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
     """Build the report of runs, write it into a folder, and print its tables and evidence."""
     from isobench.report.build import build_report
     from isobench.report.files import write_report
     from isobench.report.output.terminal import print_table
 
-    built = build_report(rows[0].cfg.experiment, rows, notes=notes)
-    page = write_report(built, rows, folder, shown, appendix)
-    print_table(built, rows)
+    built = build_report(runs[0].cfg.experiment, runs, notes=notes)
+    page = write_report(built, runs, folder, shown, appendix)
+    print_table(built, runs)
     out = make_console()
     for sentence in [*(f"- {sentence}" for sentence in built.evidence), f"Selection: {built.selection}"]:
         out.print(sentence, highlight=False)
@@ -161,15 +152,15 @@ def show_report(rows: list[Run], folder: Path, shown: "Shown | None", notes: Seq
     print(f"Page: {page}")
 
 
-def repeat_analysis(rows: list[Run]) -> "tuple[Shown | None, list[str]]":
+def repeat_analysis(runs: list[Run]) -> "tuple[Shown | None, list[str]]":
     """Carry out the analysis of trained runs again.
 
     Returns:
         What it shows, and why it was not carried out, in one line for the page; the latter is empty if it was.
     """
-    load_analysis(rows[0].cfg.analysis)  # a mistake in its settings is reported as one
+    load_analysis(runs[0].cfg.analysis)  # a mistake in its settings is reported as one
     try:
-        return analyse_trained_runs(rows[0].cfg.experiment, rows), []
+        return analyse_trained_runs(runs[0].cfg.experiment, runs), []
     except StorageError:
         raise
     except UserError as error:
@@ -179,12 +170,7 @@ def repeat_analysis(rows: list[Run]) -> "tuple[Shown | None, list[str]]":
 
 
 def report_claims(arguments: list[str]) -> None:
-    """Print the claims of the papers with their outcomes in this output folder, and write them to files.
-
-    Raises:
-        UserError: there is no such folder or rule of selection.
-        StorageError: the folder of reports can't be written.
-    """
+    """Print the claims of the papers with their outcomes in this output folder, and write them to files."""
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     read_selection(arguments)  # report a mistake in it before any claim is judged

@@ -12,7 +12,6 @@ from isobench import load_runs
 from isobench.bundles import merge
 from isobench.cli import import_
 from isobench.cli.prune import find_orphans
-from isobench.common.errors import UserError
 from isobench.runs.plan import parse_plan
 from isobench.runs.record import format_record
 from isobench.runs.state import Beat
@@ -118,7 +117,7 @@ def test_missing_files_of_a_run_are_added_and_an_unfinished_run_is_completed(bun
 def test_a_run_that_is_being_carried_out_is_a_conflict(bundle, run_import, tmp_path, monkeypatch):
     outputs = tmp_path / "outputs"
     (outputs / "runs" / pick_run(bundle).name).mkdir(parents=True)
-    monkeypatch.setattr(merge.heartbeat, "read_live_heartbeat", lambda folder: Beat)
+    monkeypatch.setattr(merge, "read_live_heartbeat", lambda folder: Beat)
     code, _, err = run_import(bundle, outputs)
     assert code == 2
     assert "is being carried out" in err
@@ -183,8 +182,3 @@ def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tm
     assert "nothing of this bundle is imported" in err
     assert "Imported 4 runs" in out
     assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 4
-
-
-def test_two_output_folders_are_refused():
-    with pytest.raises(UserError, match="given twice"):
-        import_.read_output_dir(["output_dir=a", "output_dir=b"])

@@ -214,6 +214,17 @@ def test_a_former_module_says_what_to_type_now(word):
     assert f"isobench {word}" in done.stderr
 
 
+def test_a_bundles_report_goes_where_output_dir_says(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bundle = str(ROOT / "experiments" / "isobn" / "results" / "isobn_ev")
+    code, _, err = cli("report", bundle, "output_dir=elsewhere")
+    assert (code, err) == (0, "")
+    assert [file.name for file in tmp_path.iterdir()] == ["elsewhere"]
+    for wrong in (["output_dir="], ["seed=1"], ["+experiment=isobn_ev"], ["other"]):
+        code, out, err = cli("report", bundle, *wrong)
+        assert (code, out, err.count("\n")) == (2, "", 1), wrong
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["task=rtee"], ["--cfg", "job"], ["optimization.lr=0"]])
 def test_nothing_heavy_is_imported_before_a_config_is_valid(arguments):
